@@ -116,7 +116,7 @@ class JitterReport:
 
 
 def differences(first: bytes, second: bytes) -> Iterator[RecordDifference]:
-    """The records in which two archives differ, in the order of the first."""
+    """Yield the records in which two archives differ, in the order of the first."""
     if first == second:
         return
     with Container.open(io.BytesIO(first)) as one, Container.open(io.BytesIO(second)) as two:
@@ -142,7 +142,7 @@ def _difference(name: str, left: bytes | None, right: bytes | None) -> RecordDif
 
 
 def changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[RecordDifference]:
-    """The texts of records that are otherwise, or not there, in ``after``."""
+    """Yield the texts of records that are otherwise, or not there, in ``after``."""
     for name, content in before.items():
         if content != after.get(name):
             yield _difference(name, content, after.get(name))

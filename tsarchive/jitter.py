@@ -79,7 +79,7 @@ class _Terms:
 def _check_file(
     source: Callable[[], str | os.PathLike[str] | BinaryIO], terms: _Terms
 ) -> JitterReport:
-    """The worst report of its models. ``source`` gives the bytes of the file each time anew:
+    """Return the worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
     opened = open_source(source())
     own = file_format(opened.data)

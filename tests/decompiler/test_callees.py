@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from tests.support.archives import TORCH
-from tsarchive.decompiler.naming import References
 from tsarchive.decompiler.operators import METHOD, callee
 from tsarchive.run.operators import find_native, operator_schemas
 
@@ -51,7 +50,7 @@ def python_forms():
             if find_native(schema) is not None:
                 continue  # called as a helper of the package, if at all
             by_position = [argument for argument in schema.arguments if not argument.kwarg_only]
-            found = callee(schema, len(by_position), References())
+            found = callee(schema, len(by_position))
             match found:
                 case str():
                     yield schema, METHOD

@@ -20,13 +20,7 @@ from tsarchive.formats.pt2.json_codec import read_json
 from tsarchive.formats.pt2.schema import ExportedProgram
 from tsarchive.pickler import loads
 from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
-from tsarchive.testing.mutated_archive import (
-    HEADERS,
-    mutate_archive,
-    mutate_record,
-    mutate_zip,
-    take_apart,
-)
+from tsarchive.testing.mutated_archive import HEADERS, mutate_archive, take_apart
 from tsarchive.testing.mutated_bytes import BOUNDARIES, boundary, mutate_bytes
 from tsarchive.testing.mutated_json import mutate_json
 from tsarchive.testing.mutated_pickle import mutate_pickle, split_opcodes
@@ -37,7 +31,6 @@ SETTINGS = settings(max_examples=examples(300), suppress_health_check=list(Healt
 SOUND = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
 MUTATORS = {
     "bytes": lambda random: mutate_bytes(small_archive(), random),
-    "zip": lambda random: mutate_zip(small_archive(), random, inside=mutate_record),
     "archive": lambda random: mutate_archive(small_archive(), random, donors=[small_archive()]),
     "pickle": lambda random: mutate_pickle(small_pickle(), random, donors=[small_pickle()]),
     "code": lambda random: mutate_code(small_code(), random, donors=[small_code()]),

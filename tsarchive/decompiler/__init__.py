@@ -2,8 +2,9 @@
 
 ``package`` collects the files. ``program`` holds definitions, whose ``bodies`` are translated node
 by node: ``translation`` keeps the state of one function and writes expressions, ``operators`` those
-of operators, ``control_flow`` statements. ``objects`` rebuilds what the modules hold, and
-``layout`` writes modules as text.
+of operators, ``control_flow`` statements. ``references`` stand for what a module imports, and fill
+forms such as ``torch.device(_0)``. ``objects`` rebuilds what the modules hold, and ``layout``
+writes modules as text.
 
 May import the runner for its analyses and natives, and importers of archives.
 """

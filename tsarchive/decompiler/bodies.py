@@ -10,7 +10,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type, annotation
 
-from . import syntax
+from . import references, syntax
 from .annotations import shown_type
 from .control_flow import finish_function
 from .layout import Definition
@@ -25,11 +25,11 @@ from .naming import (
     members_of,
 )
 from .program import Program
-from .translation import Translation, function_definition, without_type_parameters
+from .translation import Translation
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
-    """The statements that define a class, an enum, a named tuple or a function."""
+    """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
             return [_function(program, key, definition.name, definition)]
@@ -43,7 +43,7 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
 
 
 def _class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
-    """A class without its ``__init__``, which depends on what its objects hold."""
+    """Return a class without its ``__init__``, which depends on what its objects hold."""
     members = members_of(class_)
     body: list[ast.stmt] = []
     is_container = container_base(class_) is not None
@@ -51,7 +51,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         if attribute.name in SHARED_SLOTS or is_container:
             continue
         shown = shown_type(program, attribute.type)
-        name = members.slot(attribute.name)
+        name = members.slots[attribute.name]
         annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
         if class_.is_module:
             definition.types.append(ast.dump(annotation))
@@ -60,56 +60,43 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     for function in _methods(class_, members):
         if is_container and function.name in OF_CONTAINERS:
             continue
-        name = members.method(function.name)
+        name = members.methods[function.name]
         made = _function(program, function, name, definition)
-        if members.is_getter(function.name):
-            made.decorator_list = [program.references.builtin("property")]
-        elif members.is_setter(function.name):
+        if function.name in members.getters:
+            made.decorator_list = [references.builtin("property")]
+        elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
     if "__eq__" in class_.methods:
-        hash_ = syntax.attribute(program.references.builtin("object"), "__hash__")
-        body.append(syntax.assign(["__hash__"], hash_))
-    class_definition = _class(definition, _bases(program, class_), body)
-    return [class_definition, *_accessors(program, definition, class_)]
+        body.append(syntax.assign(["__hash__"], references.form("object.__hash__")))
+    base = f"nn.{container_base(class_) or 'Module'}"
+    bases = [references.form(base)] if class_.is_module else []
+    class_definition = syntax.class_(definition.name, bases, body)
+    return [class_definition, *_accessors(definition, class_)]
 
 
-def _accessors(program: Program, definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
-    """Getters and setters by their names in the archive, which Python mangles in classes."""
+def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
+    """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in filter(is_accessor, class_.methods):
-        found = syntax.attribute(syntax.name(definition.name), members.method(name))
-        if members.is_getter(name):
+        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
+        if name in members.getters:
             found = syntax.attribute(found, "fget")
-        elif members.is_setter(name):
+        elif name in members.setters:
             found = syntax.attribute(found, "fset")
-        given = [syntax.name(definition.name), syntax.string(name), found]
-        setting = syntax.call(program.references.builtin("setattr"), given)
-        yield syntax.expression_statement(setting)
+        given = syntax.name(definition.name), syntax.string(name), found
+        yield references.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
-    """Methods and hooks, each once; the setter of a property stands behind its getter."""
+    """Yield methods and hooks, each once; the setter of a property stands behind its getter."""
     methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
-    setters = {members.method(name): name for name in methods if members.is_setter(name)}
+    setters = {shown: methods[name] for name, shown in members.setters.items()}
     for name, function in methods.items():
-        if members.is_setter(name):
-            continue
-        yield function
-        if members.is_getter(name) and members.method(name) in setters:
-            yield methods[setters[members.method(name)]]
-
-
-def _bases(program: Program, class_: ClassType) -> list[ast.expr]:
-    if not class_.is_module:
-        return []
-    nn = program.references.module("torch.nn", "nn")
-    return [syntax.attribute(nn, container_base(class_) or "Module")]
-
-
-def _class(definition: Definition, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassDef:
-    made = ast.ClassDef(definition.name, bases, [], body or [ast.Pass()], [])
-    return without_type_parameters(made)
+        if name not in members.setters:
+            yield function
+            setter = setters.get(members.getters.get(name, ""))
+            yield from () if setter is None else (setter,)
 
 
 def _function(
@@ -134,7 +121,7 @@ def _function(
     finish_function(translation, graph)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
-    return function_definition(name, arguments, defaults, translation.statements, returns)
+    return syntax.function(name, arguments, defaults, translation.statements, returns)
 
 
 def _default(translation: Translation, argument: Argument) -> ast.expr:
@@ -155,8 +142,7 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    base = syntax.attribute(program.references.module("enum"), "Enum")
-    return [_class(definition, [base], body)]
+    return [syntax.class_(definition.name, [references.form("enum.Enum")], body)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -169,4 +155,4 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    return [_class(definition, [program.references.imported("typing", "NamedTuple")], body)]
+    return [syntax.class_(definition.name, [references.form("NamedTuple")], body)]

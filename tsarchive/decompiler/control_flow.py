@@ -26,12 +26,12 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
 from tsarchive.run.passes.uses import all_nodes
 
-from . import syntax
+from . import references, syntax
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import Translation, function_definition, is_call_of_init, is_call_of_setter
+from .translation import Translation, is_call_of_init, is_call_of_setter
 
 _LARGE_CONDITION = 6
 
@@ -47,7 +47,7 @@ def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
 
 
 def _translate(translation: Translation, nodes: Sequence[Node], position: int) -> int:
-    """Translate the node at ``position``; the position of the last node that this took."""
+    """Translate the node at ``position``; return the position of the last node that this took."""
     node = nodes[position]
     if node.kind == "prim::Enter":
         end = matching_exit(nodes, position)
@@ -63,7 +63,7 @@ def _translate(translation: Translation, nodes: Sequence[Node], position: int) -
 
 
 def _is_constructed(translation: Translation, node: Node) -> bool:
-    """Whether the first use of an object is the call of its ``__init__``, which stands for both."""
+    """Return whether an object is first used by its ``__init__``, whose call stands for both."""
     value = node.output
     users = [user for user, _ in translation.uses_of(value)]
     inits = [user for user in users if is_call_of_init(user) and user.input is value]
@@ -85,7 +85,7 @@ def _construct(translation: Translation, node: Node) -> None:
     shown = syntax.call(class_, arguments)
     translation.flush()
     if len(translation.uses_of(made)) == 1:
-        translation.emit(syntax.expression_statement(shown), node)
+        translation.emit(ast.Expr(shown), node)
         return
     name = translation.define(made, translation.live_ranges.start(node))
     translation.emit(syntax.assign([name], shown), node)
@@ -123,7 +123,7 @@ def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[as
     if not body:
         condition, body, other = _negated(condition), other, body
     if not body:
-        translation.statements.append(syntax.expression_statement(condition))
+        translation.statements.append(ast.Expr(condition))
         return
     shown = _assertion(condition, body, other)
     if shown is not None:
@@ -152,7 +152,7 @@ def _branch(
 def _assigned(
     statements: list[ast.stmt], targets: Sequence[str], values: Sequence[ast.expr]
 ) -> list[ast.stmt]:
-    """Statements with the assignment of their results, which code that raises does not reach."""
+    """Return statements that also assign their results, unless they raise before."""
     return statements if ends(statements) else [*statements, *moves(targets, values)]
 
 
@@ -180,7 +180,7 @@ def _loop(translation: Translation, node: Node) -> None:
 
 
 def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
-    """Variables of the carried values by position, with their first values in them.
+    """Assign the carried values to variables, which are returned by position.
 
     Expressions of the loop's ``header`` that read such variables are computed first.
     """
@@ -199,7 +199,10 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
         first.append(translation.use(before))
     moved = moves(list(targets.values()), first)
     if moved and any(names_in(shown) & set(targets.values()) for shown in header):
-        _compute_first(translation, header)
+        for position, shown in enumerate(header):
+            name = translation.variables.new("bound")
+            translation.emit(syntax.assign([name], shown))
+            header[position] = syntax.name(name)
     for statement in moved:
         translation.emit(statement)
     for index, name in targets.items():
@@ -208,17 +211,10 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
     return targets
 
 
-def _compute_first(translation: Translation, header: list[ast.expr]) -> None:
-    for position, shown in enumerate(header):
-        name = translation.variables.new("bound")
-        translation.emit(syntax.assign([name], shown))
-        header[position] = syntax.name(name)
-
-
 def _loop_body(
     translation: Translation, node: Node, targets: dict[int, str]
 ) -> tuple[list[ast.stmt], ast.expr | None, list[ast.expr]]:
-    """The statements of the body, the condition at its end, and the carried values there.
+    """Return the statements of the body, the condition at its end, and the carried values there.
 
     The condition is None where it is always true.
     """
@@ -240,7 +236,7 @@ def _loop_body(
 
 
 def _endless_body(translation: Translation, node: Node, targets: dict[int, str]) -> list[ast.stmt]:
-    """The body of a loop without a condition, with its assignments at the end."""
+    """Return the body of a loop without a condition, with its assignments at the end."""
     statements, _, values = _loop_body(translation, node, targets)
     return _assigned(statements, list(targets.values()), values) or [ast.Pass()]
 
@@ -257,12 +253,12 @@ def _for(
         point = translation.live_ranges.start(node.blocks[0].param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements = _endless_body(translation, node, targets)
-    called = syntax.call(translation.references.builtin("range"), shown)
-    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, [], lineno=0), node)
+    called = syntax.call(references.builtin("range"), shown)
+    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
 
 
 def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
-    """``while condition:``, or with a variable where turns compute the condition differently."""
+    """Write ``while condition:``, or take a variable where turns compute it differently."""
     statements, condition, values = _loop_body(translation, node, targets)
     assert condition is not None
     moved = moves(list(targets.values()), values)
@@ -280,22 +276,17 @@ def _while(translation: Translation, node: Node, targets: dict[int, str], first:
     translation.emit(ast.While(syntax.name(keep), [*statements, both], []), node)
 
 
-def _derived(loop: Node) -> Node | None:
-    """The node that makes the elements of a range of the counter, where nothing else uses it."""
-    uses = loop.blocks[0].params[0].uses
-    if len(uses) == 1 and uses[0].user.kind == "aten::__derive_index":
-        return uses[0].user
-    return None
-
-
 def _element(translation: Translation, loop: Node) -> Value | None:
-    """The element of ``range(low, high, step)`` that each turn makes of its counter.
+    """Return the element of ``range(low, high, step)`` that each turn makes of its counter.
 
     None for a loop that only counts. The length of the range must be the last that was computed.
     """
-    length, derived = loop.inputs[0].node, _derived(loop)
-    if length.kind != "aten::__range_length" or derived is None:
+    length, users = loop.inputs[0].node, [use.user for use in loop.blocks[0].params[0].uses]
+    if length.kind != "aten::__range_length":
         return None
+    if len(users) != 1 or users[0].kind != "aten::__derive_index":
+        return None
+    (derived,) = users
     if derived.inputs[1] is not length.inputs[0] or derived.inputs[2] is not length.inputs[2]:
         return None
     is_last = bool(translation.waiting) and translation.waiting[-1][0] is length.output
@@ -306,7 +297,7 @@ def _element(translation: Translation, loop: Node) -> Value | None:
 
 
 def _bounds(length: ast.expr) -> list[ast.expr]:
-    """The arguments of range, from the expression for its length."""
+    """Return the arguments of range, from the expression for its length."""
     match length:
         case ast.Call(_, [low, high, ast.Constant(1)]):
             return [low, high]
@@ -325,11 +316,10 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
         raise UnsupportedError(
             f"{translation.function.qualified_name} enters an object of no class"
         )
-    called = shown
     if is_autocast(type_):
-        called = syntax.call(translation.references.imported("_objects", "casting"), [shown])
+        shown = references.form("casting(_0)", shown)
     elif type_.methods["__exit__"].schema.return_type != NONE:
-        called = syntax.call(translation.references.imported("_objects", "entered"), [shown])
+        shown = references.form("entered(_0)", shown)
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
@@ -340,7 +330,7 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     translation.flush()
     body = translation.statements or [ast.Pass()]
     translation.statements = outer
-    translation.statements.append(ast.With([ast.withitem(called, variable)], body))
+    translation.statements.append(ast.With([ast.withitem(shown, variable)], body))
 
 
 def _unpack(translation: Translation, node: Node) -> None:
@@ -361,7 +351,7 @@ def _set_property(translation: Translation, node: Node) -> None:
     owner = node.input.type
     assert isinstance(owner, ClassType)
     base, value = translation.operands(node)
-    place = syntax.attribute(base, members_of(owner).method(node.name))
+    place = syntax.attribute(base, members_of(owner).methods[node.name])
     translation.emit(syntax.store(place, value), node)
     translation.known[node.output] = syntax.literal(None)
 
@@ -372,19 +362,19 @@ def _raise(translation: Translation, node: Node) -> None:
 
 
 def _closure(translation: Translation, node: Node) -> None:
-    """A nested function, and the object that runs it."""
+    """Write a nested function, and the object that runs it."""
     translation.flush()
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
     translation.emit(_nested(translation, name, subgraph))
-    class_ = translation.references.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = references.imported("_torchscript.futures", _CLOSURES[node.kind])
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
 def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
-    """The body of a forked call, as a function of the values that it takes from outside."""
+    """Return the body of a forked call, as a function of the values that it takes from outside."""
     inner = Translation(outer.function, subgraph, outer.program)
     names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
     for param, shown in zip(subgraph.params, names, strict=True):
@@ -392,11 +382,11 @@ def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
     finish_function(inner, subgraph)
     outer.variables.used |= inner.variables.used
     arguments = [ast.arg(shown) for shown in names]
-    return function_definition(name, arguments, [], inner.statements, None)
+    return syntax.function(name, arguments, [], inner.statements, None)
 
 
 def finish_function(translation: Translation, block: Block, index: int = 0) -> None:
-    """The body of a function: the statements of its block and the return of its result.
+    """Write the statements of a function's block and the return of its result.
 
     Where the result is that of an if at the end, each branch returns.
     """
@@ -419,7 +409,7 @@ def finish_function(translation: Translation, block: Block, index: int = 0) -> N
 
 
 def _last_if(translation: Translation, block: Block, result: Value) -> Node | None:
-    """The if at the end of a block whose only use is to make the result."""
+    """Return the if at the end of a block whose only use is to make the result."""
     node = result.node
     if node.kind != "prim::If" or node not in block.nodes or len(result.uses) != 1:
         return None
@@ -481,7 +471,7 @@ def _as_expression(
     branches: Sequence[tuple[list[ast.stmt], list[ast.expr]]],
     target: str,
 ) -> ast.expr | None:
-    """The expression for an if whose branches only compute ``result``; None for statements."""
+    """Return the expression for an if that only computes ``result``; None for statements."""
     if any(statements for statements, _ in branches):
         return None
     (then,), (other,) = (values for _, values in branches)
@@ -498,7 +488,7 @@ def _as_expression(
 
 
 def _length(node: ast.expr) -> int:
-    """The length of the text, with the names of globals and not their keys."""
+    """Return the length of the text, with the names of globals and not their keys."""
     return len(_KEY.sub("", ast.unparse(node)))
 
 
@@ -533,27 +523,27 @@ EXCEPTIONS = "_exceptions"
 
 
 def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
-    """``raise ValueError(message)``, with a class of the package where Python has none."""
-    references = program.references
-    text = _assertion_text(message) if must_be_none(class_) else None
-    if text is not None:
-        return ast.Raise(
-            syntax.call(references.builtin(_FAILED), [] if _is_empty(text) else [text])
-        )
+    """Return ``raise ValueError(message)``, with a class of the package where Python has none."""
     if must_be_none(class_) or not class_.node.is_constant:
-        return ast.Raise(syntax.call(references.builtin("RuntimeError"), [message]))
+        text = _assertion_text(message) if must_be_none(class_) else None
+        if text is None:
+            return references.statement("raise RuntimeError(_0)", message)
+        return references.statement(
+            "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
+        )
     module, _, name = class_.node.attributes["value"].rpartition(".")
     found = getattr(builtins, name, None)
-    is_exception = isinstance(found, type) and issubclass(found, Exception)
-    if module in ("builtins", "") and is_exception:
-        return ast.Raise(syntax.call(references.builtin(name), [message]))
-    shown = identifier(name, private=False)
-    program.exceptions.setdefault(shown)
-    return ast.Raise(syntax.call(references.imported(EXCEPTIONS, shown), [message]))
+    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
+        raised = references.builtin(name)
+    else:
+        shown = identifier(name, private=False)
+        program.exceptions.setdefault(shown)
+        raised = references.imported(EXCEPTIONS, shown)
+    return references.statement("raise _0(_1)", raised, message)
 
 
 def _assertion_text(message: ast.expr) -> ast.expr | None:
-    """The text of an assertion that failed, None for other messages."""
+    """Return the text of an assertion that failed, None for other messages."""
     match message:
         case ast.Constant(str() as text) if text.startswith(_ASSERTION):
             return syntax.string(text.removeprefix(_ASSERTION))
@@ -565,7 +555,7 @@ def _assertion_text(message: ast.expr) -> ast.expr | None:
 def _assertion(
     condition: ast.expr, body: Sequence[ast.stmt], other: list[ast.stmt]
 ) -> list[ast.stmt] | None:
-    """``assert`` for an if that fails and does nothing else; what follows if it does not."""
+    """Return an ``assert`` for an if that only fails, and what follows if it does not."""
     if len(without_markers(body)) != 1:
         return None
     match body[-1]:

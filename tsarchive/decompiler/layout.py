@@ -14,14 +14,16 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import Node
+from tsarchive.ir.graph import Node, closure
 from tsarchive.ir.source_ranges import Range
 
 from . import syntax
-from .naming import Pool, Reference, References, numbered
+from .naming import Pool, numbered
+from .references import Reference, reference_of
 
 
 @contextmanager
@@ -107,20 +109,16 @@ def make_paths_unique(
 class Layout:
     """Lays out modules."""
 
-    def __init__(
-        self, modules: Sequence[Module], references: References, comments: Sequence[Comment]
-    ) -> None:
-        self._modules = {module.path: module for module in modules}
-        self._references = references
+    def __init__(self, modules: Sequence[Module], comments: Sequence[Comment]) -> None:
         self._comments = comments
-        self.used: set[Reference] = set()
-        self._needs = {path: self._needed(module) for path, module in self._modules.items()}
+        self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
+        self.used = frozenset(chain(*self._used.values()))
+        needs = {path: _homes(used) for path, used in self._used.items()}
+        self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
 
     def text(self, module: Module) -> str:
-        """The source of a module."""
-        used = list(_references_in(module.definitions, self._references))
-        self.used.update(used)
-        names = _names_of(used, module)
+        """Return the source of a module."""
+        names = _names_of(self._used[module.path], module)
         body: list[ast.stmt] = []
         for definition in module.definitions:
             # Modules may share expressions, and each names things in its own way.
@@ -131,29 +129,10 @@ class Layout:
         source = written([*early, *body, *late])
         return with_comments(source, self._comments)
 
-    def _needed(self, module: Module) -> set[tuple[str, ...]]:
-        found = {
-            reference.definition.path
-            for reference in _references_in(module.definitions, self._references)
-            if reference.definition is not None
-        }
-        return found - {module.path}
-
-    def _reaches(self, start: tuple[str, ...], goal: tuple[str, ...]) -> bool:
-        seen, pending = set(), [start]
-        while pending:
-            path = pending.pop()
-            if path == goal:
-                return True
-            if path not in seen:
-                seen.add(path)
-                pending += self._needs.get(path, ())
-        return False
-
     def _imports(
         self, module: Module, names: Mapping[Reference, str]
     ) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Imports for the top, and those that must wait because the modules need each other."""
+        """Return imports for the top, and those that wait because modules need each other."""
         early: list[ast.stmt] = [_from("__future__", 0, [("annotations", None)])]
         late: list[ast.stmt] = []
         modules: list[tuple[str, str]] = []
@@ -177,11 +156,16 @@ class Layout:
 
     def _waits(self, reference: Reference, module: Module) -> bool:
         definition = reference.definition
-        return definition is not None and self._reaches(definition.path, module.path)
+        return definition is not None and module.path in self._reached.get(definition.path, ())
+
+
+def _homes(used: Iterable[Reference]) -> set[tuple[str, ...]]:
+    """Return the paths of the modules that definitions are imported from."""
+    return {one.definition.path for one in used if one.definition is not None}
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
-    """The level and the name of the module that ``module`` imports a reference from."""
+    """Return the level and the name of the module that ``module`` imports a reference from."""
     if reference.definition is not None:
         return len(module.path), ".".join(reference.definition.path)
     home = reference.home or "builtins"
@@ -192,22 +176,16 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
     return ast.ImportFrom(home, [ast.alias(name, shown) for name, shown in names], level)
 
 
-def _references_in(
-    definitions: Iterable[Definition], references: References
-) -> Iterable[Reference]:
-    """The references in the trees of the definitions, each once, in order."""
-    found: dict[Reference, None] = {}
-    for definition in definitions:
-        for statement in definition.body:
-            for node in ast.walk(statement):
-                known = references.by_key(node.id) if isinstance(node, ast.Name) else None
-                if known is not None:
-                    found.setdefault(known)
-    return found
+def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
+    """Return the references in the trees of the definitions, each once, in order."""
+    statements = chain.from_iterable(definition.body for definition in definitions)
+    nodes = chain.from_iterable(map(ast.walk, statements))
+    known = map(reference_of, nodes)
+    return dict.fromkeys(reference for reference in known if reference is not None)
 
 
 def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:
-    """A name for everything a module refers to that no variable of it has."""
+    """Give everything that a module refers to a name that no variable of it has."""
     variables = set().union(*(definition.variables for definition in module.definitions))
     taken = variables | {definition.name for definition in module.definitions}
     names: dict[Reference, str] = {}
@@ -234,31 +212,29 @@ class _Naming(ast.NodeVisitor):
     """Puts names in the place of the keys of references."""
 
     def __init__(self, names: Mapping[Reference, str]) -> None:
-        self._names = {reference.key: name for reference, name in names.items()}
+        self._names = names
 
     def visit_Name(self, node: ast.Name) -> None:
+        reference = reference_of(node)
         if is_marker(node):
             node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
-        node.id = self._names.get(node.id, node.id)
+        elif reference is not None:
+            node.id = self._names[reference]
 
 
 def written(body: list[ast.stmt]) -> str:
-    """The text of statements.
+    """Return the text of statements.
 
     Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
     try:
-        return _checked_text(body)
+        tree = ast.fix_missing_locations(ast.Module(body, []))
+        plain = ast.unparse(tree)
+        wanted = ast.dump(ast.parse(plain))
+        text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
+        compile(text, "module", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
-
-
-def _checked_text(body: list[ast.stmt]) -> str:
-    tree = ast.fix_missing_locations(ast.Module(body, []))
-    plain = ast.unparse(tree)
-    wanted = ast.dump(ast.parse(plain))
-    text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
-    compile(text, "module", "exec", dont_inherit=True)
     return text
 
 
@@ -270,7 +246,7 @@ def _reads_as(text: str, wanted: str) -> bool:
 
 
 def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
-    """The texts of a module, the best laid out first and the plain one of Python last."""
+    """Yield the texts of a module, the best laid out first and the plain one of Python last."""
     try:
         with _old_names_of_ast():
             text: str = astor.to_source(
@@ -304,7 +280,7 @@ class _Generator(astor.SourceGenerator):  # type: ignore[misc]  # astor has no t
 
 
 def _string(text: str) -> str:
-    """In double quotes, where none have to be escaped for it."""
+    """Write a string in double quotes, unless that means to escape some."""
     shown = repr(text)
     if shown[0] == "'" and '"' not in shown:
         return f'"{shown[1:-1]}"'
@@ -318,7 +294,7 @@ _CLOSE: Final = ")]}"
 
 
 def wrapped(line: str) -> str:
-    """The line, broken where it is too long: what a bracket holds stands between its two lines.
+    """Break a line that is too long: what a bracket holds stands between its two lines.
 
     Several items stand on a line of their own each. A line without brackets stays long.
     """
@@ -337,7 +313,7 @@ def wrapped(line: str) -> str:
 
 
 def _brackets(line: str) -> Iterator[tuple[int, str, int]]:
-    """Brackets and commas outside of strings: position, character, depth around it."""
+    """Yield brackets and commas outside of strings: position, character, depth around it."""
     depth, position = 0, 0
     while position < len(line):
         character = line[position]
@@ -362,7 +338,7 @@ def _end_of_string(line: str, start: int) -> int:
 
 
 def _outer_pair(line: str) -> tuple[int, int] | None:
-    """The brackets that hold most and stand in no others; the first ones of a ``def``."""
+    """Return the outer brackets that hold most; for a ``def``, the first ones."""
     found, begin, longest = None, 0, 0
     is_definition = line.lstrip(" ").startswith("def ")
     for position, character, depth in _brackets(line):
@@ -376,7 +352,7 @@ def _outer_pair(line: str) -> tuple[int, int] | None:
 
 
 def _items(body: str) -> list[str]:
-    """The items between commas; each keeps its own comma."""
+    """Return the items between commas; each keeps its own comma."""
     found, begin = [], 0
     for position, character, depth in _brackets(body):
         if character == "," and depth == 0:
@@ -401,7 +377,7 @@ class Comments:
         self._last: Comment | None = None
 
     def before(self, node: Node) -> ast.stmt | None:
-        """The marker for the line that ``node`` comes from, None where it was told already."""
+        """Return the marker for the line that ``node`` comes from; None where it stands already."""
         comment = _described(node.range, full_paths=self._full_paths)
         if comment is None or comment == self._last:
             return None
@@ -422,7 +398,7 @@ class Comment(NamedTuple):
     text: str
 
     def beside(self, line: str) -> str:
-        """The comment before a line of Python, which does not say the same twice."""
+        """Return the comment before a line of Python, which does not say the same twice."""
         is_same = line.strip().rstrip(":") == self.text
         return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
 
@@ -442,28 +418,19 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def is_marker(node: ast.Name) -> bool:
+def is_marker(node: ast.expr) -> bool:
     return hasattr(node, _NUMBER)
 
 
 def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements that are no comments."""
-    return [
-        statement
-        for statement in body
-        if not (
-            isinstance(statement, ast.Expr)
-            and isinstance(statement.value, ast.Name)
-            and is_marker(statement.value)
-        )
-    ]
+    """Return the statements that are no comments."""
+    return [one for one in body if not (isinstance(one, ast.Expr) and is_marker(one.value))]
 
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
-    """The text with comments in the place of their markers."""
-    lines = text.split("\n")
-    following = [*lines[1:], ""]
-    return "\n".join(_line(*pair, comments) for pair in zip(lines, following, strict=True))
+    """Return the text with comments in the place of their markers."""
+    pairs = pairwise([*text.split("\n"), ""])
+    return "\n".join(_line(*pair, comments) for pair in pairs)
 
 
 def _line(line: str, following: str, comments: Sequence[Comment]) -> str:

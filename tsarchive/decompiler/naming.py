@@ -1,8 +1,5 @@
 """The names that things of an archive have in Python, where they must be identifiers.
 
-A reference to an import or a definition is an ``ast.Name`` whose identifier is a key until the
-module that holds it is laid out; then it gets a name that no variable of the module has.
-
 Parameters, buffers and submodules keep their names, which state dicts show. Where such a name is
 no identifier, or means something to ``torch.nn.Module``, the table that holds it is used instead.
 """
@@ -14,7 +11,6 @@ import builtins
 import keyword
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any
@@ -39,7 +35,7 @@ GLOBAL_NAMES = frozenset(
 
 
 def identifier(text: str, *, private: bool = True) -> str:
-    """An identifier like ``text``, which may be anything."""
+    """Make an identifier like ``text``, which may be anything."""
     found = to_identifier(text)[:_LONGEST]
     if not private:
         found = found.lstrip("_") or "v"
@@ -49,7 +45,7 @@ def identifier(text: str, *, private: bool = True) -> str:
 
 
 def definition_name(text: str) -> str:
-    """The name of a class or function, which stands for it in classes and modules alike.
+    """Return the name of a class or function, which stands for it in classes and modules alike.
 
     Python gives names in two underscores other names inside of classes, or a meaning in modules;
     and ``super()`` means the class around it by that name alone.
@@ -61,7 +57,7 @@ def definition_name(text: str) -> str:
 
 
 def module_path(qualified_name: str) -> tuple[str, ...]:
-    """The parts of the module that holds a class or function of an archive."""
+    """Return the parts of the module that holds a class or function of an archive."""
     *atoms, _ = unmangled(qualified_name).split(".")
     if atoms[:1] == [_ROOT]:
         del atoms[0]
@@ -71,7 +67,7 @@ def module_path(qualified_name: str) -> tuple[str, ...]:
 
 
 def numbered(name: str, separator: str = "_") -> Iterator[str]:
-    """The name, then ``name_1``, ``name_2`` and so on."""
+    """Yield the name, then ``name_1``, ``name_2`` and so on."""
     yield name
     for number in count(1):
         yield f"{name}{separator}{number}"
@@ -93,118 +89,52 @@ class Pool:
         return name.lower() if self._fold else name
 
 
-@dataclass(eq=False, frozen=True, slots=True)
-class Reference:
-    """Something that a module imports or defines.
-
-    ``home``: the module it comes from, "" for builtins; ``name``: its name there, "" for the
-    module itself; ``shown``: the name that the importing module should give it. ``definition``
-    takes the place of all three for what the package itself defines.
-    """
-
-    home: str
-    name: str
-    shown: str
-    definition: Any = None
-
-    @property
-    def wanted_name(self) -> str:
-        return self.shown if self.definition is None else str(self.definition.name)
-
-    @property
-    def key(self) -> str:
-        if self.definition is not None:
-            return f"definition@{self.definition.number}"
-        return f"{self.shown}@{self.home}:{self.name}"
-
-
-class References:
-    """Everything that the code of one package refers to, by key."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Reference] = {}
-
-    def by_key(self, key: str) -> Reference | None:
-        return self._known.get(key)
-
-    def to(self, reference: Reference) -> ast.Name:
-        self._known.setdefault(reference.key, reference)
-        return ast.Name(reference.key, ast.Load())
-
-    def to_definition(self, definition: Any) -> ast.Name:
-        return self.to(Reference("", "", "", definition))
-
-    def builtin(self, name: str) -> ast.Name:
-        return self.to(Reference("", name, name))
-
-    def module(self, home: str, shown: str | None = None) -> ast.Name:
-        return self.to(Reference(home, "", shown or home))
-
-    def imported(self, home: str, name: str) -> ast.Name:
-        return self.to(Reference(home, name, name))
-
-    def helper(self, key: str) -> ast.Name:
-        """A function of the package's own small run time."""
-        return self.to(Reference(HELPERS, key, helper_name(key)))
-
-
-HELPERS = "_torchscript"
-"""The module of a package that holds operators which Python and torch do not have."""
-
-
-def helper_name(key: str) -> str:
-    """The name of the function for an operator: ``aten::sorted.int`` is ``sorted_int``."""
-    shown = key.partition("::")[2].replace(".", "_").strip("_")
-    is_taken = keyword.iskeyword(shown) or hasattr(builtins, shown)
-    return f"{shown}_" if is_taken else shown
-
-
 SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})
 _OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - SHARED_SLOTS
 _OF_OBJECTS = frozenset(dir(object))
 OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
-_GETTER_END = "_getter"
-_GETTER = re.compile(f"__(.+){_GETTER_END}")
+_GETTER = re.compile("__(.+)_getter")
 _ACCESSOR = re.compile("__.+_(getter|setter)")
 _STATE_METHODS = {"__getstate__": "archive_getstate", "__setstate__": "archive_setstate"}
 
 
 def is_plain(name: str) -> bool:
-    """Whether the name can stand behind a dot."""
+    """Return whether the name can stand behind a dot."""
     is_private = name.startswith("__") and not name.endswith("__")
     return is_identifier(name) and not keyword.iskeyword(name) and not is_private
 
 
 def is_accessor(name: str) -> bool:
-    """Whether a method of an archive gets or sets a property."""
+    """Return whether a method of an archive gets or sets a property."""
     return _ACCESSOR.fullmatch(name) is not None
 
 
 class Members:
-    """The names that the members of one class have in Python."""
+    """The names in Python of the ``methods`` and ``slots`` of one class.
+
+    ``getters`` and ``setters`` are the methods that get and set properties, with their names.
+    """
 
     def __init__(self, class_: ClassType) -> None:
         self.class_ = class_
         self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
-        self._methods: dict[str, str] = {}
-        self._slots: dict[str, str] = {}
-        hooks = [hook.name for hook in class_.hooks()]
-        self._properties = _properties(class_, self._inherited)
-        self._methods |= self._properties
-        taken = {*class_.methods, *class_.attributes, *self._properties.values()}
-        for name in (*class_.methods, *hooks):
-            self._methods.setdefault(name, self._fitting(name, taken, is_method=True))
+        self.getters, self.setters = _properties(class_, self._inherited)
+        self.methods = self.getters | self.setters
+        self.slots: dict[str, str] = {}
+        taken = {*class_.methods, *class_.attributes, *self.getters.values()}
+        for name in (*class_.methods, *(hook.name for hook in class_.hooks())):
+            self.methods.setdefault(name, self._fitting(name, taken, is_method=True))
         for name in class_.attributes:
-            self._slots[name] = self._fitting(name, taken, is_method=False)
+            self.slots[name] = self._fitting(name, taken, is_method=False)
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
         found = _STATE_METHODS.get(name, name) if is_method else name
         if is_method and self._is_syntax(found):
             return found
         hidden = self._inherited if found != "forward" else frozenset()
-        if is_plain(found) and found not in hidden and (is_method or found not in self._methods):
+        if is_plain(found) and found not in hidden and (is_method or found not in self.methods):
             return found
         found = method_name(name, is_module=self.class_.is_module) if is_method else found
         found = identifier(found, private=False)
@@ -218,50 +148,40 @@ class Members:
         return is_special and (name not in _OF_MODULES or not self.class_.is_module)
 
     def constants(self) -> dict[str, Any]:
-        """The constants that can be attributes, with their values."""
-        taken = {*self._inherited, *self._slots, *self._methods, *self._properties.values()}
+        """Return the constants that can be attributes, with their values."""
+        taken = {*self._inherited, *self.slots, *self.methods, *self.getters.values()}
         return {
             name: constant.value
             for name, constant in self.class_.constants.items()
             if is_plain(name) and name not in taken
         }
 
-    def is_getter(self, name: str) -> bool:
-        return name in self._properties and name.endswith(_GETTER_END)
-
-    def is_setter(self, name: str) -> bool:
-        return name in self._properties and not name.endswith(_GETTER_END)
-
-    def method(self, name: str) -> str:
-        return self._methods[name]
-
-    def slot(self, name: str) -> str:
-        return self._slots[name]
-
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])
 
     def is_direct(self, name: str) -> bool:
-        """Whether a slot is an attribute of Python, not an entry of a table only."""
-        return self.kind(name) is SlotKind.PLAIN or self._slots[name] == name
+        """Return whether a slot is an attribute of Python, not an entry of a table only."""
+        return self.kind(name) is SlotKind.PLAIN or self.slots[name] == name
 
     def reach(self, base: ast.expr, name: str) -> ast.expr:
-        """The expression for the slot ``name`` of the object ``base``."""
+        """Return the expression for the slot ``name`` of the object ``base``."""
         kind = self.kind(name)
         if kind is SlotKind.MODULE and container_base(self.class_) is not None:
             return syntax.subscript(base, syntax.literal(int(name)))
         if self.is_direct(name):
-            return syntax.attribute(base, self._slots[name])
+            return syntax.attribute(base, self.slots[name])
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
 
 
-def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
-    """The methods that get and set properties, by which an archive knows them, with their names.
+def _properties(
+    class_: ClassType, inherited: Container[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the methods that get and that set properties, with the names of these.
 
     A module takes tensors that are assigned to it for parameters: there a setter of tensors, and
     its getter, stay methods.
     """
-    found = {}
+    getters, setters = {}, {}
     for getter in class_.methods:
         match = _GETTER.fullmatch(getter)
         name = match[1] if match else ""
@@ -270,10 +190,10 @@ def _properties(class_: ClassType, inherited: Container[str]) -> dict[str, str]:
         setter = class_.methods.get(f"__{name}_setter")
         if name in class_.methods or (setter and class_.is_module and _takes_tensor(setter)):
             continue
-        found[getter] = name
+        getters[getter] = name
         if setter:
-            found[setter.name] = name
-    return found
+            setters[setter.name] = name
+    return getters, setters
 
 
 def _takes_tensor(setter: Function) -> bool:
@@ -282,7 +202,7 @@ def _takes_tensor(setter: Function) -> bool:
 
 
 def method_name(name: str, *, is_module: bool) -> str:
-    """The name of a method that torch.nn.Module has not, as all classes of an interface give it."""
+    """Return a name that torch.nn.Module does not have; all classes of an interface share it."""
     return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
 
 
@@ -293,7 +213,7 @@ def members_of(class_: ClassType) -> Members:
 
 @cache
 def container_base(class_: ClassType) -> str | None:
-    """``Sequential`` or ``ModuleList`` for a class of submodules that are only numbered."""
+    """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone."""
     names = [
         name
         for name, slot in class_.attributes.items()

@@ -7,8 +7,10 @@ it, under the names of the attributes.
 from __future__ import annotations
 
 import ast
+import copy
 from collections import Counter
 from collections.abc import Container, Iterable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,15 +22,11 @@ from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
 from tsarchive.run.typecheck import type_of_class
 
-from . import syntax
+from . import references, syntax
 from .layout import Definition
 from .naming import SHARED_SLOTS, container_base, members_of
 from .program import Program, module_type
-from .translation import function_definition
 from .weights import TensorFile
-
-WEIGHTS = "_weights"
-OBJECTS = "_objects"
 
 
 class ObjectValues:
@@ -46,54 +44,44 @@ class ObjectValues:
         self._places: dict[int, str] = {}
 
     def placeholder(self, tensor: torch.Tensor, path: str, *, is_parameter: bool) -> ast.expr:
-        """A tensor of the same form, which ``load`` replaces."""
+        """Return a tensor of the same form, which ``load`` replaces."""
         made = self._empty(tensor) or self.tensor(tensor, path)
         if not is_parameter:
             return made
-        nn = self._program.references.module("torch.nn", "nn")
-        keywords = {} if tensor.requires_grad else {"requires_grad": syntax.literal(False)}
-        return syntax.call(syntax.attribute(nn, "Parameter"), [made], keywords)
+        keywords = "" if tensor.requires_grad else ", requires_grad=False"
+        return references.form(f"nn.Parameter(_0{keywords})", made)
 
     def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
         if tensor.layout != torch.strided or tensor.is_quantized:
             return None
-        module = self._program.references.module("torch")
-        keywords: dict[str, ast.expr] = {}
-        if tensor.is_meta:
-            keywords["device"] = syntax.string("meta")
+        keywords = ", device='meta'" if tensor.is_meta else ""
         if tensor.dtype != torch.float32:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            keywords["dtype"] = syntax.attribute(module, dtype)
+            keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return syntax.call(syntax.attribute(module, "empty"), [shape], keywords)
+        return references.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
-        """A tensor of the files; one without data is made anew."""
+        """Return a tensor of the files; one without data is made anew."""
         empty = self._empty(tensor) if tensor.is_meta else None
         if empty is not None:
             return empty
         name = self._file.add(path, tensor)
-        return syntax.call(
-            self._program.references.imported(WEIGHTS, "tensor"), [syntax.string(name)]
-        )
+        return references.form("tensor(_0)", syntax.string(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
-        """The expression for the value of an attribute of the declared ``type_``."""
+        """Return the expression for the value of an attribute of the declared ``type_``."""
         if id(value) not in self._shared:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
-        made = ast.Lambda(_NO_ARGUMENTS, self._value(value, type_, place))
-        shared = self._program.references.imported(WEIGHTS, "shared")
-        return syntax.call(shared, [syntax.string(place), made])
+        made = syntax.lambda_(self._value(value, type_, place))
+        return references.form("shared(_0, _1)", syntax.string(place), made)
 
     def _value(self, value: Any, type_: Type, path: str) -> ast.expr:
-        references = self._program.references
         match value:
             case torch.Tensor():
                 return self.tensor(value, path)
             case torch.device():
-                device = syntax.attribute(references.module("torch"), "device")
-                return syntax.call(device, [syntax.string(str(value))])
+                return references.form("torch.device(_0)", syntax.string(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
             case ArchiveObject():
@@ -116,9 +104,8 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds a {type(value).__name__}") from None
 
     def generator(self, device: str, seed: int) -> ast.expr:
-        generator = syntax.attribute(self._program.references.module("torch"), "Generator")
-        made = syntax.call(generator, [syntax.string(device)])
-        return syntax.call(syntax.attribute(made, "manual_seed"), [syntax.literal(seed)])
+        arguments = syntax.string(device), syntax.literal(seed)
+        return references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_
@@ -144,13 +131,12 @@ class ObjectValues:
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
-        """An object of a class from C++, by its pickled state."""
+        """Return the call that makes an object of a C++ class from its pickled state."""
         if "__getstate__" not in value._method_names():
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
         name = str(value._type().annotation_str)
-        native = self._program.references.imported(OBJECTS, "native")
-        return syntax.call(native, [syntax.string(name), self.value(state, ANY, path)])
+        return references.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
@@ -159,18 +145,14 @@ class ObjectValues:
         keys: list[ast.expr | None] = []
         items: list[ast.expr] = []
         for name, attribute in class_.attributes.items():
-            keys.append(syntax.string(members.slot(name)))
+            keys.append(syntax.string(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
-        new = self._program.references.imported(OBJECTS, "new")
         shown = self._program.reference(class_)
-        return syntax.call(new, [shown, ast.Dict(keys, items)])
-
-
-_NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
+        return references.form("new(_0, _1)", shown, ast.Dict(keys, items))
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
-    """The ids of lists, dicts and objects that more than one attribute holds."""
+    """Return the ids of lists, dicts and objects that more than one attribute holds."""
     counts: Counter[int] = Counter()
     for _, module in root.named_modules():
         for name, value in module.__dict__.items():
@@ -211,7 +193,6 @@ class Instances:
         self._values = ObjectValues(program, file, shared_objects(root))
         self._paths: dict[torch.nn.Module, str] = {}
         self._of: dict[Definition, list[torch.nn.Module]] = {}
-        self._made: dict[torch.nn.Module, ast.expr] = {}
         self._arguments: dict[Definition, list[str]] = {}
         self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
         for path, module in root.named_modules():
@@ -221,7 +202,7 @@ class Instances:
         for path, module in root.named_modules():
             if module.training:
                 file.training.append(path)
-            self._tensors(path, module)
+            self._add_tensors(path, module)
         self.root = self.made(root)
 
     def _note_aliases(self, root: torch.nn.Module) -> None:
@@ -231,54 +212,42 @@ class Instances:
             if is_alias and self._paths.get(root.get_submodule(owner)) == owner:
                 self._file.modules[path] = self._paths[module]
 
-    def _tensors(self, path: str, module: torch.nn.Module) -> None:
-        for table in (module._parameters, module._buffers):
-            for name, tensor in table.items():
-                if tensor is not None and not tensor.is_meta:
-                    full_name = f"{path}.{name}" if path else name
-                    self._file.add(full_name, tensor)
-                    self._file.state.append(full_name)
+    def _add_tensors(self, path: str, module: torch.nn.Module) -> None:
+        parameters = module.named_parameters(path, recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(path, recurse=False, remove_duplicate=False)
+        for name, tensor in chain(parameters, buffers):
+            if not tensor.is_meta:
+                self._file.add(name, tensor)
+                self._file.state.append(name)
 
     def made(self, module: torch.nn.Module) -> ast.expr:
-        """The call that makes a module like this one."""
-        found = self._made.get(module)
-        if found is None and container_base(module_type(module)) is not None:
-            found = self._made[module] = self._container(module)
-        if found is None:
-            definition = self._program.definition(module_type(module))
-            keywords = {
-                _argument(module, name): self._passed(module, name)
-                for name in self._differing(definition)
-            }
-            class_ = self._program.references.to_definition(definition)
-            found = self._made[module] = syntax.call(class_, (), keywords)
-        return found
-
-    def _container(self, module: torch.nn.Module) -> ast.expr:
-        """``Sequential(a, b)`` or ``ModuleList([a, b])``: their own ``__init__`` does it all."""
+        """Return the call that makes a module like this one."""
         type_ = module_type(module)
-        class_ = self._program.reference(type_)
-        names = [name for name in type_.attributes if name not in SHARED_SLOTS]
-        children = [self._slot(module, name) for name in names]
+        definition = self._program.definition(type_)
+        class_ = references.to_definition(definition)
+        if container_base(type_) is None:
+            differing = self._differing(definition)
+            passed = {_argument(module, name): self._passed(module, name) for name in differing}
+            return syntax.call(class_, (), passed)
+        # Their own ``__init__`` does it all: ``Sequential(a, b)``, ``ModuleList([a, b])``.
+        children = [self._slot(module, name) for name in _own_slots(type_)]
         if container_base(type_) == "ModuleList":
             return syntax.call(class_, [ast.List(children, ast.Load())])
         return syntax.call(class_, children)
 
     def _differing(self, definition: Definition) -> list[str]:
-        """The slots in which the instances of a class differ; writes its ``__init__`` as well."""
-        if definition in self._arguments:
-            return self._arguments[definition]
-        first, *rest = self._of[definition]
-        slots = [name for name in module_type(first).attributes if name not in SHARED_SLOTS]
-        constants = sorted(members_of(module_type(first)).constants())
-        found = []
-        for name in (*constants, *slots):
-            shown = ast.dump(self._slot(first, name))
-            if any(ast.dump(self._slot(other, name)) != shown for other in rest):
-                found.append(name)
-        self._arguments[definition] = found
-        self._write(definition, first, [*constants, *slots], found)
-        return found
+        """Return the slots in which the instances of a class differ; write its ``__init__``."""
+        if definition not in self._arguments:
+            first, *rest = self._of[definition]
+            type_ = module_type(first)
+            slots = [*sorted(members_of(type_).constants()), *_own_slots(type_)]
+            found = self._arguments[definition] = []
+            for name in slots:
+                shown = ast.dump(self._slot(first, name))
+                if any(ast.dump(self._slot(other, name)) != shown for other in rest):
+                    found.append(name)
+            self._write(definition, first, slots, found)
+        return self._arguments[definition]
 
     def _slot(self, module: torch.nn.Module, name: str) -> ast.expr:
         key = module, name
@@ -310,12 +279,13 @@ class Instances:
             return syntax.literal(None)
 
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
-        """The argument for a slot: the shape alone where that is all that differs."""
+        """Return the argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
-        definition = self._program.definition(module_type(module))
         empty = _find_empty(shown)
-        is_shape = empty is not None and self._differ_in_shape(definition, name)
-        return empty.args[0] if empty is not None and is_shape else shown
+        definition = self._program.definition(module_type(module))
+        if empty is None or not self._differ_in_shape(definition, name):
+            return shown
+        return empty.args[0]
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
         forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
@@ -330,7 +300,7 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        body: list[ast.stmt] = [_super_init(self._program)]
+        body: list[ast.stmt] = [references.statement("super().__init__()")]
         names: list[str] = []
         for name in slots:
             shown = self._slot(module, name)
@@ -348,56 +318,46 @@ class Instances:
                 common.append(syntax.assign([name], shown))
         body += _hooks(class_)
         arguments = [ast.arg("self"), *map(ast.arg, names)]
-        made = function_definition("__init__", arguments, [], body, syntax.literal(None))
+        made = syntax.function("__init__", arguments, [], body, syntax.literal(None))
         definition.variables |= {"self", *names}
         _insert(definition, common, [made] if len(body) > 1 else [])
 
 
+def _own_slots(class_: ClassType) -> list[str]:
+    return [name for name in class_.attributes if name not in SHARED_SLOTS]
+
+
 def _argument(module: torch.nn.Module, name: str) -> str:
     class_ = module_type(module)
-    shown = members_of(class_).slot(name) if name in class_.attributes else name
+    shown = members_of(class_).slots.get(name, name)
     return f"{shown}_" if shown == "self" else shown
 
 
-def _super_init(program: Program) -> ast.stmt:
-    made = syntax.call(program.references.builtin("super"))
-    return syntax.expression_statement(syntax.call(syntax.attribute(made, "__init__")))
-
-
 def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
-    """The statement that fills a slot of ``self``."""
+    """Return the statement that fills a slot of ``self``."""
     members = members_of(class_)
-    self_ = syntax.name("self")
     kind = members.kind(name)
     is_none = isinstance(shown, ast.Constant) and shown.value is None
+    arguments = syntax.name("self"), syntax.string(name), shown
     if members.is_direct(name) and kind is SlotKind.BUFFER:
-        return _registered("register_buffer", name, shown)
-    if (
-        members.is_direct(name)
-        and kind is SlotKind.PARAMETER
-        and (is_none or isinstance(shown, ast.Name))
-    ):
-        return _registered("register_parameter", name, shown)
-    return syntax.store(members.reach(self_, name), shown)
-
-
-def _registered(method: str, name: str, shown: ast.expr) -> ast.stmt:
-    called = syntax.attribute(syntax.name("self"), method)
-    return syntax.expression_statement(syntax.call(called, [syntax.string(name), shown]))
+        return references.statement("_0.register_buffer(_1, _2)", *arguments)
+    is_argument = is_none or isinstance(shown, ast.Name)
+    if members.is_direct(name) and kind is SlotKind.PARAMETER and is_argument:
+        return references.statement("_0.register_parameter(_1, _2)", *arguments)
+    return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
 def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
-    """Hooks take the module as their first argument, as methods do."""
+    """Yield calls that register hooks, which take the module first, as methods do."""
     members = members_of(class_)
-    own = syntax.attribute(syntax.name("self"), "__class__")
-    for method, hooks in (
-        ("register_forward_pre_hook", class_.forward_pre_hooks),
-        ("register_forward_hook", class_.forward_hooks),
-    ):
+    self_ = syntax.name("self")
+    own = syntax.attribute(self_, "__class__")
+    for kind, hooks in (
+        ("forward_pre_hook", class_.forward_pre_hooks), ("forward_hook", class_.forward_hooks),
+    ):  # fmt: skip
         for hook in hooks:
-            called = syntax.attribute(syntax.name("self"), method)
-            function = syntax.attribute(own, members.method(hook.name))
-            yield syntax.expression_statement(syntax.call(called, [function]))
+            function = syntax.attribute(own, members.methods[hook.name])
+            yield references.statement(f"_0.register_{kind}(_1)", self_, function)
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
@@ -413,7 +373,7 @@ def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt])
 
 
 def _find_empty(shown: ast.expr) -> ast.Call | None:
-    """The ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
+    """Return the ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
     match shown:
         case ast.Call(ast.Attribute(_, "empty"), [_, *_]):
             return shown
@@ -422,29 +382,23 @@ def _find_empty(shown: ast.expr) -> ast.Call | None:
     return None
 
 
-def _with_shape(shown: ast.expr, shape: ast.expr) -> ast.expr:
-    match shown:
-        case ast.Call(ast.Attribute(_, "empty") as function, _, keywords):
-            return ast.Call(function, [shape], keywords)
-        case ast.Call(function, [inner, *rest], keywords):
-            return ast.Call(function, [_with_shape(inner, shape), *rest], keywords)
-    raise UnsupportedError("a placeholder has no shape")
+def _with_shape(shown: ast.expr, *shape: ast.expr) -> ast.expr:
+    """Return a placeholder with other arguments of ``torch.empty``."""
+    made = copy.deepcopy(shown)
+    empty = _find_empty(made)
+    assert empty is not None
+    empty.args = list(shape)
+    return made
 
 
 def _spread(shown: ast.expr) -> ast.expr:
-    """``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
-    match shown:
-        case ast.Call(
-            ast.Attribute(_, "empty") as function, [ast.Tuple([_, *_] as sizes)], keywords
-        ):
-            return ast.Call(function, list(sizes), keywords)
-        case ast.Call(ast.Attribute(_, "Parameter") as function, [inner], keywords):
-            return ast.Call(function, [_spread(inner)], keywords)
+    """Return ``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
+    match _find_empty(shown):
+        case ast.Call(_, [ast.Tuple([_, *_] as sizes)]):
+            return _with_shape(shown, *sizes)
     return shown
 
 
-def _without_shape(shown: ast.expr) -> Any:
-    """A key that placeholders of different shapes share; None for other expressions."""
-    if _find_empty(shown) is None:
-        return None
-    return ast.dump(_with_shape(shown, syntax.literal(None)))
+def _without_shape(shown: ast.expr) -> str | None:
+    """Return a key that placeholders of different shapes share; None for other expressions."""
+    return None if _find_empty(shown) is None else ast.dump(_with_shape(shown))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MethodDescriptorType
+from types import MethodDescriptorType, ModuleType
 from typing import Any
 
 import torch
@@ -34,13 +34,12 @@ from tsarchive.run.operators import (
 )
 from tsarchive.run.passes.peephole import as_number
 
-from . import syntax
-from .naming import References
+from . import references, syntax
 from .program import Program
 
 _OPERANDS = 2
 _ALPHA = ("aten::add.Tensor", "aten::sub.Tensor", "aten::add.Scalar", "aten::sub.Scalar")
-_SIGN: Mapping[str, type[ast.operator]] = {"aten::add": ast.Add, "aten::sub": ast.Sub}
+_SUMS = {"aten::add": "_0 + _1", "aten::sub": "_0 - _1"}
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
 
 
@@ -48,7 +47,6 @@ class Operators:
     """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
 
     def __init__(self, function: Function, program: Program, dtypes: set[Value]) -> None:
-        self.references = program.references
         self._function = function
         self._untranslated = program.untranslated
         self._dtypes = dtypes
@@ -57,7 +55,7 @@ class Operators:
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
-            upgrader = self.references.helper(f"upgrader::{node.upgrader}")
+            upgrader = references.helper(f"upgrader::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
@@ -69,11 +67,10 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return self.filled(form, arguments)
-        if schema.full_name in _INDEXING:
-            found = indexed(node, arguments)
-            if found is not None:
-                return found
+            return references.form(form, *arguments)
+        found = indexed(schema, node, arguments)
+        if found is not None:
+            return found
         if find_native(schema) is not None:
             return self.helper(node, arguments)
         return self._call(node, schema, arguments)
@@ -88,23 +85,14 @@ class Operators:
             return NON_ZERO_DIVISOR[key] if known else None
         return READABLE_FORMS.get(key)
 
-    def filled(self, form: str, arguments: Sequence[ast.expr]) -> ast.expr:
-        modules = {"torch", "math"}
-        names = {
-            name: self.references.module(name) if name in modules else self.references.builtin(name)
-            for name in syntax.template_names(form)
-            if name not in ("True", "False", "None")
-        }
-        return syntax.substituted(form, arguments, names)
-
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        """A call of the function that runs the operator here, copied into the package."""
+        """Return a call of the function that runs the operator here, copied into the package."""
         schema = node.schema or schema_without_text(node)
         positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         element = told_element(schema, node)
         if element is not None:
             keywords["element"] = syntax.string(element)
-        return syntax.call(self.references.helper(schema.full_name), positional, keywords)
+        return syntax.call(references.helper(schema.full_name), positional, keywords)
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:
@@ -114,7 +102,7 @@ class Operators:
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)
-            found = callee(schema, len(positional), self.references, keywords)
+            found = callee(schema, len(positional), keywords)
             if found == METHOD:
                 receiver, *positional = positional
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
@@ -125,12 +113,12 @@ class Operators:
         count, outs = necessary_arguments(schema, node.inputs)
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
-        return syntax.call(by_overload(schema, self.references), *_by_schema(schema, needed))
+        return syntax.call(by_overload(schema), *_by_schema(schema, needed))
 
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
     ) -> dict[int, ast.expr] | None:
-        """Arguments that differ from their defaults; None where a number stands for a dtype."""
+        """Return arguments that differ from defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
         enums = enum_names(schema.full_name)
         kept: dict[int, ast.expr] = {}
@@ -148,21 +136,20 @@ class Operators:
         return kept
 
     def _as_list(self, node: Node, made: ast.expr) -> ast.expr:
-        """Python's functions give tuples where TorchScript has lists."""
+        """Make a list of the tuple that Python's functions return where TorchScript has lists."""
         if len(node.outputs) != 1 or not isinstance(node.output.type, ListType):
             return made
         if is_only_read(node.output):
             return made
-        return syntax.call(self.references.builtin("list"), [made])
+        return references.form("list(_0)", made)
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
-        """A call that raises when it is reached: code may hold operators that it never calls."""
+        """Return a call that raises when reached: code may hold operators that it never calls."""
         self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
-        called = self.references.imported("_objects", "missing")
-        return syntax.call(called, [syntax.string(reason)])
+        return references.form("missing(_0)", syntax.string(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
-        """``torch.float32`` where a dtype is known, likewise the others; None where it is not.
+        """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
 
         ``shown`` is the expression for ``value``.
         """
@@ -172,39 +159,38 @@ class Operators:
             return shown
         if not value.node.is_constant:
             return None
-        return enum_literal(kind, value.node.attributes["value"], self.references)
+        member = _ENUM_MEMBERS[kind].get(value.node.attributes["value"])
+        return None if member is None else references.form(str(member))
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """``a + b``, unless b is multiplied by a factor."""
+        """Return ``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
             return None
-        return ast.BinOp(arguments[0], _SIGN[node.kind](), arguments[1])
+        return references.form(_SUMS[node.kind], *arguments)
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        shape = syntax.attribute(arguments[0], "shape")
-        if is_only_read(node.output):
-            return shape
-        return syntax.call(self.references.builtin("list"), [shape])
+        form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
+        return references.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
 
     def _compared(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """Two dtypes, or a dtype and the number of one."""
+        """Compare two dtypes, or a dtype and the number of one."""
         if not self._dtypes.intersection(node.inputs):
             return None
         pairs = zip(node.inputs, arguments, strict=True)
         shown = [self._enum_argument("ScalarType", *pair) for pair in pairs]
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
-        sign: ast.cmpop = ast.Eq() if node.kind == "aten::eq" else ast.NotEq()
-        return ast.Compare(shown[0], [sign], [shown[1]])
+        form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
+        return references.form(form, shown[0], shown[1])
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
             return None
         name = "print" if node.kind == "prim::Print" else "str"
-        return syntax.call(self.references.builtin(name), arguments)
+        return syntax.call(references.builtin(name), arguments)
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
@@ -218,17 +204,11 @@ class Operators:
         return syntax.call(syntax.attribute(arguments[0], "format"), arguments[1:])
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        torch = self.references.module("torch")
-        made = syntax.attribute(torch, "tensor")
-        if node.input.type in (INT, BOOL):
-            return syntax.call(made, arguments)
-        if node.input.type == FLOAT:
-            keywords = {"dtype": syntax.attribute(torch, "float64")}
-            return syntax.call(made, arguments, keywords)
-        return None
+        form = _NUMBER_TENSORS.get(node.input.type)
+        return None if form is None else references.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """``int`` of a tensor that was made only to convert it back."""
+        """Return the int of which a tensor was made only to be converted back."""
         made = node.input.node
         if made.kind == "prim::NumToTensor" and made.input.type == INT:
             match arguments[0]:
@@ -237,32 +217,34 @@ class Operators:
         return None
 
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """torch.tensor, which makes the same tensor of ints, and of floats in default precision."""
+        """Call torch.tensor, which gives the same for ints, and for floats in default precision."""
         leaf = nesting(node.input.type)[1]
         names = [argument.name for argument in node.schema.arguments] if node.schema else []
         values = dict(zip(names, node.inputs, strict=True))
-        keywords: dict[str, ast.expr] = {}
-        if not must_be_none(values["dtype"]):
+        if not must_be_none(values["dtype"]) or leaf not in (FLOAT, INT, BOOL):
             return None
-        if leaf not in (FLOAT, INT, BOOL):
-            return None
-        torch = self.references.module("torch")
-        if leaf != FLOAT and not _has_items(node.input):
-            dtype = "int64" if leaf == INT else "bool"
-            keywords["dtype"] = syntax.attribute(torch, dtype)
+        form = "torch.tensor(_0"
+        made = node.input.node
+        has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
+        if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
+            form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
         for name in ("device", "requires_grad"):
             if name in values and not _is_default(_DEFAULTS[name], values[name]):
-                keywords[name] = arguments[names.index(name)]
-        return syntax.call(syntax.attribute(torch, "tensor"), [arguments[0]], keywords)
+                form += f", {name}=_{names.index(name)}"
+        return references.form(f"{form})", *arguments)
 
 
+_NUMBER_TENSORS: dict[Type, str] = {
+    INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
+    FLOAT: "torch.tensor(_0, dtype=torch.float64)",
+}  # fmt: skip
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
 
 
 def known_number(node: Node) -> complex | None:
-    """The number that a constant operand without dimensions acts as."""
+    """Return the number that a constant operand without dimensions acts as."""
     if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
         return None
     constant = node.inputs[1].node
@@ -273,7 +255,7 @@ def known_number(node: Node) -> complex | None:
 
 
 def is_only_read(value: Value) -> bool:
-    """Whether a tuple can stand for a list: it is only unpacked, indexed, or given to torch."""
+    """Return whether a tuple can stand for a list: it is unpacked, indexed, or given to torch."""
     return all(
         user.kind in _READERS
         or (
@@ -290,7 +272,7 @@ def is_only_read(value: Value) -> bool:
 def _by_schema(
     schema: FunctionSchema, arguments: Mapping[int, ast.expr]
 ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """Arguments by position, and those that are given by name."""
+    """Return arguments by position, and those that are given by name."""
     positional: list[ast.expr] = []
     keywords: dict[str, ast.expr] = {}
     for offset, shown in arguments.items():
@@ -299,14 +281,6 @@ def _by_schema(
         else:
             positional.append(shown)
     return positional, keywords
-
-
-def _has_items(value: Value) -> bool:
-    return (
-        value.node.kind == "prim::ListConstruct"
-        and bool(value.node.inputs)
-        and (value.node.inputs[0].type in (INT, BOOL))
-    )
 
 
 def _is_number(value: Value, number: int) -> bool:
@@ -342,17 +316,14 @@ _SPECIAL: dict[str, _Special] = {
 METHOD = "method"
 """Stands for the method of the first argument."""
 
-_functions = torch._C._VariableFunctions
-_nn = torch._C._nn
-
 _GAPPY = ListType(OptionalType(TENSOR))
 _TO_OVERLOADS = frozenset({"device", "dtype", "other"})
 
 
 def callee(
-    schema: FunctionSchema, count: int, references: References, keywords: Collection[str] = ()
+    schema: FunctionSchema, count: int, keywords: Collection[str] = ()
 ) -> ast.expr | str | None:
-    """The callee for an operator with the first ``count`` arguments by position.
+    """Return the callee for an operator with the first ``count`` arguments by position.
 
     ``keywords`` are the names of those that are given by name.
 
@@ -361,55 +332,45 @@ def callee(
     """
     namespace, _, name = schema.name.partition("::")
     has_out = any(argument.is_out for argument in schema.arguments)
-    is_usual = not has_out and not _is_misread(schema, count)
-    if namespace == "aten" and is_usual and _concerns_tensors(schema):
-        if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
-            return syntax.attribute(_functional(references), name)
-        if _is_function(name):
-            return syntax.attribute(references.module("torch"), name)
-        shared = getattr(_nn, name, None)
-        if shared is not None and getattr(torch.nn.functional, name, None) is shared:
-            return syntax.attribute(_functional(references), name)
-        if name == "to":
-            return METHOD if _is_to(schema, count, keywords) else None
-        if _is_method(schema, name):
-            return METHOD
-    return None
+    if namespace != "aten" or has_out or _is_misread(schema, count):
+        return None
+    # Functions of torch make tensors of numbers, where TorchScript has operators on numbers.
+    if not any(_holds_tensor(a.type) for a in (*schema.arguments, *schema.returns)):
+        return None
+    if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
+        return references.form(f"F.{name}")
+    if _is_same(torch, torch._C._VariableFunctions, name):
+        return references.form(f"torch.{name}")
+    if _is_same(torch.nn.functional, torch._C._nn, name):
+        return references.form(f"F.{name}")
+    is_method = _is_to(schema, count, keywords) if name == "to" else _is_method(schema, name)
+    return METHOD if is_method else None
 
 
-def by_overload(schema: FunctionSchema, references: References) -> ast.expr:
-    """``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
+def by_overload(schema: FunctionSchema) -> ast.expr:
+    """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
     namespace, _, name = schema.name.partition("::")
-    found: ast.expr = references.module("torch")
+    found = references.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
         if part.isidentifier() and not keyword.iskeyword(part):
             found = syntax.attribute(found, part)
         else:
-            found = syntax.call(references.builtin("getattr"), [found, syntax.string(part)])
+            found = references.form("getattr(_0, _1)", found, syntax.string(part))
     return found
-
-
-def _functional(references: References) -> ast.expr:
-    return references.module("torch.nn.functional", "F")
-
-
-def _concerns_tensors(schema: FunctionSchema) -> bool:
-    """Functions of torch make tensors of numbers, where TorchScript has operators on numbers."""
-    types = [argument.type for argument in (*schema.arguments, *schema.returns)]
-    return any(map(_holds_tensor, types))
 
 
 def _holds_tensor(type_: Type) -> bool:
     return type_ == TENSOR or any(map(_holds_tensor, type_.parts()))
 
 
-def _is_function(name: str) -> bool:
-    found = getattr(_functions, name, None)
-    return found is not None and getattr(torch, name, None) is found
+def _is_same(shown: ModuleType, bound: Any, name: str) -> bool:
+    """Return whether a function of a Python module is the binding of that name itself."""
+    found = getattr(bound, name, None)
+    return found is not None and getattr(shown, name, None) is found
 
 
 def _is_misread(schema: FunctionSchema, count: int) -> bool:
-    """Whether torch's Python functions take these arguments for others, or not at all."""
+    """Return whether torch's Python functions take these arguments for others, or not at all."""
     name = schema.name.partition("::")[2]
     if name in BOUND_BY_HAND or (schema.full_name in WITHOUT_ALPHA and count > _OPERANDS):
         return True
@@ -417,7 +378,7 @@ def _is_misread(schema: FunctionSchema, count: int) -> bool:
 
 
 def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> bool:
-    """Whether ``x.to`` of Python takes the arguments."""
+    """Return whether ``x.to`` of Python takes the arguments."""
     if schema.overload == "prim_Device":
         return count <= _OPERANDS
     if schema.overload == "dtype_layout":
@@ -434,29 +395,19 @@ def _is_method(schema: FunctionSchema, name: str) -> bool:
     return isinstance(bound, MethodDescriptorType) and name not in torch.Tensor.__dict__
 
 
-def enum_literal(kind: str, number: int, references: References) -> ast.expr | None:
-    """``torch.float32`` for the number of a ScalarType, likewise the others; None if unknown."""
-    if kind == "ScalarType":
-        shown = str(DTYPES.get(number, "")).removeprefix("torch.")
-    elif kind == "Layout":
-        layouts = {position: str(layout) for layout, position in LAYOUTS.items()}
-        shown = layouts.get(number, "").removeprefix("torch.")
-    else:
-        shown = MEMORY_FORMATS.get(number, "")
-    return syntax.attribute(references.module("torch"), shown) if shown else None
-
+_ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
+    "ScalarType": DTYPES,
+    "Layout": {number: layout for layout, number in LAYOUTS.items()},
+    "MemoryFormat": {number: f"torch.{name}" for number, name in MEMORY_FORMATS.items()},
+}
 
 _MOST_DIMENSIONS = 8
-_INDEXING = frozenset(
-    {"aten::select.int", "aten::slice.Tensor", "aten::index.Tensor", "aten::slice.t"}
-)
 _MARK = "tensor_items"
 
 
-def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """The subscript for a node, None where it has no such form."""
-    assert node.schema is not None
-    match node.schema.full_name:
+def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """Return the subscript for a node; None where it has no such form."""
+    match schema.full_name:
         case "aten::slice.t":
             bounds = _slice(node.inputs[1:], arguments[1:])
             return None if bounds is None else syntax.subscript(arguments[0], bounds)
@@ -464,10 +415,10 @@ def indexed(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
             return _extended(arguments[0], _dimension(node.inputs[1]), arguments[2])
         case "aten::slice.Tensor":
             bounds = _slice(node.inputs[2:], arguments[2:])
-            if bounds is None:
-                return None
             return _extended(arguments[0], _dimension(node.inputs[1]), bounds)
-    return _by_tensors(node, arguments)
+        case "aten::index.Tensor":
+            return _by_tensors(node, arguments)
+    return None
 
 
 def _dimension(value: Value) -> int | None:
@@ -491,9 +442,9 @@ def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | N
     )
 
 
-def _extended(base: ast.expr, dimension: int | None, item: ast.expr) -> ast.expr | None:
-    """``base[..., item]`` at ``dimension``, joined with a subscript that ``base`` ends in."""
-    if dimension is None:
+def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> ast.expr | None:
+    """Return ``base[..., item]`` at ``dimension``, joined with a subscript that ends ``base``."""
+    if dimension is None or item is None:
         return None
     items: list[ast.expr] = list(getattr(base, _MARK, ()))
     kept = sum(isinstance(known, ast.Slice) for known in items)
@@ -502,30 +453,22 @@ def _extended(base: ast.expr, dimension: int | None, item: ast.expr) -> ast.expr
         dimension -= kept
     else:
         items = []
-    items += [ast.Slice()] * dimension
-    items.append(item)
-    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
-    made = syntax.subscript(base, index)
+    items += [*[ast.Slice()] * dimension, item]
+    made = syntax.subscript(base, *items)
     setattr(made, _MARK, tuple(items))
     return made
 
 
 def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """``x[:, i]`` for tensors side by side; a gap between them would change the result's order."""
+    """Return ``x[:, i]`` for adjacent tensors; a gap would change the order of dimensions."""
     made = node.inputs[1].node
     if made.kind != "prim::ListConstruct" or not made.inputs:
         return None
-    match arguments[1]:
-        case ast.List(shown):
-            given = [not must_be_none(value) for value in made.inputs]
-        case _:
-            return None
-    first = given.index(True) if True in given else len(given)
-    last = len(given) - given[::-1].index(True) if True in given else 0
-    if first >= last or not all(given[first:last]) or (last - first > 1 and first > 0):
+    given = [place for place, value in enumerate(made.inputs) if not must_be_none(value)]
+    if not isinstance(arguments[1], ast.List) or not given:
         return None
-    items: list[ast.expr] = [
-        item if is_given else ast.Slice() for item, is_given in zip(shown, given, strict=True)
-    ][:last]
-    index = items[0] if len(items) == 1 else ast.Tuple(items, ast.Load())
-    return syntax.subscript(arguments[0], index)
+    first, last = given[0], given[-1]
+    if len(given) != last - first + 1 or (len(given) > 1 and first > 0):
+        return None
+    shown = arguments[1].elts[first : last + 1]
+    return syntax.subscript(arguments[0], *[ast.Slice()] * first, *shown)

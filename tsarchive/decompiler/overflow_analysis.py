@@ -35,7 +35,7 @@ _REPEATING = frozenset({"prim::Loop", "prim::SetAttr"})
 
 
 def functions_that_wrap(functions: Iterable[Function]) -> set[Function]:
-    """Those of ``functions``, which hold all that they call, that compute with such ints."""
+    """Return the functions that compute with such ints; ``functions`` hold all that they call."""
     flows = {function: _Flow(function) for function in functions}
     growth = _Growth(flows)
     beginnings: list[_Place] = []
@@ -55,22 +55,15 @@ class _Flow:
     def __init__(self, function: Function) -> None:
         self.nodes: list[Node] = []
         self.edges: dict[_Place, list[_Place]] = defaultdict(list)
-        self.halved: set[_Place] = set()
-        self.calls: list[Node] = []
-        self.repeats = False
         self._block(function.graph, is_repeated=False)
+        self.repeats = any(node.kind in _REPEATING for node in self.nodes)
 
     def _block(self, block: Block, *, is_repeated: bool) -> None:
         for node in block.nodes:
             self.nodes.append(node)
-            self.repeats |= node.kind in _REPEATING
-            if called_function(node) is not None:
-                self.calls.append(node)
             for source, target in _flowing(node, is_repeated=is_repeated):
                 if _holds_ints(source) and _holds_ints(target):
                     self.edges[source].append(target)
-            if _operator(node) == _HALVING:
-                self.halved.update(node.outputs)
             for inner in nested_blocks(node):
                 self._block(inner, is_repeated=is_repeated or node.kind == "prim::Loop")
 
@@ -90,7 +83,7 @@ class _Growth:
         self._known: dict[tuple[Function, tuple[int, ...]], bool] = {}
 
     def nodes_that_grow(self, flow: _Flow) -> Iterator[Node]:
-        """Nodes that work on large ints, or that make what goes round through them grow.
+        """Yield nodes that work on large ints, or that make what goes round through them grow.
 
         A call is one where the called function does it.
         """
@@ -103,7 +96,7 @@ class _Growth:
                     yield node
 
     def _multiplies(self, function: Function, positions: tuple[int, ...]) -> bool:
-        """Whether parameters of a function are multiplied on the way to its result."""
+        """Return whether parameters of a function are multiplied on the way to its result."""
         key = function, positions
         flow = self._flows.get(function)
         if flow is None:
@@ -120,7 +113,7 @@ class _Growth:
         return self._known[key]
 
     def _is_factor(self, node: Node, given: set[_Place]) -> bool:
-        """Whether a node multiplies values of ``given``."""
+        """Return whether a node multiplies values of ``given``."""
         called = called_function(node)
         if called is not None:
             arguments = enumerate(_arguments(node))
@@ -131,14 +124,18 @@ class _Growth:
 
 
 def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
-    """Whether both summands are made of the sum, and not as their middle."""
+    """Return whether both summands are made of the sum, and not as their middle."""
     if _operator(node) not in _SUMS or not coming_back.issuperset(node.inputs):
         return False
     ways = {
-        place: [target for target in targets if target not in flow.halved]
+        place: [target for target in targets if not _is_halved(target)]
         for place, targets in flow.edges.items()
     }
     return set(node.inputs) <= _reached(node.outputs, ways)
+
+
+def _is_halved(place: _Place) -> bool:
+    return isinstance(place, Value) and _operator(place.node) == _HALVING
 
 
 def _arguments(call: Node) -> Sequence[Value]:
@@ -150,16 +147,16 @@ def _reached(beginnings: Iterable[_Place], edges: _Edges) -> set[_Place]:
 
 
 def _edges_of_all(flows: Iterable[_Flow]) -> _Edges:
-    """The edges of all functions, with those from arguments and to results."""
+    """Return the edges of all functions, with those from arguments and to results."""
     edges: dict[_Place, list[_Place]] = defaultdict(list)
     for flow in flows:
         for source, targets in flow.edges.items():
             edges[source] += targets
-        for call in flow.calls:
-            called = called_function(call)
-            assert called is not None
-            _join(edges, _arguments(call), called.graph.params)
-            _join(edges, called.graph.returns, call.outputs)
+        for node in flow.nodes:
+            called = called_function(node)
+            if called is not None:
+                _join(edges, _arguments(node), called.graph.params)
+                _join(edges, called.graph.returns, node.outputs)
     return edges
 
 
@@ -172,7 +169,7 @@ def _join(
 
 
 def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]]:
-    """From where to where values go in a node."""
+    """Yield where values flow in a node, as pairs of source and target."""
     special = _SPECIAL.get(node.kind)
     if special is not None:
         yield from special(node)
@@ -233,7 +230,7 @@ def _constants(node: Node) -> Iterator[int]:
 
 
 def _is_wide_itself(node: Node) -> bool:
-    """Whether a node computes with such large ints that sums and products of them may wrap."""
+    """Return whether a node computes with ints so large that their sums and products may wrap."""
     operator = _operator(node)
     if operator == _SHIFT:
         return True
@@ -242,7 +239,7 @@ def _is_wide_itself(node: Node) -> bool:
 
 
 def _is_bounding(node: Node) -> bool:
-    """Whether a node keeps ints below a constant of 32 bits."""
+    """Return whether a node keeps ints below a constant of 32 bits."""
     return _operator(node) in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.errors import CallError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
@@ -23,15 +23,15 @@ from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.modules import ArchiveModule
 
-from . import syntax
+from . import references, syntax
 from .bodies import body_of
 from .control_flow import EXCEPTIONS
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import HELPERS, Pool
-from .objects import OBJECTS, WEIGHTS, Instances, ObjectValues
+from .naming import Pool
+from .objects import Instances, ObjectValues
 from .program import CONSTANTS, Program, module_type
+from .references import HELPERS, OBJECTS, WEIGHTS
 from .runtime import runtime_files
-from .translation import function_definition, without_type_parameters
 from .weights import TensorFile
 
 _SUPPORT = Path(__file__).parent / "support"
@@ -130,7 +130,7 @@ class _Package:
         archive_modules = list(self.program.modules.values())
         make_paths_unique(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
-        layout = Layout(modules, self.program.references, self._comments.all)
+        layout = Layout(modules, self._comments.all)
         texts = {module.file: layout.text(module) for module in modules}
         texts |= self._support(layout)
         texts["__init__.py"] = self._interface()
@@ -140,51 +140,48 @@ class _Package:
         return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
 
     def _constants(self) -> list[Module]:
-        """The module of the constants; each is one object for all code."""
+        """Return the module of the constants, each of which is one object for all code."""
         body: list[ast.stmt] = []
         values = ObjectValues(self.program, self._tensors)
-        torch_module = self.program.references.module("torch")
         for name, value in self.program.constants.items():
-            body.append(syntax.assign([name], self._constant(values, torch_module, name, value)))
+            body.append(syntax.assign([name], self._constant(values, name, value)))
         return [_module((CONSTANTS,), body)] if body else []
 
-    def _constant(
-        self, values: ObjectValues, torch_module: ast.expr, name: str, value: object
-    ) -> ast.expr:
+    def _constant(self, values: ObjectValues, name: str, value: object) -> ast.expr:
         if isinstance(value, torch.Tensor):
-            shown = _small_tensor(value, torch_module)
+            shown = self._small_tensor(value)
             return shown or values.tensor(value, f"{CONSTANTS}.{name}")
         if isinstance(value, GeneratorSeed):
             return values.generator(value.device, value.seed)
         return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
+    def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
+        """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
+        is_plain = tensor.layout == torch.strided and tensor.dtype in _FITTING
+        if not is_plain or tensor.numel() > _SMALL or tensor.requires_grad or tensor.is_meta:
+            return None
+        if tensor.numel() == 0 or not tensor.is_contiguous():
+            return None
+        numbers = syntax.literal(tensor.tolist())
+        return references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
+
     def _entry(self) -> Module:
-        """The function that builds the model."""
-        references = self.program.references
+        """Return the module with the function that builds the model."""
         root = references.to_definition(self.root)
-        lambda_ = ast.Lambda(ast.arguments([], [], None, [], [], None, []), self._instances.root)
         build = references.imported(WEIGHTS, "build")
-        arguments = [lambda_, syntax.name("device")]
-        tensors = self._tensor_constants()
+        arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
+        constants = self.program.constants.items()
+        tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
-            arguments.append(ast.List(tensors, ast.Load()))
-        body: list[ast.stmt] = [
-            syntax.expression_statement(syntax.string(_LOAD_TEXT)),
-            ast.Return(syntax.call(build, arguments)),
-        ]
+            moved = [references.imported(CONSTANTS, name) for name in tensors]
+            arguments.append(ast.List([*moved], ast.Load()))
+        body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
-        load = function_definition(_LOAD, [ast.arg("device")], [default], body, root)
+        load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
 
-    def _tensor_constants(self) -> list[ast.expr]:
-        return [
-            self.program.references.imported(CONSTANTS, name)
-            for name, value in self.program.constants.items()
-            if isinstance(value, torch.Tensor)
-        ]
-
     def _interface(self) -> str:
-        """``__init__.py``: the class of the model, and ``load``.
+        """Return ``__init__.py``, with the class of the model and ``load``.
 
         Nothing else: the modules of the package are names in there, too.
         """
@@ -199,7 +196,7 @@ class _Package:
         )
 
     def _support(self, layout: Layout) -> dict[str, str]:
-        """Modules that are copied as they are, where something uses them."""
+        """Return the texts of modules that are copied as they are, where something uses them."""
         used = layout.used
         texts = {f"{WEIGHTS}.py": (_SUPPORT / "weights.py").read_text(encoding="utf-8")}
         if any(reference.home == OBJECTS for reference in used):
@@ -213,17 +210,13 @@ class _Package:
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
-    """A module of the package without a record in the archive."""
+    """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
 
 
 def _exceptions(names: list[str]) -> str:
-    body: list[ast.stmt] = []
-    for name in names:
-        made = ast.ClassDef(name, [syntax.name("RuntimeError")], [], [ast.Pass()], [])
-        body.append(without_type_parameters(made))
-    return written(body)
+    return written([syntax.class_(name, [syntax.name("RuntimeError")], []) for name in names])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -241,7 +234,7 @@ class WrittenFile:
 
 
 def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
-    """The directory of the package.
+    """Return the directory of the package.
 
     Raises CallError for a file, for a directory that is not empty unless ``force``, and for a
     name that no import statement can have or that hides a module which the package imports.
@@ -288,7 +281,7 @@ _HOST = torch.device("cpu")
 def _root_of(
     f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
 ) -> ArchiveModule:
-    """The module of an archive with its tensors on the CPU and the code as it is for ``device``.
+    """Load an archive with its tensors on the CPU and the code as it is for ``device``.
 
     By default the devices that code, constants and attributes name are those of the file.
     """
@@ -297,18 +290,3 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
-
-
-def _small_tensor(tensor: torch.Tensor, torch_module: ast.expr) -> ast.expr | None:
-    """``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
-    is_plain = tensor.layout == torch.strided and tensor.dtype in _FITTING
-    if not is_plain or tensor.numel() > _SMALL or tensor.requires_grad or tensor.is_meta:
-        return None
-    if tensor.numel() == 0 or not tensor.is_contiguous():
-        return None
-    dtype = syntax.attribute(torch_module, str(tensor.dtype).removeprefix("torch."))
-    made = syntax.attribute(torch_module, "tensor")
-    try:
-        return syntax.call(made, [syntax.literal(tensor.tolist())], {"dtype": dtype})
-    except TypeError as error:
-        raise UnsupportedError(f"a constant tensor has no literal: {error}") from error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import Node, walk
+from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
@@ -19,8 +20,9 @@ from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 from tsarchive.run.typecheck import type_of_class
 
+from . import references
 from .layout import Comments, Definition, Module
-from .naming import References, definition_name, module_path
+from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -38,74 +40,57 @@ class Program:
 
     def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
         self._body = body
-        reached = Reachability(root)
+        roots: list[Type | Function] = [module_type(module) for module in root.modules()]
+        reached = closure(roots, _leads_to)
+        functions = [item for item in reached if isinstance(item, Function)]
+        functions.sort(key=lambda function: function.qualified_name)
         self.comments = comments
-        self.references = References()
         self.effects = Effects()
         self.identities = Identities()
-        self.assigned = reached.assigned
-        self.wrapping = functions_that_wrap(reached.functions)
+        self.assigned = frozenset(_assigned_attributes(functions))
+        self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
-        self._numbers = 0
+        self._numbers = count(1)
         self._definitions: dict[Type | Function, Definition] = {}
         self._by_content: dict[tuple[object, ...], Definition] = {}
         self.enum_members: dict[EnumType, dict[str, str]] = {}
 
     def reference(self, key: Type | Function) -> ast.expr:
-        """A reference to the class for a class, enum or named tuple, or to a function."""
-        return self.references.to_definition(self.definition(key))
+        """Return a reference to the class for a class, enum or named tuple, or to a function."""
+        return references.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
-        """A reference to a constant of the table, an object, or a generator."""
+        """Return a reference to a constant of the table, an object, or a generator."""
         value = content.value if isinstance(content, TableConstant) else content
         name = self._constant_names.setdefault(id(value), f"c{len(self._constant_names)}")
         self.constants[name] = value
-        return self.references.imported(CONSTANTS, name)
+        return references.imported(CONSTANTS, name)
 
     def definition(self, key: Type | Function) -> Definition:
-        """The definition of a class, enum, named tuple or function."""
-        found = self._definitions.get(key)
-        if found is None:
-            found = self._define(key, _qualified_name(key))
-            found.body = self._body(self, key, found)
-            found = self._merged(key, found, type(key).__name__)
-        return found
-
-    def _define(self, key: Type | Function, qualified_name: str) -> Definition:
-        self._numbers += 1
-        name = definition_name(qualified_name.rpartition(".")[2])
-        path = module_path(qualified_name)
-        found = Definition(self._numbers, name, path, unmangled(qualified_name))
-        self._definitions[key] = found
-        return found
-
-    def _merged(self, key: Type | Function, made: Definition, kind: str) -> Definition:
-        """A known definition with the same content, or this one."""
-        content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
-        found = self._by_content.setdefault(content, made)
-        self._definitions[key] = found
-        if found is made:
-            self._place(made)
-        return found
-
-    def _place(self, made: Definition) -> None:
-        module = self.modules.get(made.path)
-        if module is None:
-            module = self.modules[made.path] = Module(made.path)
-        made.rename(module.names.unique(made.name))
-        module.definitions.append(made)
+        """Return the definition of a class, enum, named tuple or function."""
+        if key not in self._definitions:
+            qualified_name = _qualified_name(key)
+            name = definition_name(qualified_name.rpartition(".")[2])
+            path, shown = module_path(qualified_name), unmangled(qualified_name)
+            made = Definition(next(self._numbers), name, path, shown)
+            self._definitions[key] = made
+            made.body = self._body(self, key, made)
+            kind = type(key).__name__
+            content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
+            found = self._definitions[key] = self._by_content.setdefault(content, made)
+            if found is made:
+                module = self.modules.setdefault(made.path, Module(made.path))
+                made.rename(module.names.unique(made.name))
+                module.definitions.append(made)
+        return self._definitions[key]
 
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
-
-    def has_hooks(self, type_: Type) -> bool:
-        """Whether a call must not go through ``__call__``, because the code runs hooks itself."""
-        return isinstance(type_, ClassType) and bool(type_.forward_hooks or type_.forward_pre_hooks)
 
 
 def _qualified_name(key: Type | Function) -> str:
@@ -116,47 +101,28 @@ def _qualified_name(key: Type | Function) -> str:
     raise UnsupportedError(f"{annotation(key)} has no Python class")
 
 
-class Reachability:
-    """Walks the graphs of everything that ``root`` and its submodules can call."""
-
-    def __init__(self, root: ArchiveModule) -> None:
-        self.assigned: set[tuple[ClassType, str]] = set()
-        self.functions: list[Function] = []
-        self._seen: set[Type | Function] = set()
-        for _, module in root.named_modules():
-            self._type(module_type(module))
-
-    def _type(self, type_: Type) -> None:
-        if type_ in self._seen:
+def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
+    """Yield the types and functions that a type or a function can reach in one step."""
+    match item:
+        case Function():
+            yield from (argument.type for argument in item.schema.arguments)
+            for node in walk(item.graph.nodes):
+                yield from (value.type for value in node.outputs)
+                yield from node.attributes.get("types", ())
             return
-        self._seen.add(type_)
-        if isinstance(type_, FunctionType):
-            self._function(type_.function)
-        if isinstance(type_, ClassType) and not type_.is_native:
-            for function in (*type_.methods.values(), *type_.hooks()):
-                self._function(function)
-        for part in type_.parts():
-            self._type(part)
+        case FunctionType():
+            yield item.function
+        case ClassType(is_native=False):
+            yield from (*item.methods.values(), *item.hooks())
+    yield from item.parts()
 
-    def _function(self, function: Function) -> None:
-        if function in self._seen:
-            return
-        self._seen.add(function)
-        self.functions.append(function)
-        for argument in function.schema.arguments:
-            self._type(argument.type)
+
+def _assigned_attributes(functions: Iterable[Function]) -> Iterator[tuple[Type, str]]:
+    """Yield the attributes that code sets, by their classes."""
+    for function in functions:
         for node in walk(function.graph.nodes):
-            self._node(node)
-
-    def _node(self, node: Node) -> None:
-        for value in node.outputs:
-            self._type(value.type)
-        for type_ in node.attributes.get("types", ()):
-            self._type(type_)
-        if node.kind == "prim::SetAttr":
-            owner = node.inputs[0].type
-            assert isinstance(owner, ClassType)
-            self.assigned.add((owner, node.name))
+            if node.kind == "prim::SetAttr":
+                yield node.inputs[0].type, node.name
 
 
 def module_type(module: torch.nn.Module) -> ClassType:

@@ -10,13 +10,14 @@ import ast
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
 from tsarchive.ir.graph import closure
 from tsarchive.run import natives
 
-from .naming import HELPERS, helper_name
+from .references import HELPERS, helper_name
 
 _FOLDER = Path(natives.__file__).parent
 _PACKAGE = "tsarchive.run.natives"
@@ -40,7 +41,7 @@ class ArchiveError(RuntimeError):
 
 
 def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
-    """The files of the run time by name, for operators by key and for whole ``modules``."""
+    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
     wanted = sorted(set(keys))
     homes = _homes()
     needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
@@ -55,7 +56,7 @@ def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]
 
 
 def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
-    """The module that gives the functions their names."""
+    """Return the module that gives the functions their names."""
     lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
     operators = [key for key in keys if not key.startswith(_UPGRADER)]
     for module in sorted({homes[key] for key in operators}):
@@ -76,7 +77,7 @@ def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
 
 @cache
 def _imports(name: str) -> frozenset[str]:
-    """The other native modules that one imports."""
+    """Return the other native modules that one imports."""
     tree = ast.parse(_source(name))
     sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     prefix = f"{_PACKAGE}."
@@ -95,7 +96,7 @@ def _relative(name: str) -> str:
 
 @cache
 def _homes() -> Mapping[str, str]:
-    """The module that enters each operator into the table.
+    """Return the module that enters each operator into the table.
 
     Found by running copies of the modules, each after those that it imports.
     """
@@ -104,10 +105,11 @@ def _homes() -> Mapping[str, str]:
     try:
         _probe(_PROBED, "", made).__path__ = []
         _probe(f"{_PROBED}.errors", _ERRORS, made)
-        for name in _in_order():
-            module = _probe(f"{_PROBED}.{name}", _relative(name), made)
-            table = sys.modules[f"{_PROBED}.{_TABLE}"] if name != _TABLE else module
-            for key in table.NATIVES:
+        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
+        for name in ordered.static_order():
+            _probe(f"{_PROBED}.{name}", _relative(name), made)
+            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
                 homes.setdefault(key, name)
     finally:
         for name in made:
@@ -122,19 +124,3 @@ def _probe(name: str, text: str, made: list[str]) -> ModuleType:
     made.append(name)
     exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
     return module
-
-
-def _in_order() -> list[str]:
-    """The native modules, each behind those that it imports; the table first."""
-    names = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
-    found: list[str] = []
-
-    def add(name: str) -> None:
-        if name not in found:
-            for other in sorted(_imports(name)):
-                add(other)
-            found.append(name)
-
-    for name in (_TABLE, *names):
-        add(name)
-    return found

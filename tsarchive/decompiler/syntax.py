@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import keyword
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,36 +43,60 @@ def call(
 
 
 def _keyword(key: str, value: ast.expr) -> ast.keyword:
-    """``key=value``, also where the key is a keyword of Python."""
+    """Return ``key=value``, also where the key is a keyword of Python."""
     if keyword.iskeyword(key):
         return ast.keyword(None, ast.Dict([string(key)], [value]))
     return ast.keyword(key, value)
 
 
-def subscript(base: ast.expr, index: ast.expr) -> ast.Subscript:
+def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
+    """Return ``base[a]``, or ``base[a, b]``."""
+    index = indices[0] if len(indices) == 1 else ast.Tuple(list(indices), ast.Load())
     return ast.Subscript(base, index, ast.Load())
 
 
-def expression_statement(value: ast.expr) -> ast.Expr:
-    return ast.Expr(value)
-
-
 def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
-    """``a = value``, or ``a, b = value``; one target is unpacked where ``unpack`` says so."""
+    """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well."""
     names: list[ast.expr] = [target(identifier) for identifier in targets]
     if len(names) == 1 and not unpack:
-        return ast.Assign([names[0]], value, lineno=0)
-    return ast.Assign([ast.Tuple(names, ast.Store())], value, lineno=0)
+        return ast.Assign([names[0]], value)
+    return ast.Assign([ast.Tuple(names, ast.Store())], value)
 
 
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
-    """``place = value`` for an attribute or a subscript."""
+    """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]
-    return ast.Assign([place], value, lineno=0)
+    return ast.Assign([place], value)
+
+
+def function(
+    name: str,
+    arguments: list[ast.arg],
+    defaults: list[ast.expr],
+    body: list[ast.stmt],
+    returns: ast.expr | None,
+) -> ast.FunctionDef:
+    # Parsed, since definitions have fields that older Pythons lack.
+    (made,) = ast.parse("def f(): pass").body
+    assert isinstance(made, ast.FunctionDef)
+    made.name, made.body, made.returns = name, body or made.body, returns
+    made.args.args, made.args.defaults = arguments, defaults
+    return made
+
+
+def lambda_(result: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), result)
+
+
+def class_(name: str, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassDef:
+    (made,) = ast.parse("class C: pass").body
+    assert isinstance(made, ast.ClassDef)
+    made.name, made.bases, made.body = name, bases, body or made.body
+    return made
 
 
 def literal(value: Any) -> ast.expr:
-    """The expression that gives a plain value back: numbers, strings, None, containers of them."""
+    """Return the literal of a plain value: a number, a string, None, or a container of them."""
     match value:
         case bool() | None | str() | bytes():
             return ast.Constant(value)
@@ -96,7 +121,7 @@ def _number(value: float) -> ast.expr:
 
 
 def is_atom(node: ast.expr) -> bool:
-    """Whether evaluating the expression earlier or later makes no difference."""
+    """Return whether evaluating the expression earlier or later makes no difference."""
     match node:
         case ast.Name() | ast.Constant():
             return True
@@ -112,55 +137,32 @@ def same(one: ast.AST, two: ast.AST) -> bool:
 
 
 @cache
-def _template(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
 def parameters(text: str) -> list[int]:
-    """The numbers of the arguments that a template uses, in the order of evaluation."""
-    found = _Placeholders()
-    found.visit(_template(text))
-    return found.numbers
+    """Return the numbers of the arguments that a template uses, in the order of evaluation."""
+    return [int(number) for number in _PARAMETER.findall(text)]
 
 
 def substituted(
-    text: str, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]
-) -> ast.expr:
-    """A template such as ``_0[_1]`` with its arguments in place; other names are ``globals_``."""
-    copied = ast.parse(ast.unparse(_template(text)), mode="eval").body
-    filled: ast.expr = _Fill(arguments, globals_).visit(copied)
+    text: str, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]
+) -> ast.stmt:
+    """Fill the arguments into a template such as ``_0[_1]``; ``global_`` makes its other names."""
+    (statement,) = ast.parse(text).body
+    filled: ast.stmt = _Fill(arguments, global_).visit(statement)
     return filled
 
 
-def template_names(text: str) -> set[str]:
-    """The names of a template that are no arguments."""
-    nodes = ast.walk(_template(text))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and node.id[0] != "_"}
-
-
-class _Placeholders(ast.NodeVisitor):
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id[0] == "_":
-            self.numbers.append(int(node.id[1:]))
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        self.visit(node.left)
-        for operand in node.comparators:
-            self.visit(operand)
+_PARAMETER = re.compile(r"\b_(\d+)\b")
 
 
 class _Fill(ast.NodeTransformer):
-    def __init__(self, arguments: Sequence[ast.expr], globals_: Mapping[str, ast.expr]) -> None:
+    def __init__(self, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]) -> None:
         self._arguments = arguments
-        self._globals = globals_
+        self._global = global_
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id[0] == "_":
+        if _PARAMETER.fullmatch(node.id):
             return self._arguments[int(node.id[1:])]
-        return self._globals[node.id]
+        return self._global(node.id)
 
 
 def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
@@ -179,7 +181,7 @@ def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
 
 
 def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
-    """As ``move``, one statement for each target if none is read after its assignment."""
+    """Assign as ``move`` does, in one statement for each target where none is read afterwards."""
     moved = move(targets, values)
     match moved:
         case ast.Assign([ast.Tuple(names)], ast.Tuple(shown)):
@@ -195,7 +197,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether control never leaves this code at its end."""
+    """Return whether control never leaves this code at its end."""
     match body[-1] if body else None:
         case ast.Raise() | ast.Return():
             return True

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
@@ -25,18 +26,17 @@ from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import known_result
 from tsarchive.run.passes.uses import all_nodes, called_function
 
-from . import syntax
+from . import references, syntax
 from .annotations import type_test
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .program import Program
-from .variables import LiveRanges, Movable, Point, Variables, dtype_values
+from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
-_D = TypeVar("_D", bound=ast.AST)
 _NAME_OF_KIND = {
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -70,14 +70,13 @@ class Translation:
         live, nodes = Liveness(graph, program.effects), list(all_nodes(graph.nodes))
         self.function = function
         self.program = program
-        self.references = program.references
         self.comments = program.comments
-        self.operators = Operators(function, program, _dtypes(nodes))
+        self.operators = Operators(function, program, dtype_values(nodes, _takes_dtype))
         self.live_nodes, self.live_values = live.nodes, live.values
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = program.identities.of(graph, live.nodes, known_number)
-        self.movable = Movable(program.assigned)
+        self.movable = partial(is_movable, program.assigned)
         self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
         self.variables = Variables(self.live_ranges, _names(graph, nodes))
         self._owners = {block.return_node: node for node in nodes for block in node.blocks}
@@ -87,7 +86,7 @@ class Translation:
         self.block = graph
 
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
-        """The uses of a value by code that runs."""
+        """Return the uses of a value by code that runs."""
         return [use for use in value.uses if self._counts(*use)]
 
     def _counts(self, user: Node, offset: int) -> bool:
@@ -104,7 +103,7 @@ class Translation:
         return self.is_live(owner.outputs[offset])
 
     def is_carried(self, loop: Node, index: int) -> bool:
-        """Whether anything reads a value that a loop carries."""
+        """Return whether anything reads a value that a loop carries."""
         return self.is_live(loop.outputs[index]) or self.is_live(loop.blocks[0].params[index + 1])
 
     def emit(self, statement: ast.stmt, node: Node | None = None) -> None:
@@ -132,7 +131,7 @@ class Translation:
         self.statements.append(syntax.assign([name], shown))
 
     def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
-        """A variable for a new value."""
+        """Return a variable for a new value."""
         if point is None:
             is_if = value.node.kind == "prim::If"
             point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
@@ -158,7 +157,7 @@ class Translation:
         return _NAME_OF_OPERATOR.get(shown, shown)
 
     def operands(self, node: Node, offsets: Sequence[int] | None = None) -> list[ast.expr]:
-        """The expressions of the inputs; waiting ones are used where the order allows it."""
+        """Return the expressions of the inputs; waiting ones are used where the order allows it."""
         chosen = range(len(node.inputs)) if offsets is None else offsets
         taken: dict[int, ast.expr] = {}
         for offset in reversed(chosen):
@@ -170,12 +169,16 @@ class Translation:
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
 
     def simple(self, node: Node) -> None:
-        """A node without blocks of its own."""
+        """Translate a node without blocks of its own."""
         if _is_out_of_order(node):
             self.flush()  # variables and constants may be evaluated in any order
         arguments = self.operands(node)
         if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
-            self._statement(node, READABLE_STATEMENTS[node.schema.full_name], arguments)
+            form = READABLE_STATEMENTS[node.schema.full_name]
+            self.emit(references.statement(form, *arguments), node)
+            for output in node.outputs:  # the first operand
+                if self.is_live(output):
+                    self._assign(output, arguments[0])
             return
         self.finish(node, self.expression(node, arguments), arguments)
 
@@ -184,7 +187,7 @@ class Translation:
         live = [output for output in node.outputs if self.is_live(output)]
         if not live:
             if not isinstance(shown, ast.Name | ast.Constant):
-                self.emit(syntax.expression_statement(shown), node)
+                self.emit(ast.Expr(shown), node)
             return
         if len(node.outputs) > 1:
             self.unpack(node, shown)
@@ -209,7 +212,7 @@ class Translation:
         return value.node.is_constant or self.known.get(value) is shown
 
     def _waits(self, value: Value) -> bool:
-        """Whether the only use of a value can take its expression."""
+        """Return whether the only use of a value can take its expression."""
         uses = self.uses_of(value)
         if len(uses) != 1:
             return False
@@ -221,7 +224,7 @@ class Translation:
         return value.name is None or self.is_attribute_name(value)
 
     def is_attribute_name(self, value: Value) -> bool:
-        """Whether the name of a value is only that of the attribute it was read from."""
+        """Return whether the name of a value is only that of the attribute it was read from."""
         node = value.node
         return node.kind == "prim::GetAttr" and (value.name or "").rstrip("0123456789") in (
             node.name, node.name.rstrip("0123456789")
@@ -233,19 +236,6 @@ class Translation:
         for output in node.outputs:
             names.append(self.define(output, besides=names) if self.is_live(output) else "_")
         self.emit(syntax.assign(names, shown, unpack=True), node)
-
-    def _statement(self, node: Node, form: str, arguments: Sequence[ast.expr]) -> None:
-        changed, key, *value = arguments
-        if form == "extend":
-            extend = syntax.call(syntax.attribute(changed, "extend"), [key])
-            self.emit(syntax.expression_statement(extend), node)
-        elif form == "set":
-            self.emit(syntax.store(syntax.subscript(changed, key), value[0]), node)
-        else:
-            self.emit(ast.Delete([ast.Subscript(changed, key, ast.Del())]), node)
-        for output in node.outputs:  # the first operand
-            if self.is_live(output):
-                self._assign(output, changed)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
@@ -271,7 +261,7 @@ class Translation:
         return value in self.live_values
 
     def use(self, value: Value) -> ast.expr:
-        """The expression that stands for ``value``: a variable, a constant, or what can move."""
+        """Return what stands for ``value``: a variable, a constant, or what can move."""
         found = self.known.get(value)
         if found is None:
             if not value.node.is_constant and not self.is_live(value):
@@ -295,13 +285,10 @@ class Translation:
         return self.value(content, type_)
 
     def value(self, content: Any, type_: Type) -> ast.expr:
-        """The expression for a constant of a graph."""
+        """Return the expression for a constant of a graph."""
         match content:
             case Device(text):
-                return syntax.call(
-                    syntax.attribute(self.references.module("torch"), "device"),
-                    [syntax.string(text)],
-                )
+                return references.form("torch.device(_0)", syntax.string(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -321,12 +308,14 @@ class Translation:
             ) from None
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        """The expression of a node whose operands are ``arguments``."""
+        """Return the expression of a node whose operands are ``arguments``."""
         if node in self._unchanged:
             return arguments[0]
         result = known_result(node)
         if result is not None:
             return syntax.literal(result)
+        if node.kind in _FORMS:
+            return references.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -357,7 +346,7 @@ class Translation:
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
-        return syntax.call(syntax.attribute(class_, "__new__"), [class_])
+        return references.form("_0.__new__(_0)", class_)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
@@ -369,19 +358,18 @@ class Translation:
         receiver, *rest = arguments
         type_ = node.input.type
         is_module = isinstance(type_, ClassType | InterfaceType) and type_.is_module
-        if node.name == "forward" and is_module and not self.program.has_hooks(type_):
+        # Code that runs hooks itself must not go through ``__call__``.
+        has_hooks = isinstance(type_, ClassType) and (
+            type_.forward_hooks or type_.forward_pre_hooks
+        )
+        if node.name == "forward" and is_module and not has_hooks:
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
-            found = syntax.attribute(receiver, members.method(node.name))
-            return found if members.is_getter(node.name) else syntax.call(found, rest)
+            found = syntax.attribute(receiver, members.methods[node.name])
+            return found if node.name in members.getters else syntax.call(found, rest)
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
-
-    def _container_item(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        container, key = arguments
-        shown = syntax.call(self.references.builtin("str"), [key])
-        return syntax.subscript(syntax.attribute(container, "_modules"), shown)
 
     def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         types = tuple(node.attributes["types"])
@@ -393,9 +381,8 @@ class Translation:
         if must_differ(first, second, self.function.graph):
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
-            sign: ast.cmpop = ast.IsNot() if negated else ast.Is()
             ordered = arguments if must_be_none(second) else arguments[::-1]
-            return ast.Compare(ordered[0], [sign], [ordered[1]])
+            return references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
 
 
@@ -406,25 +393,10 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _is_out_of_order(node: Node) -> bool:
-    """Whether the Python form evaluates its operands in another order."""
-    if node.schema is None:
-        return False
-    if node.schema.full_name in READABLE_STATEMENTS:
-        return True
-    form = READABLE_FORMS.get(node.schema.full_name)
-    if form is None:
-        return False
-    numbers = syntax.parameters(form)
-    return numbers != sorted(numbers)
-
-
-def _dtypes(nodes: list[Node]) -> set[Value]:
-    """The values that are kept as torch.dtype."""
-    answers: dict[Value, list[bool]] = {}
-    for node in nodes:
-        if node.kind == "prim::dtype":
-            answers[node.output] = [_takes_dtype(*use) for use in node.output.uses]
-    return dtype_values([node for node in nodes if node.schema is not None], answers)
+    """Return whether the Python form evaluates its operands in another order."""
+    name = node.schema.full_name if node.schema is not None else ""
+    numbers = syntax.parameters(READABLE_FORMS.get(name, ""))
+    return name in READABLE_STATEMENTS or numbers != sorted(numbers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:
@@ -437,36 +409,16 @@ def _takes_dtype(user: Node, offset: int) -> bool:
     return enum_names(user.schema.full_name).get(offset) == "ScalarType"
 
 
-def function_definition(
-    name: str,
-    arguments: list[ast.arg],
-    defaults: list[ast.expr],
-    body: list[ast.stmt],
-    returns: ast.expr | None,
-) -> ast.FunctionDef:
-    given = ast.arguments([], arguments, None, [], [], None, defaults)
-    made = ast.FunctionDef(name, given, body or [ast.Pass()], [], returns)
-    made.lineno = 0
-    return without_type_parameters(made)
-
-
-def without_type_parameters(made: _D) -> _D:
-    """Say that a definition has no type parameters, as Python 3.12 and later require."""
-    if "type_params" in made._fields:
-        setattr(made, "type_params", [])  # noqa: B010  # a field that older Pythons lack
-    return made
-
-
 def is_call_of_setter(node: Node) -> bool:
-    """Whether the node sets a property."""
+    """Return whether the node sets a property."""
     if node.kind != "prim::CallMethod" or called_function(node) is None:
         return False
     type_ = node.input.type
-    return isinstance(type_, ClassType) and members_of(type_).is_setter(node.name)
+    return isinstance(type_, ClassType) and node.name in members_of(type_).setters
 
 
 def is_call_of_init(node: Node) -> bool:
-    """Whether the node calls the ``__init__`` of an object that was made for it."""
+    """Return whether the node calls the ``__init__`` of an object that was made for it."""
     return (
         node.kind == "prim::CallMethod"
         and node.name == "__init__"
@@ -476,8 +428,16 @@ def is_call_of_init(node: Node) -> bool:
     )
 
 
+_FORMS = {
+    "prim::Uninitialized": "None",
+    "prim::ModuleContainerIndex": "_0._modules[str(_1)]",
+    "prim::EnumValue": "_0.value",
+    "prim::EnumName": "_0.name",
+    "prim::unchecked_cast": "_0",
+    "prim::unchecked_unwrap_optional": "_0",
+    "prim::tolist": "_0.tolist()",
+}
 _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]] = {
-    "prim::Uninitialized": lambda _t, _n, arguments: syntax.literal(None),
     "prim::TupleConstruct": Translation._tuple,
     "prim::TupleIndex": Translation._tuple_index,
     "prim::TupleSlice": Translation._tuple_slice,
@@ -489,13 +449,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]]
     "prim::GetAttr": Translation._get_attr,
     "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),
     "prim::CallMethod": Translation._call_method,
-    "prim::ModuleContainerIndex": Translation._container_item,
     "prim::isinstance": Translation._isinstance,
-    "prim::EnumValue": lambda _t, _n, arguments: syntax.attribute(arguments[0], "value"),
-    "prim::EnumName": lambda _t, _n, arguments: syntax.attribute(arguments[0], "name"),
-    "prim::unchecked_cast": lambda _t, _n, arguments: arguments[0],
-    "prim::unchecked_unwrap_optional": lambda _t, _n, arguments: arguments[0],
-    "prim::tolist": lambda _t, _n, arguments: syntax.call(syntax.attribute(arguments[0], "tolist")),
     "aten::__is__": Translation._identity,
     "aten::__isnot__": Translation._identity,
 }

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import INT
+from tsarchive.ir.types import INT, Type
+from tsarchive.run.passes.uses import ALIASES
 
 from .naming import GLOBAL_NAMES, identifier, numbered
 
@@ -42,7 +43,7 @@ class Variables:
     def choose(
         self, candidate: str, point: Point, *, besides: Collection[str] = (), wish: str = ""
     ) -> str:
-        """A variable that may take a new value at ``point``: ``wish``, or one like ``candidate``.
+        """Return a variable for a new value at ``point``: ``wish``, or one like ``candidate``.
 
         It holds nothing that is needed later, and is none of ``besides``.
         """
@@ -55,7 +56,7 @@ class Variables:
         )
 
     def new(self, candidate: str) -> str:
-        """A variable that no other value of the function shares."""
+        """Return a variable that no other value of the function shares."""
         name = candidate
         while name in self.used:
             name += "_"
@@ -63,7 +64,7 @@ class Variables:
         return name
 
     def _base(self, candidate: str) -> str:
-        """The name before it was made unique: ``x1`` where there is an ``x``, too."""
+        """Return the name before it was made unique: ``x1`` where there is an ``x``, too."""
         match = _NUMBERED.fullmatch(candidate)
         known = match is not None and match[1] in self._known
         return identifier(match[1] if match and known else candidate, private=False)
@@ -74,7 +75,7 @@ class Variables:
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """Assignments inside do not count after the branch."""
+        """Forget what is assigned inside after the branch."""
         outer = dict(self._holders)
         yield
         self._holders = outer
@@ -121,7 +122,7 @@ class LiveRanges:
         return self._points[node]
 
     def end(self, node: Node) -> Point:
-        """The place behind the blocks of a node."""
+        """Return the place behind the blocks of a node."""
         return self._points[node]._replace(number=self._ends[node])
 
     def is_needed_after(self, value: Value, point: Point) -> bool:
@@ -148,7 +149,7 @@ class LiveRanges:
                     yield from self._uses(output)
 
     def _outside_loops(self, use: Point, home: tuple[tuple[Node, int], ...]) -> Point:
-        """A use inside of a loop that does not hold the value's definition: the loop's end."""
+        """Return where a value is needed last: the end of a loop that does not define it."""
         for depth in range(len(home), len(use.path)):
             node = use.path[depth][0]
             if node.kind == "prim::Loop":
@@ -157,7 +158,7 @@ class LiveRanges:
 
 
 def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
-    """Whether two places lie in different branches of one ``if``."""
+    """Return whether two places lie in different branches of one ``if``."""
     for (node, index), (other_node, other_index) in zip(one, other, strict=False):
         if node is not other_node:
             return False
@@ -166,51 +167,41 @@ def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], .
     return False
 
 
-_ALIASES = frozenset({"prim::unchecked_cast", "prim::unchecked_unwrap_optional"})
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
 
 
-class Movable:
-    """Decides for one archive; ``assigned`` holds the attributes that its code sets."""
+def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
+    """Return whether the value of the node does not depend on when it is computed.
 
-    def __init__(self, assigned: Container[tuple[ClassType, str]]) -> None:
-        self._assigned = assigned
-
-    def __call__(self, node: Node) -> bool:
-        """Whether the value of the node does not depend on when it is computed.
-
-        Tuples and lists count where one user reads them; their items must be at hand, too.
-        """
-        if node.kind in _ALIASES or node.kind == "prim::Uninitialized":
-            return True
-        if node.kind == "prim::GetAttr":
-            owner = node.input.type
-            is_fixed = isinstance(owner, ClassType) and (owner, node.name) not in self._assigned
-            return is_fixed and isinstance(owner, ClassType) and owner.is_module
-        if node.kind in _BUILDERS:
-            return len(node.output.uses) == 1 and node.output.name is None
-        if node.kind == "prim::NumToTensor":
-            schemas = [use.user.schema for use in node.output.uses]
-            is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
-            return node.input.type == INT and is_converted
-        return False
+    ``assigned`` holds the attributes that code sets. Tuples and lists count where one user reads
+    them; their items must be at hand, too.
+    """
+    if node.kind in ALIASES:
+        return True
+    if node.kind == "prim::GetAttr":
+        owner = node.input.type
+        is_fixed = (owner, node.name) not in assigned
+        return is_fixed and isinstance(owner, ClassType) and owner.is_module
+    if node.kind in _BUILDERS:
+        return len(node.output.uses) == 1 and node.output.name is None
+    if node.kind == "prim::NumToTensor":
+        schemas = [use.user.schema for use in node.output.uses]
+        is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
+        return node.input.type == INT and is_converted
+    return False
 
 
-def dtype_values(nodes: list[Node], takes_dtype: dict[Value, list[bool]]) -> set[Value]:
-    """The results of prim::dtype that can stay a torch.dtype because all users take one."""
-    found = {value for value, answers in takes_dtype.items() if all(answers)}
-    changed = True
-    while changed:
-        changed = False
-        for node in nodes:
-            if node.kind not in ("aten::eq", "aten::ne"):
-                continue
-            bad = [value for value in node.inputs if not _is_dtype(value, found)]
-            mine = [value for value in node.inputs if value in found]
-            if bad and mine:
-                found.difference_update(mine)
-                changed = True
-    return found
+def dtype_values(nodes: list[Node], takes_dtype: Callable[[Node, int], bool]) -> set[Value]:
+    """Return the results of prim::dtype that can stay a torch.dtype: all users take one."""
+    made = [node.output for node in nodes if node.kind == "prim::dtype"]
+    found = {value for value in made if all(takes_dtype(*use) for use in value.uses)}
+    compared = [node.inputs for node in nodes if node.kind in ("aten::eq", "aten::ne")]
+    while True:
+        mixed = [values for values in compared if not all(_is_dtype(v, found) for v in values)]
+        bad = found & set().union(*mixed)
+        if not bad:
+            return found
+        found -= bad
 
 
 def _is_dtype(value: Value, found: set[Value]) -> bool:

@@ -33,7 +33,7 @@ class TensorFile:
     _tensors: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def add(self, name: str, tensor: torch.Tensor) -> str:
-        """Note a tensor; the name it got, which is another one where the name is taken."""
+        """Add a tensor; return its name, which is another one where ``name`` is taken."""
         if tensor.is_meta or tensor.is_nested:
             raise UnsupportedError(f"the tensor {name!r} has no data of its own")
         found = next(n for n in numbered(name, "~") if self._tensors.get(n, tensor) is tensor)
@@ -41,7 +41,7 @@ class TensorFile:
         return found
 
     def written(self) -> dict[str, bytes]:
-        """The files by name."""
+        """Return the files by name."""
         plain, others, facts = self._sorted()
         facts |= {
             "grad": [name for name, tensor in self._tensors.items() if tensor.requires_grad],
@@ -52,13 +52,15 @@ class TensorFile:
         }
         files = {"weights.safetensors": safetensors(plain, {"package": json.dumps(facts)})}
         if others:
-            files["weights.pt"] = _saved(others)
+            buffer = io.BytesIO()
+            torch.save(others, buffer)
+            files["weights.pt"] = buffer.getvalue()
         return files
 
     def _sorted(
         self,
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
-        """Tensors for the first file and the second one, and what shares memory."""
+        """Return the tensors for the first file and the second one, and what shares memory."""
         first_names: dict[int, str] = {}
         same: dict[str, str] = {}
         groups: dict[int, list[str]] = {}
@@ -80,7 +82,7 @@ class TensorFile:
     def _group(
         self, names: list[str], plain: dict[str, torch.Tensor], views: dict[str, Any]
     ) -> None:
-        """The tensors of one storage: as they are, or as views of all of it."""
+        """Add the tensors of one storage: as they are, or as views of all of it."""
         tensors = [self._tensors[name].detach() for name in names]
         if len(names) == 1 and tensors[0].is_contiguous():
             plain[names[0]] = tensors[0]
@@ -102,7 +104,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The bytes of a safetensors file: length of the header, header, data, wide elements first."""
+    """Return a safetensors file: length of the header, header, data, wide elements first."""
     ordered = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     data: list[bytes] = []
@@ -119,9 +121,3 @@ def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *data])
-
-
-def _saved(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(dict(tensors), buffer)
-    return buffer.getvalue()

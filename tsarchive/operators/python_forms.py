@@ -149,13 +149,12 @@ READABLE_FORMS: Final[Mapping[str, str]] = _SINGLE | {
 }
 
 READABLE_STATEMENTS: Final[Mapping[str, str]] = {
-    "aten::_set_item.t": "set",
-    **{f"aten::_set_item.{key}": "set" for key in _KEYS.split()},
-    "aten::Delete.t": "delete",
-    **{f"aten::Delete.Dict_{key}": "delete" for key in _KEYS.split()},
-    "aten::add_.t": "extend",
+    **{f"aten::_set_item.{key}": "_0[_1] = _2" for key in ("t", *_KEYS.split())},
+    "aten::Delete.t": "del _0[_1]",
+    **{f"aten::Delete.Dict_{key}": "del _0[_1]" for key in _KEYS.split()},
+    "aten::add_.t": "_0.extend(_1)",
 }
-"""Operators that are statements in Python, by the kind of statement."""
+"""Operators that are statements in Python, as readable forms."""
 
 NON_ZERO_DIVISOR: Final[Mapping[str, str]] = {
     "aten::div.int": "_0 / _1",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from keyword import kwlist
@@ -87,15 +87,6 @@ class Origin(NamedTuple):
     anchor: str | None
 
 
-class UserSource(NamedTuple):
-    """A piece of user source from which lines of code were compiled."""
-
-    title: str
-    text: str
-    first_line: int
-    anchor: str
-
-
 class Origins:
     """The source locations of all records, and the sources encountered.
 
@@ -111,14 +102,19 @@ class Origins:
         self._known: dict[Source, _Lines] = {}
 
     @property
-    def sources(self) -> list[UserSource]:
-        """Return the shown sources in the order in which they were encountered."""
-        return [lines.source for lines in self._sources.values() if lines.is_shown]
+    def sources(self) -> list[_Lines]:
+        """The shown sources in the order in which they were encountered."""
+        return [lines for lines in self._sources.values() if lines.is_shown]
 
-    def of_record(self, record: str, text: str) -> RecordOrigins:
-        return RecordOrigins(RecordPlaces(record, lambda: text, self._debug), self)
+    def of_record(self, record: str, text: str) -> Iterator[Origin | None]:
+        """Yield the origin of the first piece of each line; None where it is unknown."""
+        places = RecordPlaces(record, lambda: text, self._debug)
+        for number, line in enumerate(places.lines, 1):
+            indent = len(line) - len(line.lstrip())
+            found = places.range_at(number, indent) if line.strip() else None
+            yield None if found is None else self._of_range(found)
 
-    def of_range(self, found: Range) -> Origin | None:
+    def _of_range(self, found: Range) -> Origin | None:
         source = found.source
         if source not in self._known:
             key = source.filename, source.first_line, source.text
@@ -134,61 +130,44 @@ class Origins:
         return fits
 
 
-class RecordOrigins:
-    """The source locations of one record."""
-
-    def __init__(self, places: RecordPlaces, origins: Origins) -> None:
-        self._places = places
-        self._origins = origins
-
-    def line(self, number: int) -> Origin | None:
-        """Return the origin of the first piece of a 1-based line; None where it is unknown."""
-        line = self._places.lines[number - 1]
-        if not line.strip():
-            return None
-        found = self._places.range_at(number, len(line) - len(line.lstrip()))
-        return None if found is None else self._origins.of_range(found)
-
-
 class _Lines:
     """The lines of one source, with their byte offsets."""
 
     def __init__(self, source: Source, anchor: str, reserve: Callable[[int], bool]) -> None:
         is_readable = source.text.count("\n") < _MAX_LINES
-        self._texts = source.text.split("\n") if is_readable else []
-        self._starts = [0, *accumulate(byte_length(line) + 1 for line in self._texts)]
-        self._filename = source.filename
-        self._first_line = source.first_line
-        self._origins: dict[int, Origin | None] = {}
-        self._anchor = anchor
-        self._reserve = reserve
+        self.texts = source.text.split("\n") if is_readable else []
+        self.first_line = source.first_line
+        self.anchor = anchor
         self.is_shown: bool | None = None
+        self._starts = [0, *accumulate(byte_length(line) + 1 for line in self.texts)]
+        self._filename = source.filename
+        self._origins: dict[int, Origin | None] = {}
+        self._reserve = reserve
 
     @property
-    def source(self) -> UserSource:
-        last = self._first_line + len(self._texts) - 1
-        title = f"{self._filename or '<unknown>'}, lines {self._first_line} to {last}"
-        return UserSource(title, "\n".join(self._texts), self._first_line, self._anchor)
+    def title(self) -> str:
+        last = self.first_line + len(self.texts) - 1
+        return f"{self._filename or '<unknown>'}, lines {self.first_line} to {last}"
 
     def at(self, offset: int) -> Origin | None:
         """Return the line that contains the byte at ``offset``."""
-        if not self._texts:
+        if not self.texts:
             return None
-        index = min(bisect_right(self._starts, offset), len(self._texts)) - 1
+        index = min(bisect_right(self._starts, offset), len(self.texts)) - 1
         if index not in self._origins:
             self._origins[index] = self._origin(index)
         return self._origins[index]
 
     def _origin(self, index: int) -> Origin | None:
-        number = self._first_line + index
-        place = Range(Source(self._texts[index], self._filename, number), 0, 0).location
+        number = self.first_line + index
+        place = Range(Source(self.texts[index], self._filename, number), 0, 0).location
         if place is None:
             return None
         if not place.text:  # a line of a Python stack, which is no source
             return Origin(str(place), None)
         if self.is_shown is None:
-            self.is_shown = self._reserve(len(self._texts))
-        return Origin(str(place), f"{self._anchor}-L{number}" if self.is_shown else None)
+            self.is_shown = self._reserve(len(self.texts))
+        return Origin(str(place), f"{self.anchor}-L{number}" if self.is_shown else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +213,8 @@ def code(subject: Subject) -> Section | None:
     blocks, total = [], 0
     for number, (name, source) in enumerate(_texts(archive)):
         if isinstance(source, ArchiveError):
-            blocks.append(_unread(name, source))
+            shown = tag("span", name, class_="name")
+            blocks.append(tag("p", shown, f" {source.message}", class_="problem"))
             continue
         count = len(_split(source))
         total += count
@@ -242,7 +222,9 @@ def code(subject: Subject) -> Section | None:
         blocks.append(_block(name, lines, count, _anchor(number), is_open=not number))
     if not blocks:
         return None
-    body = joined((_tools(), *blocks, *_sources(origins.sources)))
+    box = tag("input", type="checkbox", id="show-origins", checked=True)
+    tools = tag("p", tag("label", box, " lines of user source"), class_="tools")
+    body = joined((tools, *blocks, *_sources(origins.sources)))
     return Section("code", "Code", body, most - budget.code, total)
 
 
@@ -265,35 +247,17 @@ def _anchor(number: int) -> str:
     return f"code-{number}"
 
 
-def line_anchors(subject: Subject) -> LineAnchors:
-    """Return the locations of lines of code records in the page."""
+def line_anchors(subject: Subject) -> dict[str, tuple[str, int]]:
+    """Return the anchor of each code record in the page, and how many of its lines are shown."""
     if subject.archive is None or not _has_records(subject.archive):
-        return LineAnchors({}, {})
+        return {}
     left = subject.rows * LINES_PER_ROW
-    shown, anchors = {}, {}
+    anchors = {}
     for number, (name, source) in enumerate(_texts(subject.archive)):
-        shown[name] = 0 if isinstance(source, ArchiveError) else min(len(_split(source)), left)
-        left -= shown[name]
-        anchors[name] = _anchor(number)
-    return LineAnchors(anchors, shown)
-
-
-@dataclass(frozen=True, slots=True)
-class LineAnchors:
-    """The blocks of records, and how many lines of each are shown."""
-
-    blocks: Mapping[str, str]
-    shown: Mapping[str, int]
-
-    def of(self, record: str | None, line: int) -> str | None:
-        """Return the anchor of a line, None if it is not shown."""
-        if record is None or not 1 <= line <= self.shown.get(record, 0):
-            return None
-        return _line_anchor(self.blocks[record], line)
-
-
-def _line_anchor(block: str, line: int) -> str:
-    return f"{block}-L{line}"
+        shown = 0 if isinstance(source, ArchiveError) else min(len(_split(source)), left)
+        left -= shown
+        anchors[name] = _anchor(number), shown
+    return anchors
 
 
 def _lines(archive: Archive, name: str, text: str, origins: Origins) -> Iterator[_Line]:
@@ -316,10 +280,9 @@ def _listed(plain: str, sourced: str) -> Iterator[_Line]:
 
 def _stored(name: str, text: str, origins: Origins) -> Iterator[_Line]:
     """Yield a code record with the locations in user source from its debug record."""
-    of_record = origins.of_record(name, text)
     before = None
-    for number, line in enumerate(_split(text), 1):
-        origin = of_record.line(number)
+    lines = zip(_split(text), origins.of_record(name, text), strict=False)
+    for number, (line, origin) in enumerate(lines, 1):
         if origin is not None and origin != before:
             indent = line[: len(line) - len(line.lstrip())]
             yield _Line(f"{indent}# {origin.text}", anchor=origin.anchor)
@@ -334,11 +297,6 @@ def _split(text: str) -> list[str]:
 # Rendering
 
 
-def _tools() -> Html:
-    box = tag("input", type="checkbox", id="show-origins", checked=True)
-    return tag("p", tag("label", box, " lines of user source"), class_="tools")
-
-
 def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: bool) -> Html:
     heading = tag("summary", tag("span", name, class_="name"), " ",
                   tag("span", plural(total, "line"), class_="figures"))  # fmt: skip
@@ -349,24 +307,20 @@ def _block(name: str, lines: list[_Line], total: int, anchor: str, *, is_open: b
     return tag("details", heading, body, rest, class_="code-block", open=is_open)
 
 
-def _unread(name: str, error: ArchiveError) -> Html:
-    return tag("p", tag("span", name, class_="name"), f" {error.message}", class_="problem")
-
-
 def _drawn(line: _Line, block: str) -> Html:
     text = highlight_line(line.text, MAX_LINE)
     if line.number is None:
         linked = text if line.anchor is None else tag("a", text, href=f"#{line.anchor}")
         return tag("span", linked, Html("\n"), class_="line origin")
-    anchor = _line_anchor(block, line.number)
+    anchor = f"{block}-L{line.number}"
     return tag("span", text, Html("\n"), class_="line", id=anchor, data_n=line.number)
 
 
-def _sources(sources: list[UserSource]) -> Iterator[Html]:
+def _sources(sources: list[_Lines]) -> Iterator[Html]:
     """Yield pieces of user source in full, as debug records hold them."""
     if sources:
         yield tag("h3", "User source")
     for source in sources:
-        every = _split(source.text)
-        lines = [_Line(line, number) for number, line in enumerate(every, source.first_line)]
+        texts = _split("\n".join(source.texts))
+        lines = [_Line(line, number) for number, line in enumerate(texts, source.first_line)]
         yield _block(source.title, lines, len(lines), source.anchor, is_open=False)

@@ -11,7 +11,7 @@ from tsarchive.findings import Finding
 from tsarchive.scanning.report import PickledName
 from tsarchive.verifying import VerifyReport
 
-from .code import LineAnchors, line_anchors
+from .code import line_anchors
 from .html import MAX_FACT, Cell, Html, joined, more, table, tag, text
 from .section import Section, Subject
 
@@ -57,7 +57,7 @@ def _abilities(audited: AuditReport) -> str:
     return f"What it can do, and holds: {', '.join(told)}." if told else _NOTHING
 
 
-def _item(finding: Finding, anchors: LineAnchors) -> Html:
+def _item(finding: Finding, anchors: Mapping[str, tuple[str, int]]) -> Html:
     severity = finding.severity.value
     heading = (
         tag("b", severity, class_=f"badge {severity}"),
@@ -70,13 +70,14 @@ def _item(finding: Finding, anchors: LineAnchors) -> Html:
     return tag("li", tag("p", *heading), tag("p", details, class_="dim"), hint)
 
 
-def _where(finding: Finding, anchors: LineAnchors) -> Iterator[str]:
+def _where(finding: Finding, anchors: Mapping[str, tuple[str, int]]) -> Iterator[str]:
     if finding.record is not None:
         yield joined(("record ", tag("code", finding.record)))
     if finding.line is not None:
-        anchor = anchors.of(finding.record, finding.line)
+        anchor, lines = anchors.get(finding.record or "", ("", 0))
+        is_shown = 1 <= finding.line <= lines
         shown = f"line {finding.line}"
-        yield shown if anchor is None else tag("a", shown, href=f"#{anchor}")
+        yield tag("a", shown, href=f"#{anchor}-L{finding.line}") if is_shown else shown
     if finding.offset is not None:
         yield f"offset {finding.offset:,}"
 

@@ -44,37 +44,18 @@ class Span:
         self.first, self.last = min(self.first, place), max(self.last, place)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Uses:
     """The uses of values by the ``count`` instructions of a method.
 
     ``writes`` has, in order, the instructions that write each value; ``views`` the values whose
     bytes a value aliases. ``read_first`` has the first instruction that reads a value before any
-    has written it: ``count`` for results that no instruction names.
+    has written it: ``count`` for results that no instruction names. ``loops`` are the first and
+    the last instruction of each loop.
     """
 
-    count: int
-    spans: Mapping[int, Span]
-    writes: Mapping[int, list[int]]
-    views: Mapping[int, list[int]]
-    read_first: Mapping[int, int]
-
-
-def uses_of(method: Method) -> Uses:
-    """Collect uses in one pass over the instructions, ignoring invalid indices."""
-    walk = _Walk(method)
-    count = 0
-    for chain in method.chains:
-        walk.chain(chain.instructions, count)
-        count += len(chain.instructions)
-    walk.stretch_over_loops()
-    walk.stretch_ends(method, count)
-    return Uses(count, walk.spans, walk.writes, walk.views, walk.read_first)
-
-
-@dataclass(slots=True)
-class _Walk:
     method: Method
+    count: int = 0
     spans: dict[int, Span] = field(default_factory=dict)
     writes: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     views: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -82,9 +63,15 @@ class _Walk:
     loops: list[tuple[int, int]] = field(default_factory=list)
     names_left: int = _MAX_NAMES
 
-    def chain(self, instructions: Iterable[Instruction], start: int) -> None:
-        for place, instruction in enumerate(instructions, start):
-            self._instruction(instruction, place, start)
+    def collect(self) -> None:
+        """Collect uses in one pass over the instructions, ignoring invalid indices."""
+        for chain in self.method.chains:
+            start = self.count
+            for instruction in chain.instructions:
+                self._instruction(instruction, self.count, start)
+                self.count += 1
+        self._stretch_over_loops()
+        self._stretch_ends()
 
     def _instruction(self, instruction: Instruction, place: int, start: int) -> None:
         match instruction:
@@ -154,21 +141,21 @@ class _Walk:
             message = "its instructions name too many values, with those in lists"
             raise LimitError(message, record=RECORD, limit=_MAX_NAMES)
 
-    def stretch_over_loops(self) -> None:
+    def _stretch_over_loops(self) -> None:
         """Extend values named inside a loop, or overlapping loops, to its whole range."""
-        starts, ends = _regions(self.loops)
+        regions = _regions(self.loops)
         for span in self.spans.values():
-            span.first = starts.get(span.first, span.first)
-            span.last = ends.get(span.last, span.last)
+            first, last = regions.get(span.first, span), regions.get(span.last, span)
+            span.first, span.last = first.first, last.last
 
-    def stretch_ends(self, method: Method, count: int) -> None:
+    def _stretch_ends(self) -> None:
         """Extend the lifetimes of inputs, results, and values that later ones alias."""
-        last = max(count - 1, 0)
-        for value in self._expanded(method.inputs):
+        last = max(self.count - 1, 0)
+        for value in self._expanded(self.method.inputs):
             self.spans.setdefault(value, Span(0, 0)).take(0)
-        for value in self._expanded(method.outputs):
+        for value in self._expanded(self.method.outputs):
             if value not in self.spans:
-                self.read_first[value] = count
+                self.read_first[value] = self.count
             self.spans.setdefault(value, Span(last, last)).take(last)
         self._keep_bases()
 
@@ -185,25 +172,23 @@ class _Walk:
                         pending.append(base)
 
 
-def _regions(loops: Iterable[tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
-    """Map each instruction inside a loop to the begin and the end of that loop."""
-    starts: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for first, last in _merge(loops):
-        starts.update(dict.fromkeys(range(first, last + 1), first))
-        ends.update(dict.fromkeys(range(first, last + 1), last))
-    return starts, ends
+def uses_of(method: Method) -> Uses:
+    """Collect the uses of all values. Raises LimitError where there are too many."""
+    found = Uses(method)
+    found.collect()
+    return found
 
 
-def _merge(loops: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Merge loops that share instructions."""
-    merged: list[list[int]] = []
+def _regions(loops: Iterable[tuple[int, int]]) -> dict[int, Span]:
+    """Map each instruction inside a loop to that loop, joined with those that share some."""
+    regions: dict[int, Span] = {}
+    region = Span(0, -1)
     for first, last in sorted(loops):
-        if merged and first <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], last)
-        else:
-            merged.append([first, last])
-    return ((first, last) for first, last in merged)
+        if first > region.last:
+            region = Span(first, first - 1)
+        regions.update(dict.fromkeys(range(region.last + 1, last + 1), region))
+        region.take(last)
+    return regions
 
 
 INPUT: Final = "input"
@@ -268,7 +253,7 @@ def _planned(method: Method, uses: Uses) -> Iterator[Planned]:
         shown = (*uses.views.get(index, ()), *(() if writer is None else (writer.value,)))
         bases = tuple(dict.fromkeys(shown))
         role = _role(index, tensor, uses, bases, inputs, outputs)
-        span = _span(index, role, uses, writers)
+        span = _span(index, role, uses, writer)
         allocation = tensor.allocation
         assert allocation is not None
         yield Planned(
@@ -305,13 +290,12 @@ def _is_kept(tensor: Tensor) -> bool:
     return tensor.has_data or tensor.name is not None
 
 
-def _span(index: int, role: str, uses: Uses, writers: _Writers) -> Span:
+def _span(index: int, role: str, uses: Uses, writer: _Write | None) -> Span:
     if role == STATE:
         return Span(0, max(uses.count - 1, 0))
     found = uses.spans.get(index)
     if found is None:
         return Span(-1, -1)
-    writer = writers.before(index)
     return found if writer is None else Span(min(found.first, max(writer.place, 0)), found.last)
 
 
@@ -335,14 +319,11 @@ class _Writers:
         self._allocations = {index: tensor.allocation for index, tensor in _placed(method)}
         self._writes: defaultdict[Allocation | None, list[_Write]] = defaultdict(list)
         for index, tensor in _placed(method):
-            self._writes[tensor.allocation] += self._of(index, tensor)
+            is_initialized = index in self._inputs or _is_kept(tensor)
+            places = [-1] * is_initialized + list(uses.writes.get(index, ()))
+            self._writes[tensor.allocation] += (_Write(place, index) for place in places)
         for writes in self._writes.values():
             writes.sort()
-
-    def _of(self, index: int, tensor: Tensor) -> Iterator[_Write]:
-        if index in self._inputs or _is_kept(tensor):
-            yield _Write(-1, index)
-        yield from (_Write(place, index) for place in self._uses.writes.get(index, ()))
 
     def before(self, index: int) -> _Write | None:
         """Return the last write of the same place before a value is first read.

@@ -83,27 +83,18 @@ class _Drawing:
         return tag("li", tag("details", tag("summary", label), tag("ul", *below), open=is_open))
 
     def _label(self, module: ModuleInfo) -> Html:
-        total = self.totals[id(module)]
+        total, methods = self.totals[id(module)], ", ".join(module.methods)
         told = (
             tag("span", module.name or "(root)", class_="name"),
             tag("span", module.qualified_class, class_="class"),
-            _methods(module) if module.methods else None,
+            tag("span", methods, class_="methods", title=methods) if methods else None,
         )
         parts = [tag("span", joined(told, " "), class_="told-of")]
         if total.nbytes:
-            parts += (_figures(total), share_bar(total.nbytes, self._all))
+            counted = f"{plural(total.parameters, 'parameter')}, " if total.parameters else ""
+            parts.append(tag("span", f"{counted}{size(total.nbytes)}", class_="figures"))
+            parts.append(share_bar(total.nbytes, self._all))
         return tag("span", joined(parts, " "), class_="label")
-
-
-def _methods(module: ModuleInfo) -> Html:
-    """List methods in one line, as far as they fit."""
-    listed = ", ".join(module.methods)
-    return tag("span", listed, class_="methods", title=listed)
-
-
-def _figures(total: _Total) -> Html:
-    counted = f"{plural(total.parameters, 'parameter')}, " if total.parameters else ""
-    return tag("span", f"{counted}{size(total.nbytes)}", class_="figures")
 
 
 def _nearest(root: ModuleInfo, most: int) -> dict[int, int]:

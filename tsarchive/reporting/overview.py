@@ -78,36 +78,31 @@ _OF_PARTS: Final = ("part", "bytes", "offset")
 
 def records(subject: Subject) -> Section | None:
     """Make the section; None for a file that cannot be opened."""
-    if subject.archive is None:
+    archive = subject.archive
+    if archive is None:
         return None
-    found = list(subject.archive.records.values())
+    found = list(archive.records.values())
     shown = found[: subject.rows]
-    format_ = format_named(subject.archive.kind)
-    headings: tuple[str, ...] = _OF_PARTS
-    rows = [_part_row(record) for record in shown]
-    if isinstance(format_, ZipFormat):
-        headings, table_ = _OF_ZIP, format_.table(subject.archive.container)
-        rows = [_record_row(record, table_) for record in shown]
+    format_ = format_named(archive.kind)
+    purposes = format_.table(archive.container) if isinstance(format_, ZipFormat) else None
+    headings = _OF_PARTS if purposes is None else _OF_ZIP
+    rows = [_row(record, purposes) for record in shown]
     body = joined((table("records", headings, rows), more(len(shown), len(found), "record")))
     return Section("records", "Records", body, len(shown), len(found))
 
 
-def _record_row(record: Record, table_: RecordTable) -> list[Cell]:
+def _row(record: Record, purposes: RecordTable | None) -> list[Cell]:
+    """Return the cells of a record; for a part of another file than a zip, the fewer ones."""
+    name, nbytes = Cell(record.name, is_code=True), Cell(f"{record.size:,}", value=record.size)
+    if purposes is None:
+        return [name, nbytes, _offset(record)]
     return [
-        Cell(record.name, is_code=True),
-        Cell(table_.role(record.name).described),
-        Cell(f"{record.size:,}", value=record.size),
+        name,
+        Cell(purposes.role(record.name).described),
+        nbytes,
         Cell(f"{record.stored_size:,}", value=record.stored_size),
         Cell(method_name(record.method)),
         _offset(record),
-    ]
-
-
-def _part_row(part: Record) -> list[Cell]:
-    return [
-        Cell(part.name, is_code=True),
-        Cell(f"{part.size:,}", value=part.size),
-        _offset(part),
     ]
 
 

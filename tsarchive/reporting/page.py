@@ -13,7 +13,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -59,7 +59,7 @@ def page(subject: Subject, sections: Sequence[Section]) -> Html:
     body = (
         tag("a", "To the content", href="#content", class_="skip"),
         _header(subject),
-        tag("nav", _contents(sections), aria_label="Sections"),
+        tag("nav", tag("ul", *map(_content, sections)), aria_label="Sections"),
         tag("main", *map(_section, sections), id="content"),
         tag("script", _data(sections), type="application/json", id="page-data"),
         tag("script", Html(script)),
@@ -87,18 +87,11 @@ def _badges(subject: Subject) -> Iterator[Html]:
             yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
 
 
-def _contents(sections: Sequence[Section]) -> Html:
-    items = (
-        tag("li", tag("a", section.title, href=f"#{section.name}"), _count(section))
-        for section in sections
-    )
-    return tag("ul", *items)
-
-
-def _count(section: Section) -> Html | None:
+def _content(section: Section) -> Html:
+    link = tag("a", section.title, href=f"#{section.name}")
     if section.total <= 1:
-        return None
-    return joined((" ", tag("span", f"{section.total:,}", class_="figures")))
+        return tag("li", link)
+    return tag("li", link, " ", tag("span", f"{section.total:,}", class_="figures"))
 
 
 def _section(section: Section) -> Html:
@@ -118,16 +111,10 @@ def _data(sections: Sequence[Section]) -> Html:
 
 def _policy(style: str, script: str) -> str:
     """Return a policy without inline handlers, style attributes, and markup made by the script."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
@@ -282,18 +269,11 @@ def _subject(
         verified = verify(given.fresh())
         step(STEPS[1])
         audited = audit(given.fresh())
-    archive = _opened(given, stack, is_needed=not findings)
+    archive: Archive | None = None
+    # Findings explain why a file cannot be opened.
+    with suppress(ArchiveError) if findings else nullcontext():
+        archive = stack.enter_context(opened(given.fresh()))
     return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
-
-
-def _opened(given: _Given, stack: ExitStack, *, is_needed: bool) -> Archive | None:
-    """Open the archive; None if that fails, which findings explain."""
-    try:
-        return stack.enter_context(opened(given.fresh()))
-    except ArchiveError:
-        if is_needed:
-            raise
-        return None
 
 
 def _made(

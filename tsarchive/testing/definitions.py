@@ -89,13 +89,16 @@ class Definitions(Statements):
         for _ in range(self.draw(st.integers(least, 3))):
             type_, name = self.pick(types), self.new_name(scope)
             scope.declare(name, type_)
-            has_default = not by_name and _may_have_default(type_) and self.chance(3)
-            default = self._default(type_) if has_default else ""
+            default = "" if by_name else self._default(type_)
             found.append(Parameter(name, type_, default, by_name and self.chance(2)))
         return tuple(sorted(found, key=lambda p: (p.keyword_only, bool(p.default))))
 
     def _default(self, type_: str) -> str:
-        return "None" if type_.startswith("Optional") else self.draw(LITERALS[type_])
+        """Draw a default, empty for none."""
+        is_optional = type_.startswith("Optional")
+        if not (is_optional or type_ in LITERALS) or not self.chance(3):
+            return ""
+        return "None" if is_optional else self.draw(LITERALS[type_])
 
     def function(self, signature: Signature, depth: int = 2) -> list[str]:
         """Return the lines of the definition."""
@@ -149,8 +152,10 @@ class Definitions(Statements):
 
     def _named_tuple(self) -> list[str]:
         name = self.definition_name(_CLASSES)
+        # torch fails to compare two tuple constants with complex numbers.
+        types = [type_ for type_ in self.vocabulary.types if type_ != "complex"]
         fields = {f"f{field}" if field[0] == "_" else field: type_
-                  for field, type_ in self.fields(self._field_types()).items()}  # fmt: skip
+                  for field, type_ in self.fields(types).items()}  # fmt: skip
         values = [f"<{type_}>" for type_ in fields.values()]
         named = [f"{field}={value}" for field, value in zip(fields, values, strict=True)]
         self._new_type(name, f"{name}({', '.join(values)})", f"{name}({', '.join(named)})")
@@ -158,10 +163,6 @@ class Definitions(Statements):
             self.vocabulary.add(type_, f"<{name}>.{field}", f"<{name}>[{index}]")
         defined = [f"    {field}: {type_}" for field, type_ in fields.items()]
         return [f"class {name}(NamedTuple):", *defined]
-
-    def _field_types(self) -> list[str]:
-        """Draw field types. torch fails to compare two tuple constants with complex numbers."""
-        return [type_ for type_ in self.vocabulary.types if type_ != "complex"]
 
     def _enum(self) -> list[str]:
         name = self.definition_name(_CLASSES)
@@ -207,10 +208,6 @@ class Definitions(Statements):
                 self.vocabulary.statements.append(f"{owner}.{field} += <{type_}>")
             if type_ == "List[int]":
                 self.vocabulary.statements.append(f"{owner}.{field}.append(<int>)")
-
-
-def _may_have_default(type_: str) -> bool:
-    return type_ in LITERALS or type_.startswith("Optional")
 
 
 _LAYERS = (

@@ -19,14 +19,14 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tsarchive.container import layout
+from tsarchive.container.directory import find_directory
+from tsarchive.container.faults import STRICT
 from tsarchive.container.layout import CentralHeader, End64Record, EndRecord, LocalHeader, Locator64
 
 from .mutated_bytes import boundary, mutate_bytes
 from .mutated_json import mutate_json
 from .mutated_pickle import mutate_pickle
 from .mutated_source import mutate_code
-
-Inside: TypeAlias = Callable[[str, bytes, Random], bytes]
 
 # Names that leave their folder, that readers confuse with each other, or that are empty.
 NAMES: Final = (
@@ -41,21 +41,19 @@ METHODS: Final = (0, 1, 6, 8, 9, 12, 14, 93, 95, 97, 99, 0xFFFF)
 _LARGEST = 1 << 20
 
 
-def mutate_zip(
-    data: bytes,
-    random: Random,
-    *,
-    donors: Sequence[bytes] = (),
-    inside: Inside | None = None,
-) -> bytes:
-    """Return the archive ``data``, as torch and tsarchive write it, after one to four changes.
+_CHANCE_OF_BLIND_CHANGE = 0.1
 
-    Records may come from ``donors``, also sound archives. ``inside`` gives new content for the
-    record of a name; sizes and CRC-32 then agree with it.
+
+def mutate_archive(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
+    """Return the sound archive ``data``, as torch and tsarchive write it, after a few changes.
+
+    Records may come from ``donors``, also sound archives.
     """
+    if random.random() < _CHANCE_OF_BLIND_CHANGE:
+        return mutate_bytes(data, random)
     draft = take_apart(data).copy()
-    if inside is not None and random.random() < 0.3:
-        _change_content(draft, random, inside)
+    if random.random() < 0.3:
+        _change_content(draft, random)
     for _ in range(random.randint(1, 3)):
         random.choice(_CHANGES)(draft, random)
     if donors and random.random() < 0.1:
@@ -73,11 +71,12 @@ def _pick(draft: Draft, random: Random) -> int:
     return random.randrange(len(draft.members))
 
 
-def _change_content(draft: Draft, random: Random, inside: Inside) -> None:
+def _change_content(draft: Draft, random: Random) -> None:
+    """Mutate a record according to its kind; sizes and CRC-32 agree with the new content."""
     index = _pick(draft, random)
     member = draft.members[index]
     if member.central.method == layout.STORED:
-        content = inside(member.record, member.payload, random)
+        content = _mutate_record(member.record, member.payload, random)
         draft.members[index] = member.with_content(content, content, layout.STORED)
 
 
@@ -265,17 +264,17 @@ def _double(data: bytes, random: Random) -> bytes:
     return data[:place] + data[random.randrange(len(data)) :]
 
 
-_PACKERS: dict[int, Callable[[bytes], bytes]] = {
-    layout.DEFLATED: lambda data: zlib.compress(data, 9)[2:-4],
-    layout.BZIP2: bz2.compress,
-    layout.LZMA: lambda data: _lzma(data),
-}
-
-
 def _lzma(data: bytes) -> bytes:
     """Compress as zip holds LZMA: a version, the properties with their length, the stream."""
     alone = lzma.compress(data, lzma.FORMAT_ALONE)
     return b"\x09\x04\x05\x00" + alone[:5] + alone[13:]
+
+
+_PACKERS: dict[int, Callable[[bytes], bytes]] = {
+    layout.DEFLATED: lambda data: zlib.compress(data, 9)[2:-4],
+    layout.BZIP2: bz2.compress,
+    layout.LZMA: _lzma,
+}
 
 
 @lru_cache(maxsize=4096)
@@ -451,20 +450,12 @@ def take_apart(data: bytes) -> Draft:
 
     The draft is cached for calls with the same bytes: copy it before changing it.
     """
-    position = data.rindex(layout.END_SIGNATURE)
-    end = EndRecord(*layout.END.unpack_from(data, position))
-    offset, entries = end.directory_offset, end.entries
-    locator = position - layout.LOCATOR64.size
-    wide = data[locator : locator + 4] == layout.LOCATOR64_SIGNATURE
-    if wide:
-        (_, _, place, _) = layout.LOCATOR64.unpack_from(data, locator)
-        end64 = End64Record(*layout.END64.unpack_from(data, place))
-        offset, entries = end64.directory_offset, end64.entries
+    offset, size, entries = find_directory(memoryview(data), STRICT)
     centrals = _centrals(data, offset, entries)
     starts = sorted(header.header_offset for header, _, _ in centrals)
     after = dict(zip(starts, [*starts[1:], offset], strict=True))
     members = [_member(data, *central, after[central[0].header_offset]) for central in centrals]
-    return Draft(members, wide=wide)
+    return Draft(members, wide=data[offset + size :].startswith(layout.END64_SIGNATURE))
 
 
 def _centrals(data: bytes, offset: int, entries: int) -> list[tuple[CentralHeader, bytes, bytes]]:
@@ -497,20 +488,7 @@ def _member(data: bytes, central: CentralHeader, name: bytes, extra: bytes, end:
     )
 
 
-_CHANCE_OF_BLIND_CHANGE = 0.1
-
-
-def mutate_archive(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) -> bytes:
-    """Return the sound archive ``data`` after a few changes at any layer.
-
-    See :func:`mutate_zip`.
-    """
-    if random.random() < _CHANCE_OF_BLIND_CHANGE:
-        return mutate_bytes(data, random)
-    return mutate_zip(data, random, donors=donors, inside=mutate_record)
-
-
-def mutate_record(name: str, content: bytes, random: Random) -> bytes:
+def _mutate_record(name: str, content: bytes, random: Random) -> bytes:
     """Mutate the content of a record according to its kind, which its name tells."""
     if name.endswith((".pkl", ".debug_pkl")):
         return mutate_pickle(content, random)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickletools
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from random import Random
 from typing import Final, TypeAlias
 
@@ -60,24 +62,8 @@ def mutate_pickle(data: bytes, random: Random, *, donors: Sequence[bytes] = ()) 
 @lru_cache(maxsize=4096)
 def split_opcodes(data: bytes) -> tuple[bytes, ...]:
     """Return the opcodes of a sound pickle, each with its argument."""
-    found, position = [], 0
-    while position < len(data):
-        end = position + 1 + _argument_length(data, position)
-        found.append(data[position:end])
-        position = end
-    return tuple(found)
-
-
-def _argument_length(data: bytes, position: int) -> int:
-    argument = op.BY_CODE[data[position]].argument
-    if argument is op.Argument.LINES:
-        middle = data.index(b"\n", position)
-        return data.index(b"\n", middle + 1) - position
-    if argument is op.Argument.UTF8_4:
-        return 4 + int.from_bytes(data[position + 1 : position + 5], "little")
-    if argument is op.Argument.UTF8_8:
-        return 8 + int.from_bytes(data[position + 1 : position + 9], "little")
-    return argument.size
+    starts = (place or 0 for _, _, place in pickletools.genops(data))
+    return tuple(data[start:end] for start, end in pairwise((*starts, len(data))))
 
 
 _Change: TypeAlias = Callable[[list[bytes], Random], None]

@@ -148,27 +148,34 @@ def _name(text: str, source: str, random: Random) -> str:
     return re.sub(rf"\b{old}\b", new, text)
 
 
-def _line(text: str, source: str, random: Random) -> str:
+def _on_lines(change: Callable[[list[str], int, str, Random], None]) -> _Change:
+    """Make a change of text from a change of its lines at one place."""
+
+    def changed(text: str, source: str, random: Random) -> str:
+        lines = text.split("\n")
+        change(lines, random.randrange(len(lines)), source, random)
+        return "\n".join(lines)
+
+    return changed
+
+
+@_on_lines
+def _line(lines: list[str], place: int, source: str, random: Random) -> None:
     """Delete, duplicate, swap or import a line."""
-    lines = text.split("\n")
-    place = random.randrange(len(lines))
     others = source.split("\n")
     lines[place : place + 1] = random.choice(
         ([], [lines[place]] * 2, [random.choice(others), lines[place]], [lines[place - 1]])
     )
-    return "\n".join(lines)
 
 
-def _statement(text: str, source: str, random: Random) -> str:
+@_on_lines
+def _statement(lines: list[str], place: int, source: str, random: Random) -> None:
     """Insert a statement at the indentation of a line."""
-    lines = text.split("\n")
-    place = random.randrange(len(lines))
     indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
     statement = random.choice(STATEMENTS)
     if random.random() < 0.3:
         statement = f"x = {random.choice(EXPRESSIONS)}"
     lines.insert(place, "\n".join(indent + line for line in statement.split("\n")))
-    return "\n".join(lines)
 
 
 def _type(text: str, source: str, random: Random) -> str:
@@ -180,24 +187,20 @@ def _type(text: str, source: str, random: Random) -> str:
     return text[:start] + random.choice(TYPES) + text[end:]
 
 
-def _indent(text: str, source: str, random: Random) -> str:
-    lines = text.split("\n")
-    place = random.randrange(len(lines))
+@_on_lines
+def _indent(lines: list[str], place: int, source: str, random: Random) -> None:
     lines[place] = random.choice((" " + lines[place], lines[place].lstrip(), "\t" + lines[place]))
-    return "\n".join(lines)
 
 
-def _blocks(text: str, source: str, random: Random) -> str:
+@_on_lines
+def _blocks(lines: list[str], place: int, source: str, random: Random) -> None:
     """Nest a line in blocks."""
-    lines = text.split("\n")
-    place = random.randrange(len(lines))
     body = lines[place].lstrip(" ")
     indent = len(lines[place]) - len(body)
     depth = random.choice((1, 3, 19, 101, 300))
     head = random.choice(("if x:", "while x:", "for i in x:", "with x:", "def f(self):"))
     lines[place : place + 1] = [" " * (indent + i) + head for i in range(depth)]
     lines.insert(place + depth, " " * (indent + depth) + body)
-    return "\n".join(lines)
 
 
 def _characters(text: str, source: str, random: Random) -> str:

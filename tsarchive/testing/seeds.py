@@ -56,16 +56,10 @@ def small_code() -> str:
 @cache
 def small_pickle() -> bytes:
     """Return the ``data.pkl`` of :func:`small_archive`."""
-    parameter = Global("torch._utils", "_rebuild_parameter")
-    no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
-    weight = Reduce(parameter, MarkedTuple((_tensor("0"), True, no_hooks)))
-    names = Reduce(
-        Global("torch.jit._pickle", "restore_type_tag"), MarkedTuple((["a", "b"], "List[str]"))
-    )
     state: dict[Value, Value] = {
-        "weight": weight,
+        "weight": _call("torch._utils", "_rebuild_parameter", _tensor("0"), True, _no_hooks()),
         "training": False,
-        "names": names,
+        "names": _call("torch.jit._pickle", "restore_type_tag", ["a", "b"], "List[str]"),
         "scale": 0.5,
     }
     return dumps(Object(Global("__torch__", "Model"), state))
@@ -91,6 +85,13 @@ def small_archive() -> bytes:
 def _tensor(key: str) -> Reduce:
     """Return a vector of four float32."""
     storage = PersistentId(("storage", Global("torch", "FloatStorage"), key, "cpu", 4))
-    no_hooks = Reduce(Global("collections", "OrderedDict"), MarkedTuple(()))
-    arguments = (storage, 0, MarkedTuple((4,)), MarkedTuple((1,)), False, no_hooks)
-    return Reduce(Global("torch._utils", "_rebuild_tensor_v2"), MarkedTuple(arguments))
+    arguments = (storage, 0, MarkedTuple((4,)), MarkedTuple((1,)), False, _no_hooks())
+    return _call("torch._utils", "_rebuild_tensor_v2", *arguments)
+
+
+def _no_hooks() -> Reduce:
+    return _call("collections", "OrderedDict")
+
+
+def _call(module: str, name: str, *arguments: Value) -> Reduce:
+    return Reduce(Global(module, name), MarkedTuple(arguments))

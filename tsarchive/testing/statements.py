@@ -41,9 +41,6 @@ class Scope:
     def named(self, type_: str) -> list[str]:
         return [name for name, found in self.types.items() if found == type_]
 
-    def assignable(self, type_: str) -> list[str]:
-        return [name for name in self.named(type_) if name not in self.fixed]
-
     def declare(self, name: str, type_: str) -> None:
         self.types[name] = type_
         self.used.add(name)
@@ -157,16 +154,13 @@ class Statements:
         elif hole.needs_variable:
             name = self.pick(_variables(hole, scope))
         else:
-            return self._fill_expression(hole, scope, depth)
+            if hole.extra:
+                scope = scope.inner()
+                scope.declare(*hole.extra)
+            return self.expression(hole.type, scope, depth)
         if hole.label:
             filling.labelled[hole.label] = name
         return name
-
-    def _fill_expression(self, hole: Hole, scope: Scope, depth: int) -> str:
-        if hole.extra:
-            scope = scope.inner()
-            scope.declare(*hole.extra)
-        return self.expression(hole.type, scope, depth)
 
     def new_name(self, scope: Scope, also_taken: Container[str] = ()) -> str:
         stem = name = self.pick(_NAMES)
@@ -369,4 +363,6 @@ class _Filling:
 
 
 def _variables(hole: Hole, scope: Scope) -> list[str]:
-    return scope.assignable(hole.type) if hole.marker == "=" else scope.named(hole.type)
+    """Return the variables that may stand in a hole."""
+    is_assigned = hole.marker == "="
+    return [name for name in scope.named(hole.type) if not (is_assigned and name in scope.fixed)]
