@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -32,47 +31,42 @@ Values = dict[str, Value]
 """The value of each name of a graph."""
 
 # Numbers in torch's own enumerations, which TorchScript code uses.
-DTYPE_NUMBERS: Final[Mapping[ScalarType, int]] = MappingProxyType(
-    {
-        ScalarType.BYTE: 0, ScalarType.CHAR: 1, ScalarType.SHORT: 2, ScalarType.INT: 3,
-        ScalarType.LONG: 4, ScalarType.HALF: 5, ScalarType.FLOAT: 6, ScalarType.DOUBLE: 7,
-        ScalarType.COMPLEXHALF: 8, ScalarType.COMPLEXFLOAT: 9, ScalarType.COMPLEXDOUBLE: 10,
-        ScalarType.BOOL: 11, ScalarType.BFLOAT16: 15, ScalarType.FLOAT8E5M2: 23,
-        ScalarType.FLOAT8E4M3FN: 24, ScalarType.FLOAT8E5M2FNUZ: 25,
-        ScalarType.FLOAT8E4M3FNUZ: 26, ScalarType.UINT16: 27, ScalarType.UINT32: 28,
-        ScalarType.UINT64: 29, ScalarType.FLOAT8E8M0FNU: 44,
-    }
-)  # fmt: skip
-LAYOUT_NUMBERS: Final[Mapping[Layout, int]] = MappingProxyType(
-    {
-        Layout.STRIDED: 0, Layout.SPARSE_COO: 1, Layout.SPARSE_CSR: 2, Layout.MKLDNN: 3,
-        Layout.SPARSE_CSC: 4, Layout.SPARSE_BSR: 5, Layout.SPARSE_BSC: 6,
-    }
-)  # fmt: skip
-MEMORY_FORMAT_NUMBERS: Final[Mapping[MemoryFormat, int]] = MappingProxyType(
-    {
-        MemoryFormat.CONTIGUOUS_FORMAT: 0, MemoryFormat.PRESERVE_FORMAT: 1,
-        MemoryFormat.CHANNELS_LAST: 2, MemoryFormat.CHANNELS_LAST_3D: 3,
-    }
-)  # fmt: skip
-_ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = MappingProxyType(
-    {
-        "as_scalar_type": DTYPE_NUMBERS,
-        "as_layout": LAYOUT_NUMBERS,
-        "as_memory_format": MEMORY_FORMAT_NUMBERS,
-    }
-)
-SYMBOLIC: Final[Mapping[str, Type]] = MappingProxyType(
-    {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
-)
+DTYPE_NUMBERS: Final[Mapping[ScalarType, int]] = {
+    ScalarType.BYTE: 0, ScalarType.CHAR: 1, ScalarType.SHORT: 2, ScalarType.INT: 3,
+    ScalarType.LONG: 4, ScalarType.HALF: 5, ScalarType.FLOAT: 6, ScalarType.DOUBLE: 7,
+    ScalarType.COMPLEXHALF: 8, ScalarType.COMPLEXFLOAT: 9, ScalarType.COMPLEXDOUBLE: 10,
+    ScalarType.BOOL: 11, ScalarType.BFLOAT16: 15, ScalarType.FLOAT8E5M2: 23,
+    ScalarType.FLOAT8E4M3FN: 24, ScalarType.FLOAT8E5M2FNUZ: 25,
+    ScalarType.FLOAT8E4M3FNUZ: 26, ScalarType.UINT16: 27, ScalarType.UINT32: 28,
+    ScalarType.UINT64: 29, ScalarType.FLOAT8E8M0FNU: 44,
+}  # fmt: skip
+LAYOUT_NUMBERS: Final[Mapping[Layout, int]] = {
+    Layout.STRIDED: 0, Layout.SPARSE_COO: 1, Layout.SPARSE_CSR: 2, Layout.MKLDNN: 3,
+    Layout.SPARSE_CSC: 4, Layout.SPARSE_BSR: 5, Layout.SPARSE_BSC: 6,
+}  # fmt: skip
+MEMORY_FORMAT_NUMBERS: Final[Mapping[MemoryFormat, int]] = {
+    MemoryFormat.CONTIGUOUS_FORMAT: 0, MemoryFormat.PRESERVE_FORMAT: 1,
+    MemoryFormat.CHANNELS_LAST: 2, MemoryFormat.CHANNELS_LAST_3D: 3,
+}  # fmt: skip
+_ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = {
+    "as_scalar_type": DTYPE_NUMBERS,
+    "as_layout": LAYOUT_NUMBERS,
+    "as_memory_format": MEMORY_FORMAT_NUMBERS,
+}
+SYMBOLIC: Final[Mapping[str, Type]] = {
+    "as_sym_int": INT,
+    "as_sym_float": FLOAT,
+    "as_sym_bool": BOOL,
+}
 """The type of a symbolic argument, by its tag."""
-LITERALS: Final[Mapping[str, Type]] = MappingProxyType(
-    {"as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING}
-)
+LITERALS: Final[Mapping[str, Type]] = {
+    "as_int": INT,
+    "as_float": FLOAT,
+    "as_bool": BOOL,
+    "as_string": STRING,
+}
 """The type of a literal, by its tag."""
-_CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
-    {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
-)
+_CONSTANT_LISTS: Final[Mapping[str, Type]] = {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -219,28 +213,26 @@ def _symbolics(type_: Type) -> Any:
 
 
 _Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
-_MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
-    {
-        "as_none": lambda body, value, values, wanted: body.none(),
-        "as_tensor": _named,
-        "as_tensors": _tensors,
-        "as_optional_tensor": _optional_tensor,
-        "as_optional_tensors": _optional_tensors,
-        "as_nested_tensors": _nested_tensors,
-        "as_int_lists": _number_lists(INT),
-        "as_float_lists": _number_lists(FLOAT),
-        "as_sym_ints": _symbolics(INT),
-        "as_sym_floats": _symbolics(FLOAT),
-        "as_sym_bools": _symbolics(BOOL),
-        "as_device": lambda body, value, values, wanted: body.constant(
-            Device(device_name(value)), DEVICE
-        ),
-        "as_complex": lambda body, value, values, wanted: body.constant(
-            complex(value.real, value.imag), COMPLEX
-        ),
-        "as_custom_obj": _named,
-    }
-)
+_MAKERS: Final[Mapping[str, _Make]] = {
+    "as_none": lambda body, value, values, wanted: body.none(),
+    "as_tensor": _named,
+    "as_tensors": _tensors,
+    "as_optional_tensor": _optional_tensor,
+    "as_optional_tensors": _optional_tensors,
+    "as_nested_tensors": _nested_tensors,
+    "as_int_lists": _number_lists(INT),
+    "as_float_lists": _number_lists(FLOAT),
+    "as_sym_ints": _symbolics(INT),
+    "as_sym_floats": _symbolics(FLOAT),
+    "as_sym_bools": _symbolics(BOOL),
+    "as_device": lambda body, value, values, wanted: body.constant(
+        Device(device_name(value)), DEVICE
+    ),
+    "as_complex": lambda body, value, values, wanted: body.constant(
+        complex(value.real, value.imag), COMPLEX
+    ),
+    "as_custom_obj": _named,
+}
 
 
 def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value]) -> list[Value]:
@@ -314,19 +306,17 @@ def type_of_argument(argument: schema.Argument) -> Type:
     return found
 
 
-_TYPES: Final[Mapping[str, Type]] = MappingProxyType(
-    {
-        **LITERALS,
-        **SYMBOLIC,
-        **{tag: ListType(type_) for tag, type_ in _CONSTANT_LISTS.items()},
-        **{f"{tag}s": ListType(type_) for tag, type_ in SYMBOLIC.items()},
-        **dict.fromkeys(_ENUMERATIONS, INT),
-        "as_none": NONE,
-        "as_tensor": TENSOR,
-        "as_tensors": ListType(TENSOR),
-        "as_optional_tensor": OptionalType(TENSOR),
-        "as_optional_tensors": ListType(OptionalType(TENSOR)),
-        "as_device": DEVICE,
-        "as_complex": COMPLEX,
-    }
-)
+_TYPES: Final[Mapping[str, Type]] = {
+    **LITERALS,
+    **SYMBOLIC,
+    **{tag: ListType(type_) for tag, type_ in _CONSTANT_LISTS.items()},
+    **{f"{tag}s": ListType(type_) for tag, type_ in SYMBOLIC.items()},
+    **dict.fromkeys(_ENUMERATIONS, INT),
+    "as_none": NONE,
+    "as_tensor": TENSOR,
+    "as_tensors": ListType(TENSOR),
+    "as_optional_tensor": OptionalType(TENSOR),
+    "as_optional_tensors": ListType(OptionalType(TENSOR)),
+    "as_device": DEVICE,
+    "as_complex": COMPLEX,
+}

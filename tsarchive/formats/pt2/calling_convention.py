@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,33 +30,27 @@ from .typed_trees import TypedTree
 
 Convert = Callable[[Any], Any]
 
-_CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(
-    {
-        # torch treats the second ones like their base classes.
-        Kind.TUPLE: (tuple, torch.Size),
-        Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
-        Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
-        Kind.ORDERED_DICT: (OrderedDict,),
-        Kind.DEFAULT_DICT: (defaultdict,),
-        Kind.DEQUE: (deque,),
-    }
-)
-_FACTORIES: Mapping[str | None, Any] = MappingProxyType(
-    {
-        None: None, "list": list, "dict": dict, "tuple": tuple, "set": set, "int": int,
-        "float": float, "bool": bool, "str": str,
-    }
-)  # fmt: skip
-_SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
-    {
-        TENSOR: (torch.Tensor,),
-        INT: (int, torch.SymInt),
-        FLOAT: (float, int, torch.SymFloat, torch.SymInt),
-        BOOL: (bool, torch.SymBool),
-        STRING: (str,),
-        NONE: (type(None),),
-    }
-)
+_CLASSES: Mapping[Kind, tuple[type, ...]] = {
+    # torch treats the second ones like their base classes.
+    Kind.TUPLE: (tuple, torch.Size),
+    Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
+    Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
+    Kind.ORDERED_DICT: (OrderedDict,),
+    Kind.DEFAULT_DICT: (defaultdict,),
+    Kind.DEQUE: (deque,),
+}
+_FACTORIES: Mapping[str | None, Any] = {
+    None: None, "list": list, "dict": dict, "tuple": tuple, "set": set, "int": int,
+    "float": float, "bool": bool, "str": str,
+}  # fmt: skip
+_SCALARS: Mapping[Type, tuple[type, ...]] = {
+    TENSOR: (torch.Tensor,),
+    INT: (int, torch.SymInt),
+    FLOAT: (float, int, torch.SymFloat, torch.SymInt),
+    BOOL: (bool, torch.SymBool),
+    STRING: (str,),
+    NONE: (type(None),),
+}
 
 
 def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Convert:

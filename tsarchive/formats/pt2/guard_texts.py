@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from tsarchive.errors import FormatError, SourceError, UnsupportedError
@@ -21,36 +20,28 @@ from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation
 # Names in torch's text: the dict of arguments, and the list of their leaves.
 ARGUMENTS, LEAVES = "L", "flat_args"
 
-_BINARY: Mapping[type[ast.operator], str] = MappingProxyType(
-    {
-        ast.Add: "Add", ast.Mult: "Mul", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
-        ast.Div: "FloatTrueDiv", ast.Pow: "Pow", ast.LShift: "LShift", ast.RShift: "RShift",
-        ast.BitAnd: "BitwiseAnd", ast.BitOr: "BitwiseOr", ast.BitXor: "BitwiseXor",
-    }
-)  # fmt: skip
-_COMPARISONS: Mapping[type[ast.cmpop], str] = MappingProxyType(
-    {
-        ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt", ast.GtE: "Ge",
-        ast.Is: "Eq", ast.IsNot: "Ne",
-    }
-)  # fmt: skip
-_FUNCTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "max": "Max", "min": "Min", "abs": "Abs", "int": "TruncToInt", "float": "ToFloat",
-        "round": "RoundToInt", "math.floor": "FloorToInt", "math.ceil": "CeilToInt",
-        "math.trunc": "TruncToInt", "math.isnan": "isnan", "torch.sym_float": "ToFloat",
-        "torch.sym_max": "Max", "torch.sym_min": "Min", "torch.sym_not": "Not",
-        "torch._sym_sqrt": "sqrt", "math.sqrt": "sqrt", "math.exp": "exp", "math.log": "log",
-        "math.log2": "log2",
-        **{f"math.{name}": name for name in (
-            "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh",
-        )},
-    }
-)  # fmt: skip
+_BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "Add", ast.Mult: "Mul", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
+    ast.Div: "FloatTrueDiv", ast.Pow: "Pow", ast.LShift: "LShift", ast.RShift: "RShift",
+    ast.BitAnd: "BitwiseAnd", ast.BitOr: "BitwiseOr", ast.BitXor: "BitwiseXor",
+}  # fmt: skip
+_COMPARISONS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt", ast.GtE: "Ge",
+    ast.Is: "Eq", ast.IsNot: "Ne",
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, str] = {
+    "max": "Max", "min": "Min", "abs": "Abs", "int": "TruncToInt", "float": "ToFloat",
+    "round": "RoundToInt", "math.floor": "FloorToInt", "math.ceil": "CeilToInt",
+    "math.trunc": "TruncToInt", "math.isnan": "isnan", "torch.sym_float": "ToFloat",
+    "torch.sym_max": "Max", "torch.sym_min": "Min", "torch.sym_not": "Not",
+    "torch._sym_sqrt": "sqrt", "math.sqrt": "sqrt", "math.exp": "exp", "math.log": "log",
+    "math.log2": "log2",
+    **{f"math.{name}": name for name in (
+        "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh",
+    )},
+}  # fmt: skip
 _STRING = re.compile(r"""'[^'\\\n]*'|"[^"\\\n]*\"""")
-_NAMED_NUMBERS = MappingProxyType(
-    {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
-)
+_NAMED_NUMBERS = {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
 # Methods of a tensor: those that take an index, and those that do not.
 _LISTS, _NUMBERS = frozenset({"size", "stride"}), frozenset({"storage_offset", "dim", "numel"})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -259,23 +258,21 @@ def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
     return call.inline(call.body, 0, call.operands(1))
 
 
-GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
-    {
-        "associative_scan": _associative_scan,
-        "cond": _cond,
-        "hints_wrapper": _hints_wrapper,
-        "invoke_subgraph": _plain(0, 2),
-        "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
-        "run_const_graph": _plain(0, 1),
-        "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
-        "strict_mode": _plain(0, 1),
-        "tag_activation_checkpoint": _plain(0, 1),
-        "while_loop": _while_loop,
-        "wrap": _plain(0, 1),
-        "wrap_with_autocast": _autocast,
-        "wrap_with_set_grad_enabled": _set_grad_enabled,
-    }
-)
+GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = {
+    "associative_scan": _associative_scan,
+    "cond": _cond,
+    "hints_wrapper": _hints_wrapper,
+    "invoke_subgraph": _plain(0, 2),
+    "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
+    "run_const_graph": _plain(0, 1),
+    "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
+    "strict_mode": _plain(0, 1),
+    "tag_activation_checkpoint": _plain(0, 1),
+    "while_loop": _while_loop,
+    "wrap": _plain(0, 1),
+    "wrap_with_autocast": _autocast,
+    "wrap_with_set_grad_enabled": _set_grad_enabled,
+}
 
 
 _PREFIX: Final = "torch._functorch.predispatch."
@@ -550,11 +547,9 @@ def _call_torchbind(call: HigherOrderCall) -> list[Value]:
     return [result]
 
 
-OPERATOR_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
-    {
-        "auto_functionalized": _auto_functionalized,
-        "auto_functionalized_v2": _on_bases,
-        "call_torchbind": _call_torchbind,
-        "with_effects": _with_effects,
-    }
-)
+OPERATOR_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = {
+    "auto_functionalized": _auto_functionalized,
+    "auto_functionalized_v2": _on_bases,
+    "call_torchbind": _call_torchbind,
+    "with_effects": _with_effects,
+}

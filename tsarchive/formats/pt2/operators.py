@@ -194,28 +194,26 @@ def _counted(body: Body, given: Given) -> list[Value]:
 _FORWARD_NORMS: Final = ("backward", "ortho", "forward")
 _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 
-PUBLIC_FORMS: Final[Mapping[str, Emit]] = MappingProxyType(
-    {
-        **{step: _called(form) for step, form in CALLS.items()},
-        "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
-        "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
-        "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
-        "aten::_embedding_bag": _embedding_bag,
-        "aten::_embedding_bag_forward_only": _embedding_bag,
-        "aten::_fft_c2c": _complex_transform,
-        "aten::_fft_c2r": _transform_to_real,
-        "aten::_fft_r2c": _real_transform,
-        "aten::_histogramdd_bin_edges": _histogram("", 1),
-        "aten::_histogramdd_from_bin_cts": _histogram("", 0),
-        "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
-        "aten::_linalg_eigh": _eigenvalues,
-        "aten::_linalg_svd": _singular_values,
-        "aten::_native_batch_norm_legit_functional": _batch_norm_functional,
-        "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
-        "aten::convolution_backward": _masked("aten::convolution_backward"),
-        "prims::iota": _counted,
-    }
-)
+PUBLIC_FORMS: Final[Mapping[str, Emit]] = {
+    **{step: _called(form) for step, form in CALLS.items()},
+    "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
+    "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
+    "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
+    "aten::_embedding_bag": _embedding_bag,
+    "aten::_embedding_bag_forward_only": _embedding_bag,
+    "aten::_fft_c2c": _complex_transform,
+    "aten::_fft_c2r": _transform_to_real,
+    "aten::_fft_r2c": _real_transform,
+    "aten::_histogramdd_bin_edges": _histogram("", 1),
+    "aten::_histogramdd_from_bin_cts": _histogram("", 0),
+    "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
+    "aten::_linalg_eigh": _eigenvalues,
+    "aten::_linalg_svd": _singular_values,
+    "aten::_native_batch_norm_legit_functional": _batch_norm_functional,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten::convolution_backward": _masked("aten::convolution_backward"),
+    "prims::iota": _counted,
+}
 """The replacement of each internal operator, by its full name."""
 
 
@@ -251,15 +249,13 @@ def _size_in_range(body: Body, given: Given) -> list[Value]:
 
 
 # The operator that reads the tensor property of each argument name.
-_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "size": "aten::size",
-        "stride": "aten::stride",
-        "dtype": "prim::dtype",
-        "device": "prim::device",
-        "layout": "prim::layout",
-    }
-)
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "size": "aten::size",
+    "stride": "aten::stride",
+    "dtype": "prim::dtype",
+    "device": "prim::device",
+    "layout": "prim::layout",
+}
 
 
 def _of_tensor(body: Body, given: Given) -> list[Value]:
@@ -291,21 +287,19 @@ def _functional(assertion: Assertion) -> Assertion:
     return form
 
 
-ASSERTIONS: Final[Mapping[str, Assertion]] = MappingProxyType(
-    {
-        "aten::_assert_async": _asserted,
-        "aten::_assert_async.msg": _asserted,
-        "aten::_assert_scalar": _asserted,
-        "aten::_assert_tensor_metadata": _of_tensor,
-        "aten::_functional_assert_async.msg": _functional(_asserted),
-        "aten::_functional_assert_scalar": _functional(_asserted),
-        "aten::_functional_sym_constrain_range": _functional(_in_range),
-        "aten::_functional_sym_constrain_range_for_size": _functional(_size_in_range),
-        "aten::_linalg_check_errors": _without_errors,
-        "aten::sym_constrain_range": _in_range,
-        "aten::sym_constrain_range_for_size": _size_in_range,
-    }
-)
+ASSERTIONS: Final[Mapping[str, Assertion]] = {
+    "aten::_assert_async": _asserted,
+    "aten::_assert_async.msg": _asserted,
+    "aten::_assert_scalar": _asserted,
+    "aten::_assert_tensor_metadata": _of_tensor,
+    "aten::_functional_assert_async.msg": _functional(_asserted),
+    "aten::_functional_assert_scalar": _functional(_asserted),
+    "aten::_functional_sym_constrain_range": _functional(_in_range),
+    "aten::_functional_sym_constrain_range_for_size": _functional(_size_in_range),
+    "aten::_linalg_check_errors": _without_errors,
+    "aten::sym_constrain_range": _in_range,
+    "aten::sym_constrain_range_for_size": _size_in_range,
+}
 """The translation of each asserting operator, by its full name."""
 
 
@@ -316,14 +310,12 @@ _TARGET: Final = re.compile(
     re.ASCII,
 )
 # Operators on symbols, which differ from those of TorchScript only in their result types.
-_OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::sym_numel": "aten::numel",
-        "aten::sym_size": "aten::size",
-        "aten::sym_storage_offset": "aten::storage_offset",
-        "aten::sym_stride": "aten::stride",
-    }
-)
+_OF_SYMBOLS: Final[Mapping[str, str]] = {
+    "aten::sym_numel": "aten::numel",
+    "aten::sym_size": "aten::size",
+    "aten::sym_storage_offset": "aten::storage_offset",
+    "aten::sym_stride": "aten::stride",
+}
 # Kinds that are the structure of TorchScript code, not callable operators.
 _STRUCTURE: Final = frozenset(
     {
@@ -339,9 +331,10 @@ _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
 _BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
 # The dtype of a number that becomes a tensor, by default.
-_NUMBER_DTYPES: Final[Mapping[Type, int]] = MappingProxyType(
-    {INT: DTYPE_NUMBERS[ScalarType.LONG], FLOAT: DTYPE_NUMBERS[ScalarType.DOUBLE]}
-)
+_NUMBER_DTYPES: Final[Mapping[Type, int]] = {
+    INT: DTYPE_NUMBERS[ScalarType.LONG],
+    FLOAT: DTYPE_NUMBERS[ScalarType.DOUBLE],
+}
 # The operators to which torch passes numbers for tensors.
 _TAKING_NUMBERS: Final = frozenset(
     f"aten::{name}"

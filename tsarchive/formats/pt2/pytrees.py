@@ -76,21 +76,19 @@ class Tree:
 
 LEAF = Tree(Kind.LEAF)
 
-_KINDS = MappingProxyType(
-    {
-        "builtins.tuple": Kind.TUPLE,
-        "builtins.list": Kind.LIST,
-        "builtins.dict": Kind.DICT,
-        "collections.OrderedDict": Kind.ORDERED_DICT,
-        "collections.defaultdict": Kind.DEFAULT_DICT,
-        "collections.namedtuple": Kind.NAMED_TUPLE,
-        "collections.deque": Kind.DEQUE,
-        # torch treats these like their base classes.
-        "torch.Size": Kind.TUPLE,
-        "torch.fx.immutable_collections.immutable_list": Kind.LIST,
-        "torch.fx.immutable_collections.immutable_dict": Kind.DICT,
-    }
-)
+_KINDS = {
+    "builtins.tuple": Kind.TUPLE,
+    "builtins.list": Kind.LIST,
+    "builtins.dict": Kind.DICT,
+    "collections.OrderedDict": Kind.ORDERED_DICT,
+    "collections.defaultdict": Kind.DEFAULT_DICT,
+    "collections.namedtuple": Kind.NAMED_TUPLE,
+    "collections.deque": Kind.DEQUE,
+    # torch treats these like their base classes.
+    "torch.Size": Kind.TUPLE,
+    "torch.fx.immutable_collections.immutable_list": Kind.LIST,
+    "torch.fx.immutable_collections.immutable_dict": Kind.DICT,
+}
 
 _FACTORIES = frozenset({"list", "dict", "tuple", "set", "int", "float", "bool", "str"})
 

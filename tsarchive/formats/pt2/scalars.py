@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from types import MappingProxyType
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -126,41 +125,37 @@ def _folded(body: Body, kind: str, values: Sequence[Value]) -> Value:
     return reduce(lambda one, other: body.value(kind, one, other), values)
 
 
-_OPERATORS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
-    {
-        **{
-            f"_operator.{name}": (2, f"aten::{name}")
-            for name in ("add", "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub")
-        },
-        "_operator.and_": (2, "aten::__and__"),
-        "_operator.lshift": (2, "aten::__lshift__"),
-        "_operator.neg": (1, "aten::neg"),
-        "_operator.or_": (2, "aten::__or__"),
-        "_operator.rshift": (2, "aten::__rshift__"),
-        "math.ceil": (1, "aten::ceil"),
-        "math.floor": (1, "aten::floor"),
-        "torch.sym_max": (2, "prim::max"),
-        "torch.sym_min": (2, "prim::min"),
-        "torch.sym_not": (1, "aten::__not__"),
-    }
-)
-SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
-    {
-        **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
-        "_operator.floordiv": (2, _division("aten::floordiv")),
-        "_operator.mod": (2, _division("aten::remainder")),
-        "_operator.pos": (1, lambda body, given, wanted: given[0]),
-        "_operator.pow": (2, _power),
-        "_operator.truediv": (2, _division("aten::div")),
-        "math.trunc": (1, _cast(INT)),
-        "torch.sym_float": (1, _cast(FLOAT)),
-        "torch.sym_int": (1, _cast(INT)),
-        "torch.sym_ite": (3, _chosen),
-        "torch._sym_sqrt": (1, _square_root),
-        "torch.sym_sqrt": (1, _square_root),
-        "torch.sym_sum": (None, _sum),
-    }
-)
+_OPERATORS: Final[Mapping[str, tuple[int, str]]] = {
+    **{
+        f"_operator.{name}": (2, f"aten::{name}")
+        for name in ("add", "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub")
+    },
+    "_operator.and_": (2, "aten::__and__"),
+    "_operator.lshift": (2, "aten::__lshift__"),
+    "_operator.neg": (1, "aten::neg"),
+    "_operator.or_": (2, "aten::__or__"),
+    "_operator.rshift": (2, "aten::__rshift__"),
+    "math.ceil": (1, "aten::ceil"),
+    "math.floor": (1, "aten::floor"),
+    "torch.sym_max": (2, "prim::max"),
+    "torch.sym_min": (2, "prim::min"),
+    "torch.sym_not": (1, "aten::__not__"),
+}
+SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = {
+    **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
+    "_operator.floordiv": (2, _division("aten::floordiv")),
+    "_operator.mod": (2, _division("aten::remainder")),
+    "_operator.pos": (1, lambda body, given, wanted: given[0]),
+    "_operator.pow": (2, _power),
+    "_operator.truediv": (2, _division("aten::div")),
+    "math.trunc": (1, _cast(INT)),
+    "torch.sym_float": (1, _cast(FLOAT)),
+    "torch.sym_int": (1, _cast(INT)),
+    "torch.sym_ite": (3, _chosen),
+    "torch._sym_sqrt": (1, _square_root),
+    "torch.sym_sqrt": (1, _square_root),
+    "torch.sym_sum": (None, _sum),
+}
 """The number of arguments of each function, None for any, and its translation."""
 
 
@@ -183,29 +178,25 @@ def call_scalar(body: Body, node: schema.Node, values: Values) -> None:
 
 
 # Operators that take the arguments as they are, folded pairwise where there are more.
-_OPERATOR_FORMS = MappingProxyType(
-    {
-        "Add": "aten::add", "FloorDiv": "aten::floordiv", "CleanDiv": "aten::floordiv",
-        "Mod": "aten::remainder", "PythonMod": "aten::remainder", "Max": "prim::max",
-        "Min": "prim::min", "Abs": "prim::abs", "IntTrueDiv": "aten::div",
-        "FloatTrueDiv": "aten::div", "LShift": "aten::__lshift__", "RShift": "aten::__rshift__",
-        "Eq": "aten::eq", "Ne": "aten::ne", "Lt": "aten::lt", "Le": "aten::le", "Gt": "aten::gt",
-        "Ge": "aten::ge", "And": "aten::__and__", "Or": "aten::__or__", "Not": "aten::__not__",
-        "floor": "aten::floor", "ceiling": "aten::ceil", "CeilToInt": "aten::ceil",
-        "FloorToInt": "aten::floor", "TruncToInt": "aten::Int", "ToFloat": "aten::Float",
-        "BitwiseAnd": "aten::__and__", "BitwiseOr": "aten::__or__", "BitwiseXor": "aten::__xor__",
-        **{name: f"aten::{name}" for name in (
-            "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp",
-            "log", "asinh",
-        )},
-        "isnan": "aten::isnan",
-    }
-)  # fmt: skip
+_OPERATOR_FORMS = {
+    "Add": "aten::add", "FloorDiv": "aten::floordiv", "CleanDiv": "aten::floordiv",
+    "Mod": "aten::remainder", "PythonMod": "aten::remainder", "Max": "prim::max",
+    "Min": "prim::min", "Abs": "prim::abs", "IntTrueDiv": "aten::div",
+    "FloatTrueDiv": "aten::div", "LShift": "aten::__lshift__", "RShift": "aten::__rshift__",
+    "Eq": "aten::eq", "Ne": "aten::ne", "Lt": "aten::lt", "Le": "aten::le", "Gt": "aten::gt",
+    "Ge": "aten::ge", "And": "aten::__and__", "Or": "aten::__or__", "Not": "aten::__not__",
+    "floor": "aten::floor", "ceiling": "aten::ceil", "CeilToInt": "aten::ceil",
+    "FloorToInt": "aten::floor", "TruncToInt": "aten::Int", "ToFloat": "aten::Float",
+    "BitwiseAnd": "aten::__and__", "BitwiseOr": "aten::__or__", "BitwiseXor": "aten::__xor__",
+    **{name: f"aten::{name}" for name in (
+        "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp",
+        "log", "asinh",
+    )},
+    "isnan": "aten::isnan",
+}  # fmt: skip
 _OF_FLOATS = frozenset({"FloatTrueDiv", "floor", "ceiling", "CeilToInt", "FloorToInt", "isnan"})
-_EMPTY = MappingProxyType({"Add": 0, "Mul": 1, "And": True, "Or": False})
-_CONSTANT_TYPES: Mapping[type, Type] = MappingProxyType(
-    {bool: BOOL, int: INT, float: FLOAT, str: STRING}
-)
+_EMPTY = {"Add": 0, "Mul": 1, "And": True, "Or": False}
+_CONSTANT_TYPES: Mapping[type, Type] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 # Powers up to this are multiplied out; sizes overflow long before.
 _GREATEST_POWER = 16
 
@@ -308,16 +299,14 @@ def _rounded(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
 
 
 _Lower = Callable[[Body, Operation, Mapping[str, Value]], Value]
-_SPECIAL: Final[Mapping[str, _Lower]] = MappingProxyType(
-    {
-        "Mul": _product,
-        "Pow": _lowered_power,
-        "PowByNatural": _lowered_power,
-        "FloatPow": _lowered_power,
-        "CeilDiv": _quotient_rounded_up,
-        "ModularIndexing": _modular_index,
-        "Where": _where,
-        "RoundToInt": _rounded,
-        "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
-    }
-)
+_SPECIAL: Final[Mapping[str, _Lower]] = {
+    "Mul": _product,
+    "Pow": _lowered_power,
+    "PowByNatural": _lowered_power,
+    "FloatPow": _lowered_power,
+    "CeilDiv": _quotient_rounded_up,
+    "ModularIndexing": _modular_index,
+    "Where": _where,
+    "RoundToInt": _rounded,
+    "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
+}

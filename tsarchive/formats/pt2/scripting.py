@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Final, NoReturn
 
 from tsarchive.container import NewRecord
@@ -77,12 +76,10 @@ def _copy_view(node: Node) -> None:
 
 
 # Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
-_IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "prims": "Export it again without decompositions, or with those of torch's default",
-        "torch_nn": "Export a model that computes the loss without chunks",
-    }
-)
+_IN_PYTHON: Final[Mapping[str, str]] = {
+    "prims": "Export it again without decompositions, or with those of torch's default",
+    "torch_nn": "Export a model that computes the loss without chunks",
+}
 
 
 def scripted_records(module: ArchiveModule) -> list[NewRecord]:
