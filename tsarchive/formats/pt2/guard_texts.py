@@ -17,9 +17,6 @@ from tsarchive.ir.text_limits import check_text, parse_expression
 
 from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation, Symbol
 
-# Names in torch's text: the dict of arguments, and the list of their leaves.
-ARGUMENTS, LEAVES = "L", "flat_args"
-
 _BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "Add", ast.Mult: "Mul", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
     ast.Div: "FloatTrueDiv", ast.Pow: "Pow", ast.LShift: "LShift", ast.RShift: "RShift",
@@ -68,19 +65,15 @@ class Guard:
     text: str
 
 
-def read_guard(text: str, record: str) -> Guard:
+def read_guard(text: str) -> Guard:
     """Parse the text of a condition.
 
     Raises FormatError for text that is not a Python expression or is too large, UnsupportedError
     for an unknown form.
     """
-    try:
-        tree = _parsed(text)
-        reader = _Reader(text)
-        return Guard(reader.expression(tree, 0), reader.sources, ast.unparse(_ByName().visit(tree)))
-    except (FormatError, UnsupportedError) as error:
-        error.record = error.record or record
-        raise
+    tree = _parsed(text)
+    reader = _Reader(text)
+    return Guard(reader.expression(tree, 0), reader.sources, ast.unparse(_ByName().visit(tree)))
 
 
 def _parsed(text: str) -> ast.expr:

@@ -28,7 +28,7 @@ def nesting_of(text: str) -> Tree | None:
     """
     try:
         if text.startswith("["):
-            return read_tree(text, RECORD)
+            return read_tree(text)
         return _Reader(text).whole()
     except (FormatError, UnsupportedError):
         return None

@@ -71,7 +71,7 @@ def _is_code(text: str) -> bool:
 def guard_fault(text: str) -> TextFault | None:
     """What is wrong with the text of a guard. torch pastes it into the source of a function."""
     try:
-        read_guard(text, "")
+        read_guard(text)
     except ArchiveError as error:
         is_hostile = error.limit is not None or _is_code_in_guard(text)
         is_form = not isinstance(error, FormatError)
