@@ -336,6 +336,8 @@ _LEAVES: dict[str, Callable[[_Parser], Expression]] = {
     "Float": _Parser.decimal,
 }  # fmt: skip
 _INFINITIES = {"IntInfinity": Number(INFINITY), "NegativeIntInfinity": Number(-INFINITY)}
+FUNCTION_NAMES = frozenset({*ARITIES, *_OTHER_NAMES, *_LEAVES, *_INFINITIES})
+"""Every name that stands before a bracket in expressions."""
 
 
 def rational(value: Fraction) -> Number:
