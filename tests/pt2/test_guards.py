@@ -305,7 +305,7 @@ def test_other_forms_are_refused_when_the_program_is_called(text):
 )
 def test_texts_made_to_harm_are_refused(text):
     with pytest.raises((FormatError, UnsupportedError)):
-        read_guard(text, RECORD)
+        read_guard(text)
 
 
 def test_conditions_on_what_is_no_argument():
@@ -316,16 +316,14 @@ def test_conditions_on_what_is_no_argument():
 
 
 def test_conditions_are_read_as_expressions():
-    guard = read_guard("L['x'].size()[0] == ((-1) + L['d']['k'].size()[1])", RECORD)
+    guard = read_guard("L['x'].size()[0] == ((-1) + L['d']['k'].size()[1])")
     assert guard.text == "x.size()[0] == -1 + d['k'].size()[1]"
     assert set(guard.sources) == {"x.size()[0]", "d['k'].size()[1]"}
     assert evaluate(guard.condition, {"x.size()[0]": 2, "d['k'].size()[1]": 3}) is True
 
 
-@pytest.mark.parametrize(
-    "text", ["exec('1')", "__import__('os')", "s77.real", "9**9**9", "s77" * 40_000, "Mod(1)"]
-)
-def test_hostile_sizes_are_refused(text):
+def with_sizes(text):
+    """A program of which this text is the size of every tensor."""
     data = archive_of(one, (size(4),), dynamic_shapes=({0: ANY},))
 
     def change(program):
@@ -333,9 +331,31 @@ def test_hostile_sizes_are_refused(text):
             for entry in meta["sizes"]:
                 entry["as_expr"]["expr_str"] = text
 
-    module = loaded(changed(data, change))
+    return loaded(changed(data, change))
+
+
+@pytest.mark.parametrize(
+    "text", ["exec('1')", "__import__('os')", "s77.real", "9**9**9", "s77" * 40_000, "Mod(1)"]
+)
+def test_hostile_sizes_are_refused(text):
+    module = with_sizes(text)
     with pytest.raises(ArchiveError):
         module(size(4))
+
+
+def test_refused_sizes_name_the_record():
+    module = with_sizes("evil(1)")
+    with pytest.raises(FormatError, match=r"names 'evil'.*record models/model\.json"):
+        module(size(4))
+
+
+def test_a_malformed_calling_convention_is_refused_with_its_record():
+    def change(program):
+        program["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] = "[1, null]"
+
+    data = changed(archive_of(one, (size(4),)), change)
+    with pytest.raises(FormatError, match=r"malformed.*record models/model\.json"):
+        loaded(data)
 
 
 # Conditions that checks of sizes have established
@@ -367,6 +387,6 @@ def test_what_checks_have_established_is_not_checked_again(text, is_known):
     known.add_bounds("x.size()[0]", None, 9)
     known.add_equal("x.size()[1]", 3)
     known.add_equal("y.size()[0]", "x.size()[0]")
-    guard = read_guard(text, "models/model.json")
+    guard = read_guard(text)
     names = {name: str(source) for name, source in guard.sources.items()}
     assert known.implies(guard.condition, names) == is_known

@@ -14,9 +14,15 @@ from tests.support.features import stores_weights_apart
 from tests.support.pt2_archives import ROW_META, corpus_files, fixture, payload, records_in, write
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, PickleError
-from tsarchive.formats.pt2 import payloads
-from tsarchive.formats.pt2.payloads import Kind, Saved
-from tsarchive.formats.pt2.records import Layout, Records
+from tsarchive.formats.pt2.payloads import (
+    Kind,
+    PickledPayload,
+    Saved,
+    StoredView,
+    saved_payload,
+    stored_payloads,
+)
+from tsarchive.formats.pt2.records import CONSTANTS, WEIGHTS, Layout, Records
 from tsarchive.formats.pt2.schema import DTYPES, SCALAR_TYPES
 from tsarchive.pickler import Global, Reduce, dumps
 
@@ -39,6 +45,20 @@ def configured(tmp_path, entries: dict, records: dict[str, bytes], **options) ->
     return opened({**made, **options}, tmp_path)
 
 
+def stored(records: Records, model: str, kind: type) -> dict:
+    """The payloads of one kind among weights and constants."""
+    weights, constants = (stored_payloads(records, name, model) for name in (WEIGHTS, CONSTANTS))
+    return {name: item for name, item in (weights | constants).items() if isinstance(item, kind)}
+
+
+def tensors(records: Records, model: str) -> dict[str, StoredView]:
+    return stored(records, model, StoredView)
+
+
+def objects(records: Records, model: str) -> dict[str, PickledPayload]:
+    return stored(records, model, PickledPayload)
+
+
 def as_torch(view) -> torch.Tensor:
     data = view.storage.data() if view.has_data else bytes(1 << 12)
     dtype = getattr(torch, DTYPES[view.dtype].dtype)
@@ -48,7 +68,7 @@ def as_torch(view) -> torch.Tensor:
 
 def compare(records: Records, model: str, program) -> None:
     """Every tensor and flag, and which of them share memory."""
-    ours = payloads.tensors(records, model)
+    ours = tensors(records, model)
     theirs = {**program.state_dict, **program.constants}
     theirs = {name: value for name, value in theirs.items() if isinstance(value, torch.Tensor)}
     assert ours.keys() == theirs.keys()
@@ -71,7 +91,7 @@ def test_tensors_are_those_that_torch_loads(name):
         records = Records(container)
         assert records.layout is Layout.RAW
         compare(records, "model", program)
-        assert payloads.objects(records, "model") == {}
+        assert objects(records, "model") == {}
 
 
 @stores_weights_apart
@@ -88,7 +108,7 @@ def test_flat_layouts_hold_the_same_weights(version):
     flat = Records(Container.open(fixture(f"linear-{version}")))
     raw = Records(Container.open(fixture("linear")))
     assert flat.layout is Layout.FLAT
-    ours, same = payloads.tensors(flat, "model"), payloads.tensors(raw, "model")
+    ours, same = tensors(flat, "model"), tensors(raw, "model")
     assert ours.keys() == same.keys()
     for name, view in ours.items():
         assert torch.equal(as_torch(view), as_torch(same[name]))
@@ -98,8 +118,8 @@ def test_flat_layouts_hold_the_same_weights(version):
 def test_each_model_has_its_own_weights():
     records = Records(Container.open(fixture("two_models")))
     assert records.models == ("first", "second")
-    assert set(payloads.tensors(records, "first")) == {"layer.weight", "layer.bias"}
-    assert "embedding.weight" in payloads.tensors(records, "second")
+    assert set(tensors(records, "first")) == {"layer.weight", "layer.bias"}
+    assert "embedding.weight" in tensors(records, "second")
 
 
 @pytest.mark.parametrize(("note", "is_plain"), [("_dynamo_kind", True), ("mine", False)])
@@ -111,8 +131,8 @@ def test_what_dynamo_leaves_on_parameters_is_passed_over(note, is_plain, tmp_pat
     with Container.open(path) as container:
         saved = Saved(container, "weights")
         (value,) = saved.root.values()
-        found = payloads.saved_payload(saved, value)
-    assert isinstance(found, payloads.StoredView) == is_plain
+        found = saved_payload(saved, value)
+    assert isinstance(found, StoredView) == is_plain
 
 
 def test_every_type_of_elements_has_torchs_size():
@@ -126,7 +146,7 @@ def test_every_file_of_the_corpus(corpus):
     for path in corpus_files():
         records = Records(Container.open(path))
         for model in records.models:
-            for view in payloads.tensors(records, model).values():
+            for view in tensors(records, model).values():
                 assert (
                     not view.has_data or view.storage.nbytes >= view.nbytes > 0 or not view.nbytes
                 )
@@ -139,18 +159,18 @@ def test_a_subclass_is_described_and_not_unpickled(tmp_path):
     data = torch_pickled(TwoTensor(torch.ones(3), torch.zeros(3)))
     entry = payload("weight_0", ROW_META, use_pickle=True, is_param=True)
     records = configured(tmp_path, {"w": entry}, {"weight_0": data})
-    found = payloads.objects(records, "model")["w"]
+    found = objects(records, "model")["w"]
     assert found.kind is Kind.TENSOR
     assert found.class_name == "torch.testing._internal.two_tensor.TwoTensor"
     assert (found.record, found.is_parameter) == ("data/weights/weight_0", True)
-    assert payloads.tensors(records, "model") == {}
+    assert tensors(records, "model") == {}
 
 
 def test_a_plain_tensor_that_is_pickled_is_a_view(tmp_path):
     tensor = torch.arange(6.0).reshape(2, 3).t()
     entry = payload("weight_0", ROW_META, use_pickle=True)
     records = configured(tmp_path, {"w": entry}, {"weight_0": torch_pickled(tensor)})
-    view = payloads.tensors(records, "model")["w"]
+    view = tensors(records, "model")["w"]
     assert torch.equal(as_torch(view), tensor)
     assert view.storage.name == "data/weights/weight_0/data/0"
 
@@ -170,7 +190,7 @@ CALL = dumps(Reduce(Global("os", "system"), ("id",)))
 def test_objects_are_described_and_not_made(tmp_path, name, data, kind, class_name):
     entry = payload(name, use_pickle=True)
     records = configured(tmp_path, {"held": entry}, {name: data})
-    found = payloads.objects(records, "model")["held"]
+    found = objects(records, "model")["held"]
     assert (found.kind.value, found.class_name) == (kind, class_name)
 
 
@@ -178,8 +198,8 @@ def test_objects_of_a_file_of_all_constants(tmp_path):
     constants = torch_pickled({"t": torch.ones(2), "s": torch.ones(2).to_sparse()})
     records = records_in(fixture("linear-2.8")) | {"data/constants/model.pt": constants}
     found = opened(records, tmp_path)
-    assert set(payloads.constants(found, "model")) == {"t", "s"}
-    assert payloads.objects(found, "model")["s"].kind is Kind.TENSOR
+    assert set(stored_payloads(found, CONSTANTS, "model")) == {"t", "s"}
+    assert objects(found, "model")["s"].kind is Kind.TENSOR
 
 
 # What is refused
@@ -221,7 +241,7 @@ def test_what_does_not_fit_its_record_is_refused(tmp_path, way):
     described, message = REFUSED[way]
     records = configured(tmp_path, {"w": payload("weight_0", described)}, {"weight_0": bytes(24)})
     with pytest.raises(FormatError, match=message) as error:
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
     assert error.value.record == CONFIG
 
 
@@ -229,31 +249,31 @@ def test_a_record_has_elements_of_one_type(tmp_path):
     entries = {"a": payload("weight_0", meta()), "b": payload("weight_0", meta(dtype=4))}
     records = configured(tmp_path, entries, {"weight_0": bytes(24)})
     with pytest.raises(FormatError, match="elements of another type"):
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
 
 
 def test_a_record_without_bytes_is_a_tensor_without_data(tmp_path):
     entries = {"a": payload("weight_0", meta()), "b": payload("weight_0", meta(dtype=4))}
     records = configured(tmp_path, entries, {"weight_0": b""})
-    found = payloads.tensors(records, "model")
+    found = tensors(records, "model")
     assert [view.has_data for view in found.values()] == [False, False]
     empty = {"a": payload("weight_0", meta(sizes=ints(0, 3)))}
     records = configured(tmp_path, empty, {"weight_0": b""})
-    assert payloads.tensors(records, "model")["a"].has_data
+    assert tensors(records, "model")["a"].has_data
 
 
 @pytest.mark.parametrize("name", ["weight_1", "../../models/model.json", "/etc/passwd", ""])
 def test_a_record_that_is_missing(tmp_path, name):
     records = configured(tmp_path, {"w": payload(name, meta())}, {"weight_0": bytes(24)})
     with pytest.raises(MissingRecordError) as error:
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
     assert error.value.record == f"data/weights/{name}"
 
 
 def test_a_configuration_that_is_missing(tmp_path):
     records = opened({"models/model.json": b"{}"}, tmp_path)
     with pytest.raises(MissingRecordError, match="model_weights_config"):
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
 
 
 STATE = "data/weights/model.pt"
@@ -269,7 +289,7 @@ def test_a_broken_file_of_all_weights_names_its_record(tmp_path, way):
     data, kind, record = BROKEN[way]
     records = opened(records_in(fixture("linear-2.8")) | {STATE: data}, tmp_path)
     with pytest.raises(kind) as error:
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
     assert error.value.record.startswith(record)
 
 
@@ -297,14 +317,14 @@ def test_broken_records_inside_are_named(tmp_path, change, kind, record):
     data = inner(change, tmp_path)
     records = opened(records_in(fixture("linear-2.8")) | {STATE: data}, tmp_path)
     with pytest.raises(kind) as error:
-        payloads.weights(records, "model")
+        stored_payloads(records, WEIGHTS, "model")
     assert error.value.record == f"{STATE}/{record}"
 
 
 def test_a_file_that_was_cut_is_noticed_inside_as_well(tmp_path):
     path = tmp_path / "a.pt2"
     path.write_bytes(fixture("linear-2.8").read_bytes())
-    view = payloads.tensors(Records(Container.open(path)), "model")["layer.weight"]
+    view = tensors(Records(Container.open(path)), "model")["layer.weight"]
     with path.open("r+b") as file:
         file.truncate(4096)
     with pytest.raises(FormatError, match="when it was opened"):
@@ -318,15 +338,15 @@ def test_archives_that_were_packed_again_hold_the_same(tmp_path, name):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for record, data in records_in(fixture(name)).items():
             archive.writestr(record, data)
-    ours = payloads.tensors(Records(Container.open(path)), "model")
-    same = payloads.tensors(Records(Container.open(fixture(name))), "model")
+    ours = tensors(Records(Container.open(path)), "model")
+    same = tensors(Records(Container.open(fixture(name))), "model")
     assert ours.keys() == same.keys()
     assert all(torch.equal(as_torch(ours[key]), as_torch(same[key])) for key in ours)
 
 
 def test_views_live_on_when_the_archive_is_closed():
     container = Container.open(fixture("linear-2.8"))
-    data = payloads.tensors(Records(container), "model")["layer.bias"].storage.data()
+    data = tensors(Records(container), "model")["layer.bias"].storage.data()
     before = bytes(data)
     container.close()
     assert bytes(data) == before

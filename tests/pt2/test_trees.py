@@ -17,8 +17,6 @@ from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.pt2.pytrees import LEAF, MAX_DEPTH, Kind, Tree, read_tree
 from tsarchive.formats.pt2.schema import NamedTupleDef
 
-RECORD = "models/m.json"
-
 
 class Pair(NamedTuple):
     one: object
@@ -71,7 +69,7 @@ def assert_describes(tree, value):
 @given(values)
 def test_what_torch_dumps_is_read(value):
     specification = pytree.tree_structure(value)
-    tree = read_tree(pytree.treespec_dumps(specification), RECORD, NAMED)
+    tree = read_tree(pytree.treespec_dumps(specification), NAMED)
     assert_describes(tree, value)
     assert tree.leaves == specification.num_leaves
 
@@ -85,21 +83,21 @@ def test_places_are_those_of_torch(value):
         for step, child in tree.places():
             yield from paths(child, path + step)
 
-    tree = read_tree(pytree.treespec_dumps(pytree.tree_structure(value)), RECORD, NAMED)
+    tree = read_tree(pytree.treespec_dumps(pytree.tree_structure(value)), NAMED)
     expected = [pytree.keystr(path) for path, _ in pytree.tree_leaves_with_path(value)]
     assert list(paths(tree, "")) == expected
 
 
 def test_contexts():
     text = pytree.treespec_dumps(pytree.tree_structure((deque([1], maxlen=3), defaultdict(int))))
-    tree = read_tree(text, RECORD)
+    tree = read_tree(text)
     assert tree.children[0].context == 3
     assert tree.children[1].context == "int"
 
 
 def test_what_torch_takes_for_its_base_is_of_that_kind():
     text = pytree.treespec_dumps(pytree.tree_structure([torch.Size([1, 2])]))
-    assert read_tree(text, RECORD).children[0] == Tree(Kind.TUPLE, (LEAF, LEAF))
+    assert read_tree(text).children[0] == Tree(Kind.TUPLE, (LEAF, LEAF))
 
 
 def leaf():
@@ -111,13 +109,13 @@ def spec(type_, context, *children):
 
 
 def test_registered_objects_keep_their_name_and_context():
-    tree = read_tree(spec("models.Cache", "[1]", leaf()), RECORD)
+    tree = read_tree(spec("models.Cache", "[1]", leaf()))
     assert tree == Tree(Kind.REGISTERED, (LEAF,), name="models.Cache", context="[1]")
 
 
 def test_named_tuples_of_older_versions_tell_their_fields():
     context = json.dumps({"class_name": "Pair", "fields": ["a", "b"]})
-    tree = read_tree(spec("collections.namedtuple", context, leaf(), leaf()), RECORD)
+    tree = read_tree(spec("collections.namedtuple", context, leaf(), leaf()))
     assert (tree.name, tree.fields) == ("Pair", ("a", "b"))
 
 
@@ -160,8 +158,8 @@ MALFORMED = {
 
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
 def test_malformed_texts_are_refused(text):
-    with pytest.raises(FormatError, match=RECORD):
-        read_tree(text, RECORD, NAMED)
+    with pytest.raises(FormatError):
+        read_tree(text, NAMED)
 
 
 UNSUPPORTED = {
@@ -176,5 +174,5 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize("text", UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_what_torch_would_import_is_refused(text):
-    with pytest.raises(UnsupportedError, match=RECORD):
-        read_tree(text, RECORD)
+    with pytest.raises(UnsupportedError):
+        read_tree(text)

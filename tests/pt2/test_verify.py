@@ -404,6 +404,8 @@ def test_hostile(name):
         ("", "broken"),
         ("s7 +", "broken"),
         ("Add(Symbol('s7", "broken"),
+        ("OpaqueUnaryFn_sqrt(Integer(2)", "broken"),
+        ("BitwiseFn_bitwise_and(Integer(2)", "broken"),
         ("s7 s8", "broken"),
         ("Symbol('a b')", "hostile"),
         ("print(1)", "hostile"),

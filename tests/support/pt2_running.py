@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from tsarchive.container import Container, write_container
 from tsarchive.formats.pt2 import schema
-from tsarchive.formats.pt2.arguments import define, type_of_argument
+from tsarchive.formats.pt2.arguments import argument_value, define, type_of_argument
 from tsarchive.formats.pt2.json_codec import decoded
-from tsarchive.formats.pt2.program import Translation, input_name
+from tsarchive.formats.pt2.program import Translation
 from tsarchive.formats.pt2.records import USUAL_NAME, Records
 from tsarchive.formats.torchscript.saving import canonical_loaded_records
 from tsarchive.ir.classes import Attribute, ClassType, Function
@@ -47,12 +47,13 @@ def class_of(graph: schema.Graph) -> ClassType:
     values: dict[str, Any] = {}
     parameters = [Argument("self", class_)]
     for position, given in enumerate(graph.inputs):
-        name = input_name(given) or f"constant_{position}"
+        name = given.name or f"constant_{position}"
         parameters.append(Argument(name, type_of_argument(given)))
         define(values, name, block.add_param(parameters[-1].type, name))
     translation = Translation(operator_schemas, RECORD)
-    translation.nodes(graph, block, values)
-    results = [translation.argument(block, output, values, None) for output in graph.outputs]
+    body = translation.body(block)
+    translation.nodes(graph, body, values)
+    results = [argument_value(body, output, values, None) for output in graph.outputs]
     type_ = TupleType(tuple(result.type for result in results))
     block.add_return(block.append("prim::TupleConstruct", results).add_output(type_))
     made = FunctionSchema("forward", "", tuple(parameters), (Argument("", type_),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -26,53 +25,24 @@ from tsarchive.ir.values import Device
 
 from . import schema
 from .building import Body
-from .schema import Layout, MemoryFormat, ScalarType, device_name
+from .schema import Numbered, device_name
 
 Values = dict[str, Value]
 """The value of each name of a graph."""
 
-# Numbers in torch's own enumerations, which TorchScript code uses.
-DTYPE_NUMBERS: Final[Mapping[ScalarType, int]] = MappingProxyType(
-    {
-        ScalarType.BYTE: 0, ScalarType.CHAR: 1, ScalarType.SHORT: 2, ScalarType.INT: 3,
-        ScalarType.LONG: 4, ScalarType.HALF: 5, ScalarType.FLOAT: 6, ScalarType.DOUBLE: 7,
-        ScalarType.COMPLEXHALF: 8, ScalarType.COMPLEXFLOAT: 9, ScalarType.COMPLEXDOUBLE: 10,
-        ScalarType.BOOL: 11, ScalarType.BFLOAT16: 15, ScalarType.FLOAT8E5M2: 23,
-        ScalarType.FLOAT8E4M3FN: 24, ScalarType.FLOAT8E5M2FNUZ: 25,
-        ScalarType.FLOAT8E4M3FNUZ: 26, ScalarType.UINT16: 27, ScalarType.UINT32: 28,
-        ScalarType.UINT64: 29, ScalarType.FLOAT8E8M0FNU: 44,
-    }
-)  # fmt: skip
-LAYOUT_NUMBERS: Final[Mapping[Layout, int]] = MappingProxyType(
-    {
-        Layout.STRIDED: 0, Layout.SPARSE_COO: 1, Layout.SPARSE_CSR: 2, Layout.MKLDNN: 3,
-        Layout.SPARSE_CSC: 4, Layout.SPARSE_BSR: 5, Layout.SPARSE_BSC: 6,
-    }
-)  # fmt: skip
-MEMORY_FORMAT_NUMBERS: Final[Mapping[MemoryFormat, int]] = MappingProxyType(
-    {
-        MemoryFormat.CONTIGUOUS_FORMAT: 0, MemoryFormat.PRESERVE_FORMAT: 1,
-        MemoryFormat.CHANNELS_LAST: 2, MemoryFormat.CHANNELS_LAST_3D: 3,
-    }
-)  # fmt: skip
-_ENUMERATIONS: Final[Mapping[str, Mapping[Any, int]]] = MappingProxyType(
-    {
-        "as_scalar_type": DTYPE_NUMBERS,
-        "as_layout": LAYOUT_NUMBERS,
-        "as_memory_format": MEMORY_FORMAT_NUMBERS,
-    }
-)
-SYMBOLIC: Final[Mapping[str, Type]] = MappingProxyType(
-    {"as_sym_int": INT, "as_sym_float": FLOAT, "as_sym_bool": BOOL}
-)
+SYMBOLIC: Final[Mapping[str, Type]] = {
+    "as_sym_int": INT,
+    "as_sym_float": FLOAT,
+    "as_sym_bool": BOOL,
+}
 """The type of a symbolic argument, by its tag."""
-LITERALS: Final[Mapping[str, Type]] = MappingProxyType(
-    {"as_int": INT, "as_float": FLOAT, "as_bool": BOOL, "as_string": STRING}
-)
+LITERALS: Final[Mapping[str, Type]] = {
+    "as_int": INT,
+    "as_float": FLOAT,
+    "as_bool": BOOL,
+    "as_string": STRING,
+}
 """The type of a literal, by its tag."""
-_CONSTANT_LISTS: Final[Mapping[str, Type]] = MappingProxyType(
-    {f"{tag}s": type_ for tag, type_ in LITERALS.items()}
-)
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -101,52 +71,56 @@ def argument_value(
     Raises FormatError for names that are not defined, and values that cannot be of the type.
     """
     wanted = type_.element if isinstance(type_, OptionalType) else type_
-    tag, value = argument.tag, argument.value
-    if tag in LITERALS:
-        return _constant(body, value, LITERALS[tag], wanted)
-    if tag in SYMBOLIC:
-        return _as_wanted(body, _symbolic(body, value, SYMBOLIC[tag], values), wanted)
-    if tag in _CONSTANT_LISTS:
-        items = [_constant(body, item, _CONSTANT_LISTS[tag], _element(wanted)) for item in value]
-        return body.list_of(_element(wanted) or _CONSTANT_LISTS[tag], items)
-    if tag in _ENUMERATIONS:
-        if value not in _ENUMERATIONS[tag]:
+    make = _MAKERS.get(argument.tag)
+    if make is None:
+        raise UnsupportedError(f"an argument cannot be given {argument.tag} here")
+    return make(body, argument.value, values, wanted)
+
+
+_Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
+
+
+def _literal(type_: Type) -> _Make:
+    """Make literals of a type; one that is an int is a float or device where that is wanted."""
+
+    def make(body: Body, value: Any, values: Mapping[str, Value], wanted: Type | None) -> Value:
+        if type_ == INT and value not in INT64:
+            raise FormatError(f"the integer {value} does not fit 64 bits")
+        if wanted == FLOAT and type_ == INT:
+            return body.constant(float(value), FLOAT)
+        if wanted == DEVICE and type_ == STRING:
+            return body.constant(Device(value), DEVICE)
+        return body.constant(value, type_)
+
+    return make
+
+
+def _symbolic(type_: Type) -> _Make:
+    """Find or make numbers; a named int is converted to a wanted float, since operators do not."""
+    literal = _literal(type_)
+
+    def make(
+        body: Body, value: schema.Tagged, values: Mapping[str, Value], wanted: Type | None
+    ) -> Value:
+        if value.tag == "as_name":
+            found = lookup(values, value.value)
+        else:
+            found = literal(body, value.value, values, None)
+        is_float = wanted == FLOAT and found.type in (INT, BOOL)
+        return body.as_type(found, FLOAT) if is_float else found
+
+    return make
+
+
+def _enumerated(tag: str) -> _Make:
+    def make(
+        body: Body, value: Numbered, values: Mapping[str, Value], wanted: Type | None
+    ) -> Value:
+        if value.number is None:
             raise FormatError(f"{tag} cannot be {value.name}")
-        return body.integer(_ENUMERATIONS[tag][value])
-    made = _MAKERS.get(tag)
-    if made is None:
-        raise UnsupportedError(f"an argument cannot be given {tag} here")
-    return made(body, value, values, wanted)
+        return body.integer(value.number)
 
-
-def _element(wanted: Type | None) -> Type | None:
-    return wanted.element if isinstance(wanted, ListType) else None
-
-
-def _constant(body: Body, value: Any, type_: Type, wanted: Type | None) -> Value:
-    """Return a literal, as a float if one is wanted in place of an int."""
-    if type_ == INT and value not in INT64:
-        raise FormatError(f"the integer {value} does not fit 64 bits")
-    if wanted == FLOAT and type_ == INT:
-        return body.constant(float(value), FLOAT)
-    if wanted == DEVICE and type_ == STRING:
-        return body.constant(Device(value), DEVICE)
-    return body.constant(value, type_)
-
-
-def _symbolic(
-    body: Body, argument: schema.Tagged, type_: Type, values: Mapping[str, Value]
-) -> Value:
-    if argument.tag == "as_name":
-        return lookup(values, argument.value)
-    return _constant(body, argument.value, type_, None)
-
-
-def _as_wanted(body: Body, value: Value, wanted: Type | None) -> Value:
-    """Convert a named int to a wanted float, since operators do not."""
-    if wanted == FLOAT and value.type in (INT, BOOL):
-        return body.as_type(value, FLOAT)
-    return value
+    return make
 
 
 def _named(
@@ -158,101 +132,57 @@ def _named(
     return lookup(values, value.name)
 
 
-def _tensors(
-    body: Body,
-    value: Sequence[schema.TensorArgument],
-    values: Mapping[str, Value],
-    wanted: Type | None,
-) -> Value:
-    items = [lookup(values, item.name) for item in value]
-    return body.list_of(_element(wanted) or TENSOR, items)
-
-
 def _optional_tensor(
     body: Body, value: schema.Tagged, values: Mapping[str, Value], wanted: Type | None
 ) -> Value:
     return body.none() if value.tag == "as_none" else lookup(values, value.value.name)
 
 
-def _optional_tensors(
-    body: Body, value: Sequence[schema.Tagged], values: Mapping[str, Value], wanted: Type | None
-) -> Value:
-    items = [_optional_tensor(body, item, values, None) for item in value]
-    return body.list_of(_element(wanted) or OptionalType(TENSOR), items)
+def _listed(make: _Make, type_: Type) -> _Make:
+    """Make lists of what ``make`` makes, which is of ``type_`` unless something else is wanted."""
 
-
-def _nested_tensors(
-    body: Body,
-    value: Sequence[Sequence[schema.TensorArgument]],
-    values: Mapping[str, Value],
-    wanted: Type | None,
-) -> Value:
-    inner = _element(wanted) or ListType(TENSOR)
-    return body.list_of(inner, [_tensors(body, item, values, inner) for item in value])
-
-
-def _number_lists(type_: Type) -> Any:
-    def make(
-        body: Body, value: Sequence[Sequence[Any]], values: Mapping[str, Value], wanted: Type | None
+    def make_list(
+        body: Body, value: Sequence[Any], values: Mapping[str, Value], wanted: Type | None
     ) -> Value:
-        items = [
-            body.list_of(type_, [_constant(body, number, type_, None) for number in numbers])
-            for numbers in value
-        ]
-        return body.list_of(ListType(type_), items)
-
-    return make
-
-
-def _symbolics(type_: Type) -> Any:
-    def make(
-        body: Body,
-        value: Sequence[schema.Tagged],
-        values: Mapping[str, Value],
-        wanted: Type | None,
-    ) -> Value:
-        element = _element(wanted)
-        items = [_as_wanted(body, _symbolic(body, item, type_, values), element) for item in value]
+        element = wanted.element if isinstance(wanted, ListType) else None
+        items = [make(body, item, values, element) for item in value]
         return body.list_of(element or type_, items)
 
-    return make
+    return make_list
 
 
-_Make = Callable[[Body, Any, Mapping[str, Value], Type | None], Value]
-_MAKERS: Final[Mapping[str, _Make]] = MappingProxyType(
-    {
-        "as_none": lambda body, value, values, wanted: body.none(),
-        "as_tensor": _named,
-        "as_tensors": _tensors,
-        "as_optional_tensor": _optional_tensor,
-        "as_optional_tensors": _optional_tensors,
-        "as_nested_tensors": _nested_tensors,
-        "as_int_lists": _number_lists(INT),
-        "as_float_lists": _number_lists(FLOAT),
-        "as_sym_ints": _symbolics(INT),
-        "as_sym_floats": _symbolics(FLOAT),
-        "as_sym_bools": _symbolics(BOOL),
-        "as_device": lambda body, value, values, wanted: body.constant(
-            Device(device_name(value)), DEVICE
-        ),
-        "as_complex": lambda body, value, values, wanted: body.constant(
-            complex(value.real, value.imag), COMPLEX
-        ),
-        "as_custom_obj": _named,
-    }
-)
+# What there are also lists of, with an "s" behind the tag: their types, and what makes them.
+_ITEMS: Final[Mapping[str, tuple[Type, _Make]]] = {
+    **{tag: (type_, _literal(type_)) for tag, type_ in LITERALS.items()},
+    **{tag: (type_, _symbolic(type_)) for tag, type_ in SYMBOLIC.items()},
+    "as_tensor": (TENSOR, _named),
+    "as_optional_tensor": (OptionalType(TENSOR), _optional_tensor),
+}
+_ENUMERATIONS: Final = ("as_scalar_type", "as_layout", "as_memory_format")
+_MAKERS: Final[Mapping[str, _Make]] = {
+    **{tag: make for tag, (_, make) in _ITEMS.items()},
+    **{f"{tag}s": _listed(make, type_) for tag, (type_, make) in _ITEMS.items()},
+    **{tag: _enumerated(tag) for tag in _ENUMERATIONS},
+    "as_nested_tensors": _listed(_listed(_named, TENSOR), ListType(TENSOR)),
+    "as_int_lists": _listed(_listed(_literal(INT), INT), ListType(INT)),
+    "as_float_lists": _listed(_listed(_literal(FLOAT), FLOAT), ListType(FLOAT)),
+    "as_none": lambda body, value, values, wanted: body.none(),
+    "as_device": lambda body, value, values, wanted: body.constant(
+        Device(device_name(value)), DEVICE
+    ),
+    "as_complex": lambda body, value, values, wanted: body.constant(
+        complex(value.real, value.imag), COMPLEX
+    ),
+    "as_custom_obj": _named,
+}
 
 
 def operands(body: Body, argument: schema.Argument, values: Mapping[str, Value]) -> list[Value]:
     """Return the values in an argument of a higher-order operator: one, or each item of a list."""
-    tag, value = argument.tag, argument.value
-    if tag in ("as_tensors", "as_optional_tensors"):
-        make = _named if tag == "as_tensors" else _optional_tensor
-        return [make(body, item, values, None) for item in value]
-    if tag in _CONSTANT_LISTS:
-        return [_constant(body, item, _CONSTANT_LISTS[tag], None) for item in value]
-    if tag[:-1] in SYMBOLIC:
-        return [_symbolic(body, item, SYMBOLIC[tag[:-1]], values) for item in value]
+    tag = argument.tag
+    if tag[:-1] in _ITEMS:
+        _, make = _ITEMS[tag[:-1]]
+        return [make(body, item, values, None) for item in argument.value]
     return [argument_value(body, argument, values, None)]
 
 
@@ -278,32 +208,23 @@ def bind_results(
 
 
 def _bind_one(body: Body, output: schema.Argument, result: Value, values: Values) -> None:
-    tag, value = output.tag, output.value
-    if tag in SYMBOLIC and value.tag == "as_name":
-        define(values, value.value, body.as_type(result, SYMBOLIC[tag]))
-    elif tag in ("as_tensor", "as_custom_obj"):
-        _bind_tensor(body, value.name, result, values)
-    elif tag == "as_optional_tensor" and value.tag == "as_tensor":
-        _bind_tensor(body, value.value.name, result, values)
-    elif tag == "as_tensors":
-        items = body.unpacked(result, len(value))
-        for item, part in zip(value, items, strict=True):
-            _bind_tensor(body, item.name, part, values)
-    elif tag == "as_sym_ints":
-        for item, part in zip(value, body.unpacked(result, len(value)), strict=True):
-            if item.tag == "as_name":
-                define(values, item.value, body.as_type(part, INT))
-    elif tag not in _NAMELESS:
-        raise UnsupportedError(f"a result cannot be {tag}")
+    tag, name = output.tag, output.name
+    if tag in ("as_tensors", "as_sym_ints"):
+        parts = body.unpacked(result, len(output.value))
+        for item, part in zip(output.value, parts, strict=True):
+            _bind_one(body, schema.Argument(tag[:-1], item), part, values)
+    elif name is None:
+        if tag not in _NAMELESS:
+            raise UnsupportedError(f"a result cannot be {tag}")
+    elif tag in SYMBOLIC:
+        define(values, name, body.as_type(result, SYMBOLIC[tag]))
+    else:
+        if result.type == OptionalType(TENSOR):
+            result = body.append("prim::unchecked_cast", [result], TENSOR).output
+        define(values, name, result)
 
 
 _NAMELESS: Final = frozenset({"as_none", "as_optional_tensor", *SYMBOLIC, *LITERALS})
-
-
-def _bind_tensor(body: Body, name: str, result: Value, values: Values) -> None:
-    if result.type == OptionalType(TENSOR):
-        result = body.append("prim::unchecked_cast", [result], TENSOR).output
-    define(values, name, result)
 
 
 def type_of_argument(argument: schema.Argument) -> Type:
@@ -314,19 +235,11 @@ def type_of_argument(argument: schema.Argument) -> Type:
     return found
 
 
-_TYPES: Final[Mapping[str, Type]] = MappingProxyType(
-    {
-        **LITERALS,
-        **SYMBOLIC,
-        **{tag: ListType(type_) for tag, type_ in _CONSTANT_LISTS.items()},
-        **{f"{tag}s": ListType(type_) for tag, type_ in SYMBOLIC.items()},
-        **dict.fromkeys(_ENUMERATIONS, INT),
-        "as_none": NONE,
-        "as_tensor": TENSOR,
-        "as_tensors": ListType(TENSOR),
-        "as_optional_tensor": OptionalType(TENSOR),
-        "as_optional_tensors": ListType(OptionalType(TENSOR)),
-        "as_device": DEVICE,
-        "as_complex": COMPLEX,
-    }
-)
+_TYPES: Final[Mapping[str, Type]] = {
+    **{tag: type_ for tag, (type_, _) in _ITEMS.items()},
+    **{f"{tag}s": ListType(type_) for tag, (type_, _) in _ITEMS.items()},
+    **dict.fromkeys(_ENUMERATIONS, INT),
+    "as_none": NONE,
+    "as_device": DEVICE,
+    "as_complex": COMPLEX,
+}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, broken
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import Collected
@@ -27,16 +27,12 @@ from tsarchive.scanning.report import (
 )
 from tsarchive.strict_json import check_depth
 
-from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, WEIGHTS
+from .metadata import operator_name
+from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, OBJECTS, WEIGHTS
 from .verifying.texts import TextFault, expression_fault, guard_fault
 
-# What torch and ExecuTorch put before the name of an operator, "#" for a registered extension,
-# and the form of AOTInductor.
-_OPERATOR: Final = re.compile(
-    r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)\.(\w+)\.(\w+)(?:\.\w+)?"
-    r"|#(\w+):(\w+)(?:\.\w+)?|(\w+)::(\w+)(?:\.\w+)?",
-    re.ASCII,
-)
+# An operator as AOTInductor writes it.
+_COMPILED: Final = re.compile(r"(\w+::\w+)(?:\.\w+)?", re.ASCII)
 # Functions of Python for numbers: those that torch's verifier of programs takes.
 _NUMBERS: Final = frozenset(
     {
@@ -52,24 +48,25 @@ _NUMBERS: Final = frozenset(
         "torch._sym_sqrt", "builtins.round", "round",
     }
 )  # fmt: skip
-_TAKING_GRAPHS: Final = "higher_order"
 # Those that run graphs, of the program, and nothing else; operators that they are given are
 # listed as well.
-_PLAIN: Final = frozenset(
-    {
-        "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flat_apply",
-        "hints_wrapper", "invoke_subgraph", "map", "map_impl", "out_dtype", "run_const_graph",
-        "scan", "strict_mode", "tag_activation_checkpoint", "while_loop", "with_effects", "wrap",
-        "wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled",
-    }
+_PLAIN: Final = (
+    "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flat_apply",
+    "hints_wrapper", "invoke_subgraph", "map", "map_impl", "out_dtype", "run_const_graph",
+    "scan", "strict_mode", "tag_activation_checkpoint", "while_loop", "with_effects", "wrap",
+    "wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled",
 )  # fmt: skip
-_NATIVE: Final = frozenset(
-    {
-        "aoti_call_delegate", "executorch_call_delegate", "inline_asm_elementwise",
-        "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation",
-    }
+_NATIVE: Final = (
+    "aoti_call_delegate", "executorch_call_delegate", "inline_asm_elementwise",
+    "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation",
 )  # fmt: skip
-_OF_OBJECTS: Final = frozenset({"call_torchbind"})
+_TAKING_GRAPHS: Final = {
+    **dict.fromkeys(_PLAIN, (Risk.COMPUTE, "runs graphs of the program")),
+    **dict.fromkeys(
+        _NATIVE, (Risk.NATIVE_CODE, "runs a program that the file, or this process, brings")
+    ),
+    "call_torchbind": (Risk.FOREIGN, "calls a method of an object that is bound from C++"),
+}
 _MOST_PLACES: Final = 1000
 _SHOWN: Final = 120
 
@@ -82,10 +79,9 @@ class Calls:
         self._strange: dict[str, Place] = {}
 
     def add(self, target: str, place: Place) -> None:
-        match = _OPERATOR.fullmatch(target)
+        match = _COMPILED.fullmatch(operator_name(target))
         if match is not None:
-            namespace, name = (part for part in match.groups() if part is not None)
-            places = self._places.setdefault(f"{namespace}::{name}", [])
+            places = self._places.setdefault(match[1], [])
             if len(places) < _MOST_PLACES:
                 places.append(place)
         elif target not in _NUMBERS:
@@ -112,16 +108,10 @@ class Calls:
 
 def _risk(operator: str) -> tuple[Risk, str]:
     namespace, _, name = operator.partition("::")
-    if namespace != _TAKING_GRAPHS:
-        row = row_of(operator)
-        return row.risk, row.reason
-    if name in _PLAIN:
-        return Risk.COMPUTE, "runs graphs of the program"
-    if name in _NATIVE:
-        return Risk.NATIVE_CODE, "runs a program that the file, or this process, brings"
-    if name in _OF_OBJECTS:
-        return Risk.FOREIGN, "calls a method of an object that is bound from C++"
-    return Risk.UNKNOWN, "takes graphs, and is not known here"
+    if namespace == "higher_order":
+        return _TAKING_GRAPHS.get(name, (Risk.UNKNOWN, "takes graphs, and is not known here"))
+    row = row_of(operator)
+    return row.risk, row.reason
 
 
 class _Object(list[tuple[str, Any]]):
@@ -190,12 +180,7 @@ def fields_of(data: bytes, record: str) -> Iterator[JsonField]:
 _AT_LOAD: Final = "torch.export.load evaluates it, when it loads the file"
 _AT_CALL: Final = "torch makes it source code of a function, and runs that at a call of the module"
 _NEVER: Final = "Never give this file to torch.export.load; tsarchive evaluates none of its text"
-_OBJECTS: Final = ("custom_obj_", "opaque_obj_")
 _BUILTINS: Final = "builtins"
-_SEVERITY: Final = {
-    Nature.HOSTILE: Severity.ERROR, Nature.BROKEN: Severity.WARNING,
-    Nature.UNUSUAL: Severity.WARNING,
-}  # fmt: skip
 
 
 def is_json(record: str) -> bool:
@@ -248,25 +233,17 @@ class Exported:
             for field in fields_of(data, record):
                 self._field(field, record)
         except (FormatError, ValueError, RecursionError):
-            self._add(
-                "code-unreadable", Severity.ERROR, Nature.BROKEN,
-                "it is no JSON that can be read: what it makes torch do is unknown", record,
-            )  # fmt: skip
+            message = "it is no JSON that can be read: what it makes torch do is unknown"
+            self._findings.append(broken("code-unreadable", message, record))
         if record == FLAT_PROGRAM or record.startswith(MODELS):
             model = record.removeprefix(MODELS).removesuffix(".json")
             prefix = "" if record == FLAT_PROGRAM or model == "model" else f"{model}."
             self._entries.append(EntryPoint(When.CALL, f"{prefix}forward"))
 
-    def _add(
-        self,
-        rule: str,
-        severity: Severity,
-        nature: Nature,
-        message: str,
-        record: str,
-        hint: str | None = None,
-    ) -> None:
-        self._findings.append(Finding(rule, severity, nature, message, record, hint=hint))
+    def _add_ability(self, rule: str, message: str, record: str, hint: str) -> None:
+        self._findings.append(
+            Finding(rule, Severity.WARNING, Nature.ABILITY, message, record, hint=hint)
+        )
 
     def _field(self, field: JsonField, record: str) -> None:
         match field.key, field.value:
@@ -288,7 +265,7 @@ class Exported:
                 self._tree(text, str(field.place), record)
             case "use_pickle", value if value:
                 self._unpickle(record)
-            case "path_name", str(path) if path.startswith(_OBJECTS):
+            case "path_name", str(path) if path.startswith(OBJECTS):
                 self._unpickle(record)
 
     def _expression(self, text: str, place: str, record: str) -> None:
@@ -301,29 +278,23 @@ class Exported:
             return
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         message = f"{place}: {shown!r} is no plain arithmetic; {when}"
-        self._add(rule, _SEVERITY[fault.nature], fault.nature, message, record, _NEVER)
+        severity = Severity.ERROR if fault.nature is Nature.HOSTILE else Severity.WARNING
+        self._findings.append(Finding(rule, severity, fault.nature, message, record, hint=_NEVER))
 
     def _call(self, target: str, field: JsonField, record: str) -> None:
-        where = str(field.place).removeprefix("graph_module.")
-        for end in (".target", ".as_operator"):
-            where = where.removesuffix(end)
+        where = str(field.place).removeprefix("graph_module.").removesuffix(f".{field.key}")
         self._calls.add(target, Place(record, None, where, (When.CALL,)))
 
     def _unpickle(self, record: str) -> None:
-        self._add(
-            "record-use-pickle", Severity.WARNING, Nature.ABILITY,
-            "it tells the reader to unpickle a record, whatever that may call", record,
-            "torch.export.load has no way to refuse: see what the pickles name",
-        )  # fmt: skip
+        message = "it tells the reader to unpickle a record, whatever that may call"
+        hint = "torch.export.load has no way to refuse: see what the pickles name"
+        self._add_ability("record-use-pickle", message, record, hint)
 
     def _tree(self, text: str, place: str, record: str) -> None:
         """Default factories in a tree specification, which torch imports."""
         for module in _imported(text, record):
             message = f"{place}: torch.export.load imports the module {module[:_SHOWN]!r}"
-            self._add(
-                "program-import", Severity.WARNING, Nature.ABILITY, message, record,
-                "Importing a module runs its code",
-            )  # fmt: skip
+            self._add_ability("program-import", message, record, "Importing a module runs its code")
 
 
 def _is_pickled(record: str) -> bool:
@@ -332,7 +303,7 @@ def _is_pickled(record: str) -> bool:
     if record.startswith("serialized_") or record.startswith("data/sample_inputs/"):
         return record.endswith(".pt")
     if record.startswith((WEIGHTS, CONSTANTS)):
-        return record.endswith(".pt") or name.startswith(_OBJECTS)
+        return record.endswith(".pt") or name.startswith(OBJECTS)
     return False
 
 

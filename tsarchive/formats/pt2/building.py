@@ -212,13 +212,6 @@ class Body:
             raise FormatError(f"{schema.name} does not take these arguments: {match}")
         return self._conversions.inputs(match.inputs, call.values)
 
-    def _folded(self, value: Value, type_: Type) -> Value | None:
-        """Convert a constant bool or number to ``type_``; None if that needs a conversion node."""
-        content = value.node.attributes["value"] if value.node.is_constant else None
-        if not isinstance(content, bool | int) or type_ not in _PYTHON:
-            return None
-        return self.constant(_PYTHON[type_](content), type_)
-
     def truth(self, value: Value) -> Value:
         """Convert a value to a condition. Raises FormatError where that is impossible."""
         if value.type == BOOL:
@@ -235,7 +228,11 @@ class Body:
             raise FormatError(
                 f"a value of type {annotation(value.type)} stands where {annotation(type_)} does"
             )
-        return self._folded(value, type_) or self.value(_CASTS[type_], value)
+        kind, convert = _CASTS[type_]
+        content = value.node.attributes["value"] if value.node.is_constant else None
+        if isinstance(content, bool | int):
+            return self.constant(convert(content), type_)
+        return self.value(kind, value)
 
     def raise_unless(self, condition: Value, message: str, *shown: Value) -> None:
         """Raise at run time where ``condition`` is false; values replace ``{}`` in the message."""
@@ -249,5 +246,36 @@ class Body:
         failing.call("prim::RaiseException", text)
 
 
-_CASTS: Final[Mapping[Type, str]] = {INT: "aten::Int", FLOAT: "aten::Float", BOOL: "aten::Bool"}
-_PYTHON: Final[Mapping[Type, Callable[[Any], Any]]] = {INT: int, FLOAT: float, BOOL: bool}
+class Loop:
+    """A loop with carried values, with its body under construction."""
+
+    def __init__(
+        self, body: Body, count: Value, condition: Value, carried: Sequence[Value]
+    ) -> None:
+        self.node: Node = body.append("prim::Loop", [count, condition, *carried])
+        self.block: Block = self.node.add_block()
+        self.counter = self.block.add_param(INT)
+        self.carried = [self.block.add_param(value.type) for value in carried]
+        for value in carried:
+            self.node.add_output(value.type)
+        self.body = body.inside(self.block)
+
+    def end(self, condition: Value, results: Sequence[Value]) -> list[Value]:
+        """Finish the body; return the results of the loop."""
+        if len(results) != len(self.carried):
+            raise FormatError(f"it has {len(results)} carried results, not {len(self.carried)}")
+        for value, param in zip(results, self.carried, strict=True):
+            if not is_subtype(value.type, param.type):
+                raise FormatError(
+                    f"a carried {annotation(param.type)} becomes a {annotation(value.type)}"
+                )
+        for value in (condition, *results):
+            self.block.add_return(value)
+        return self.node.outputs
+
+
+_CASTS: Final[Mapping[Type, tuple[str, Callable[[Any], Any]]]] = {
+    INT: ("aten::Int", int),
+    FLOAT: ("aten::Float", float),
+    BOOL: ("aten::Bool", bool),
+}

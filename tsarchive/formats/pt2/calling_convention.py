@@ -8,10 +8,11 @@ lists, dicts and tuples of code and back. Nothing is imported because a file nam
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,38 +27,32 @@ from tsarchive.run.objects import ClassTable
 from tsarchive.strict_json import parse_text
 
 from .program import Forward
-from .pytrees import MAPPINGS, Kind, Tree
+from .pytrees import FACTORIES, MAPPINGS, Kind, Tree
 from .typed_trees import TypedTree
 
 Convert = Callable[[Any], Any]
 
-_CLASSES: Mapping[Kind, tuple[type, ...]] = MappingProxyType(
-    {
-        # torch treats the second ones like their base classes.
-        Kind.TUPLE: (tuple, torch.Size),
-        Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
-        Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
-        Kind.ORDERED_DICT: (OrderedDict,),
-        Kind.DEFAULT_DICT: (defaultdict,),
-        Kind.DEQUE: (deque,),
-    }
-)
-_FACTORIES: Mapping[str | None, Any] = MappingProxyType(
-    {
-        None: None, "list": list, "dict": dict, "tuple": tuple, "set": set, "int": int,
-        "float": float, "bool": bool, "str": str,
-    }
-)  # fmt: skip
-_SCALARS: Mapping[Type, tuple[type, ...]] = MappingProxyType(
-    {
-        TENSOR: (torch.Tensor,),
-        INT: (int, torch.SymInt),
-        FLOAT: (float, int, torch.SymFloat, torch.SymInt),
-        BOOL: (bool, torch.SymBool),
-        STRING: (str,),
-        NONE: (type(None),),
-    }
-)
+_CLASSES: Mapping[Kind, tuple[type, ...]] = {
+    # torch treats the second ones like their base classes.
+    Kind.TUPLE: (tuple, torch.Size),
+    Kind.LIST: (list, torch.fx.immutable_collections.immutable_list),
+    Kind.DICT: (dict, torch.fx.immutable_collections.immutable_dict),
+    Kind.ORDERED_DICT: (OrderedDict,),
+    Kind.DEFAULT_DICT: (defaultdict,),
+    Kind.DEQUE: (deque,),
+}
+_FACTORIES: Mapping[str | None, Any] = {
+    None: None,
+    **{name: getattr(builtins, name) for name in FACTORIES},
+}
+_SCALARS: Mapping[Type, tuple[type, ...]] = {
+    TENSOR: (torch.Tensor,),
+    INT: (int, torch.SymInt),
+    FLOAT: (float, int, torch.SymFloat, torch.SymInt),
+    BOOL: (bool, torch.SymBool),
+    STRING: (str,),
+    NONE: (type(None),),
+}
 
 
 def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Convert:
@@ -68,13 +63,11 @@ def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Conve
     tree = typed.tree
     if tree.kind is Kind.LEAF:
         return _leaf(typed.type, place)
-    inner = [
-        argument_converter(child, place + step, table)
-        for (step, _), child in zip(tree.places(), typed.children, strict=True)
-    ]
+    inner = [argument_converter(child, step, table) for step, child in typed.places(place)]
     items = _items_of(tree, place)
     if tree.kind in MAPPINGS:
-        return _dict_of(items, tree.keys, inner)
+        keys = tree.keys
+        return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
     if tree.kind in (Kind.LIST, Kind.DEQUE):
         return lambda value: _convert(inner, items(value))
     if tree.kind is Kind.NAMED_TUPLE:
@@ -85,10 +78,6 @@ def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Conve
 
 def _convert(converters: list[Convert], items: Any) -> list[Any]:
     return [convert(item) for convert, item in zip(converters, items, strict=True)]
-
-
-def _dict_of(items: Convert, keys: tuple[Any, ...], inner: list[Convert]) -> Convert:
-    return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
 
 
 def _leaf(type_: Type, place: str) -> Convert:
@@ -226,32 +215,27 @@ def result_converter(typed: TypedTree) -> Convert | None:
     if tree.kind is Kind.LEAF:
         return None
     inner = [result_converter(child) or as_it_is for child in typed.children]
+    if tree.kind is Kind.NAMED_TUPLE:
+        return lambda value: (_registered(tree.name) or type(value))(*_convert(inner, value))
+    make = _maker(tree)
     if tree.kind in MAPPINGS:
-        return _mapping(tree, inner)
+        keys = tree.keys
+        return lambda value: make(zip(keys, _convert(inner, value.values()), strict=True))
+    return lambda value: make(_convert(inner, value))
+
+
+def _maker(tree: Tree) -> Convert:
+    """Return what makes the container of a result from its items."""
     match tree.kind:
         case Kind.LIST:
-            return lambda value: _convert(inner, value)
+            return as_it_is
         case Kind.DEQUE:
-            return lambda value: deque(_convert(inner, value), maxlen=tree.context)
-        case Kind.NAMED_TUPLE:
-            return lambda value: (_registered(tree.name) or type(value))(*_convert(inner, value))
-        case Kind.REGISTERED:
-            return lambda value: _unflattened(tree, _convert(inner, value))
-    return lambda value: tuple(_convert(inner, value))
-
-
-def _mapping(tree: Tree, inner: list[Convert]) -> Convert:
-    keys, factory = tree.keys, _FACTORIES[tree.context]
-
-    def pairs(value: Any) -> Any:
-        return zip(keys, _convert(inner, value.values()), strict=True)
-
-    match tree.kind:
-        case Kind.ORDERED_DICT:
-            return lambda value: OrderedDict(pairs(value))
+            return partial(deque, maxlen=tree.context)
         case Kind.DEFAULT_DICT:
-            return lambda value: defaultdict(factory, pairs(value))
-    return lambda value: dict(pairs(value))
+            return partial(defaultdict, _FACTORIES[tree.context])
+        case Kind.REGISTERED:
+            return partial(_unflattened, tree)
+    return _CLASSES[tree.kind][0]
 
 
 def _unflattened(tree: Tree, items: list[Any]) -> Any:

@@ -24,11 +24,12 @@ from torch.export import ExportedProgram
 from tsarchive.container import NewRecord
 from tsarchive.errors import SaveError
 from tsarchive.formats.torchscript.tensors import storage_bytes
+from tsarchive.run.natives.dtypes import LAYOUTS
 
 from . import schema
 from .json_codec import Fields, read_json, write_json
 from .metadata import make_stable
-from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS
+from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, config_name
 from .schema import (
     SCALAR_TYPES,
     Device,
@@ -46,13 +47,10 @@ _SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
     getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)
 }
 _LAYOUTS: dict[torch.layout, Layout] = {
-    torch.strided: Layout.STRIDED,
-    torch.sparse_coo: Layout.SPARSE_COO,
-    torch.sparse_csr: Layout.SPARSE_CSR,
-    torch.sparse_csc: Layout.SPARSE_CSC,
-    torch.sparse_bsr: Layout.SPARSE_BSR,
-    torch.sparse_bsc: Layout.SPARSE_BSC,
-    torch._mkldnn: Layout.MKLDNN,  # type: ignore[attr-defined]
+    theirs: layout
+    for layout in Layout
+    for theirs, number in LAYOUTS.items()
+    if number == layout.number
 }
 
 
@@ -213,8 +211,7 @@ def exported_records(
 
 
 def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> NewRecord:
-    kind = "weights" if folder == WEIGHTS else "constants"
-    return NewRecord(f"{folder}{model}_{kind}_config.json", write_json(PayloadConfig(payloads)))
+    return NewRecord(config_name(folder, model), write_json(PayloadConfig(payloads)))
 
 
 def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:

@@ -18,7 +18,7 @@ from .formatting import expression
 from .listing import range_text
 from .metadata import graphs_in
 from .payloads import PickledPayload, Saved, compiled
-from .records import EXECUTORCH, EXTRA, FLAT_EXTRA, Records
+from .records import EXECUTORCH, Records
 from .view import Pt2View
 
 _MOST_LETTERS = 10_000
@@ -97,17 +97,14 @@ def _exported_facts(archive: OpenedArchive) -> ExportedFacts:
         layout=records.layout.value,
         models=tuple(_model(view.only(name), name) for name in view.models),
         compiled=tuple(compiled(records, name) for name in records.compiled),
-        executorch=_files(archive, EXECUTORCH),
-        extra={**_files(archive, EXTRA), **_files(archive, FLAT_EXTRA)},
+        executorch={
+            name.removeprefix(EXECUTORCH): archive.records[name].size
+            for name in records.under(EXECUTORCH)
+        },
+        extra={
+            name: archive.records[record].size for name, record in records.extra_files().items()
+        },
     )
-
-
-def _files(archive: OpenedArchive, folder: str) -> dict[str, int]:
-    return {
-        name.removeprefix(folder): record.size
-        for name, record in archive.records.items()
-        if name.startswith(folder)
-    }
 
 
 def _model(view: Pt2View, name: str) -> ModelFacts:

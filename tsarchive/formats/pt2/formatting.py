@@ -130,16 +130,9 @@ def argument(value: Argument) -> str:
     return _literal(value.value) if show is None else show(value.value)
 
 
-def is_named(value: Argument) -> bool:
-    """Return whether an argument is a named value of the graph rather than a literal."""
-    if isinstance(value.value, Tagged):
-        return value.value.tag in ("as_name", "as_tensor")
-    return value.tag in ("as_tensor", "as_custom_obj")
-
-
 def parameter(value: Argument, graph: Graph) -> str:
     """Return an input of a graph as a parameter: ``x: float32[2]``, ``_: Literal[3]``."""
-    if is_named(value):
+    if value.name is not None:
         return f"{argument(value)}: {type_of(value, graph)}"
     return f"_: Literal[{argument(value)}]"
 

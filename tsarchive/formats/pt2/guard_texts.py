@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NoReturn
 
 from tsarchive.errors import FormatError, SourceError, UnsupportedError
@@ -18,39 +17,28 @@ from tsarchive.ir.text_limits import check_text, parse_expression
 
 from .symbols import ARITIES, MAX_DEPTH, MAX_TEXT, Expression, Number, Operation, Symbol
 
-# Names in torch's text: the dict of arguments, and the list of their leaves.
-ARGUMENTS, LEAVES = "L", "flat_args"
-
-_BINARY: Mapping[type[ast.operator], str] = MappingProxyType(
-    {
-        ast.Add: "Add", ast.Mult: "Mul", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
-        ast.Div: "FloatTrueDiv", ast.Pow: "Pow", ast.LShift: "LShift", ast.RShift: "RShift",
-        ast.BitAnd: "BitwiseAnd", ast.BitOr: "BitwiseOr", ast.BitXor: "BitwiseXor",
-    }
-)  # fmt: skip
-_COMPARISONS: Mapping[type[ast.cmpop], str] = MappingProxyType(
-    {
-        ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt", ast.GtE: "Ge",
-        ast.Is: "Eq", ast.IsNot: "Ne",
-    }
-)  # fmt: skip
-_FUNCTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "max": "Max", "min": "Min", "abs": "Abs", "int": "TruncToInt", "float": "ToFloat",
-        "round": "RoundToInt", "math.floor": "FloorToInt", "math.ceil": "CeilToInt",
-        "math.trunc": "TruncToInt", "math.isnan": "isnan", "torch.sym_float": "ToFloat",
-        "torch.sym_max": "Max", "torch.sym_min": "Min", "torch.sym_not": "Not",
-        "torch._sym_sqrt": "sqrt", "math.sqrt": "sqrt", "math.exp": "exp", "math.log": "log",
-        "math.log2": "log2",
-        **{f"math.{name}": name for name in (
-            "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh",
-        )},
-    }
-)  # fmt: skip
+_BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "Add", ast.Mult: "Mul", ast.FloorDiv: "FloorDiv", ast.Mod: "PythonMod",
+    ast.Div: "FloatTrueDiv", ast.Pow: "Pow", ast.LShift: "LShift", ast.RShift: "RShift",
+    ast.BitAnd: "BitwiseAnd", ast.BitOr: "BitwiseOr", ast.BitXor: "BitwiseXor",
+}  # fmt: skip
+_COMPARISONS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "Eq", ast.NotEq: "Ne", ast.Lt: "Lt", ast.LtE: "Le", ast.Gt: "Gt", ast.GtE: "Ge",
+    ast.Is: "Eq", ast.IsNot: "Ne",
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, str] = {
+    "max": "Max", "min": "Min", "abs": "Abs", "int": "TruncToInt", "float": "ToFloat",
+    "round": "RoundToInt", "math.floor": "FloorToInt", "math.ceil": "CeilToInt",
+    "math.trunc": "TruncToInt", "math.isnan": "isnan", "torch.sym_float": "ToFloat",
+    "torch.sym_max": "Max", "torch.sym_min": "Min", "torch.sym_not": "Not",
+    "torch._sym_sqrt": "sqrt", "math.sqrt": "sqrt", "math.exp": "exp", "math.log": "log",
+    "math.log2": "log2",
+    **{f"math.{name}": name for name in (
+        "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh",
+    )},
+}  # fmt: skip
 _STRING = re.compile(r"""'[^'\\\n]*'|"[^"\\\n]*\"""")
-_NAMED_NUMBERS = MappingProxyType(
-    {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
-)
+_NAMED_NUMBERS = {"math.inf": float("inf"), "inf": float("inf"), "math.nan": float("nan")}
 # Methods of a tensor: those that take an index, and those that do not.
 _LISTS, _NUMBERS = frozenset({"size", "stride"}), frozenset({"storage_offset", "dim", "numel"})
 
@@ -77,19 +65,15 @@ class Guard:
     text: str
 
 
-def read_guard(text: str, record: str) -> Guard:
+def read_guard(text: str) -> Guard:
     """Parse the text of a condition.
 
     Raises FormatError for text that is not a Python expression or is too large, UnsupportedError
     for an unknown form.
     """
-    try:
-        tree = _parsed(text)
-        reader = _Reader(text)
-        return Guard(reader.expression(tree, 0), reader.sources, ast.unparse(_ByName().visit(tree)))
-    except (FormatError, UnsupportedError) as error:
-        error.record = error.record or record
-        raise
+    tree = _parsed(text)
+    reader = _Reader(text)
+    return Guard(reader.expression(tree, 0), reader.sources, ast.unparse(_ByName().visit(tree)))
 
 
 def _parsed(text: str) -> ast.expr:

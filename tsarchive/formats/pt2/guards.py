@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -18,7 +19,6 @@ from tsarchive.ir.types import INT, NONE, TENSOR
 
 from .building import Body
 from .guard_texts import Guard, Source, read_guard
-from .pytrees import Kind, Tree
 from .scalars import lower
 from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
 from .signature import Input, Parameter
@@ -83,20 +83,14 @@ _GREATEST_UNCHECKED_MINIMUM = 2
 class Checks:
     """Appends the checks of one program to the graph of its ``forward``.
 
-    ``leaves`` are the arguments in flattened order.
+    ``leaves`` are the arguments in flattened order. Errors do not name the record.
     """
 
     def __init__(
-        self,
-        body: Body,
-        program: ExportedProgram,
-        inputs: Sequence[Input],
-        leaves: Sequence[Value],
-        record: str,
+        self, body: Body, program: ExportedProgram, inputs: Sequence[Input], leaves: Sequence[Value]
     ) -> None:
         self._body = body
         self._program = program
-        self._record = record
         self._inputs = inputs
         self._leaves = {one.place: leaf for one, leaf in zip(inputs, leaves, strict=True)}
         self._sources: dict[str, Value] = {}
@@ -105,7 +99,7 @@ class Checks:
         self._places: dict[str, str] = {}
         self._facts = SizeFacts()
         self._ranges = {
-            canonical(parse(text, record)): constraint
+            canonical(parse(text)): constraint
             for text, constraint in program.range_constraints.items()
         }
 
@@ -115,6 +109,7 @@ class Checks:
         Raises FormatError for malformed expressions, UnsupportedError for those that cannot be
         checked.
         """
+        numbers = self._program.graph_module.graph.sym_int_values
         sizes: list[tuple[Source, Expression]] = []
         for input_ in self._inputs:
             leaf = self._leaves[input_.place]
@@ -122,12 +117,12 @@ class Checks:
                 self._check_constant(input_, leaf)
             elif input_.type == TENSOR:
                 sizes += self._check_tensor(input_, leaf)
-            elif input_.type == INT:
-                sizes += self._number(input_)
+            elif input_.type == INT and input_.name in numbers:
+                sizes.append((Source(input_.place), self._size(numbers[input_.name])))
         self._check_sizes(sizes)
         places = dict(_places(parameters, self._inputs))
         for text in self._program.guards_code:
-            self._check_guard(read_guard(text, self._record), places)
+            self._check_guard(read_guard(text), places)
 
     # Single arguments
 
@@ -165,9 +160,7 @@ class Checks:
     def _meta(self, input_: Input) -> TensorMeta:
         found = self._program.graph_module.graph.tensor_values.get(input_.name or "")
         if found is None:
-            raise FormatError(
-                f"nothing says what the tensor {input_.name!r} is", record=self._record
-            )
+            raise FormatError(f"nothing says what the tensor {input_.name!r} is")
         return found
 
     def _check_whole_size(self, input_: Input, leaf: Value, sizes: Sequence[Any]) -> None:
@@ -179,15 +172,10 @@ class Checks:
         for index, size in enumerate(sizes):
             self._facts.add_equal(str(Source(input_.place, "size", index)), int(size))
 
-    def _number(self, input_: Input) -> Iterator[tuple[Source, Expression]]:
-        symbol = self._program.graph_module.graph.sym_int_values.get(input_.name or "")
-        if symbol is not None:
-            yield Source(input_.place), self._size(symbol)
-
     def _size(self, size: SymInt) -> Expression:
         if size.tag == "as_int":
             return Number(size.value)
-        return canonical(parse(size.value.expr_str, self._record))
+        return canonical(parse(size.value.expr_str))
 
     # Sizes that depend on symbols
 
@@ -252,14 +240,13 @@ class Checks:
     def _check_range(self, source: Source, constraint: RangeConstraint) -> None:
         body, held = self._body, self._value(source)
         least, most = constraint.min_val, constraint.max_val
-        if least is not None and least > _GREATEST_UNCHECKED_MINIMUM:
-            fits = body.value("aten::ge", held, lower(body, Number(least), {}))
-            self._body.raise_unless(fits, f"{source} must be {least} at least, but is {{}}", held)
-            self._facts.add_bounds(str(source), least, None)
-        if most is not None:
-            fits = body.value("aten::le", held, lower(body, Number(most), {}))
-            self._body.raise_unless(fits, f"{source} must be {most} at most, but is {{}}", held)
-            self._facts.add_bounds(str(source), None, most)
+        if least is not None and least <= _GREATEST_UNCHECKED_MINIMUM:
+            least = None
+        for kind, bound, word in (("aten::ge", least, "least"), ("aten::le", most, "most")):
+            if bound is not None:
+                fits = body.value(kind, held, lower(body, Number(bound), {}))
+                body.raise_unless(fits, f"{source} must be {bound} at {word}, but is {{}}", held)
+        self._facts.add_bounds(str(source), least, most)
 
     # Guards given as text
 
@@ -268,9 +255,7 @@ class Checks:
         for name, source in guard.sources.items():
             position = places.get(source.place)
             if position is None:
-                raise FormatError(
-                    f"a guard names {source.place!r}, which is no argument", record=self._record
-                )
+                raise FormatError(f"a guard names {source.place!r}, which is no argument")
             place = self._inputs[position].place
             sources[name] = Source(place, source.method, source.index)
         texts = {name: str(source) for name, source in sources.items()}
@@ -296,7 +281,7 @@ class Checks:
         if source.method is None:
             return leaf
         if leaf.type != TENSOR:
-            raise FormatError(f"{source.place} is no tensor", record=self._record)
+            raise FormatError(f"{source.place} is no tensor")
         kind = f"aten::{source.method}"
         if source.index is None:
             return body.value(kind, leaf)
@@ -346,13 +331,5 @@ def _places(parameters: Sequence[Parameter], inputs: Sequence[Input]) -> Iterato
         if base and number.isdecimal():  # an item of *xs
             names.append(f"{base}[{number}]")
         for name in names:
-            yield from _leaf_places(name, parameter.tree, position)
+            yield from zip(parameter.tree.leaf_places(name), count(position), strict=False)
         position += parameter.tree.leaves
-
-
-def _leaf_places(place: str, tree: Tree, position: int) -> Iterator[tuple[str, int]]:
-    if tree.kind is Kind.LEAF:
-        yield place, position
-    for step, child in tree.places():
-        yield from _leaf_places(place + step, child, position)
-        position += child.leaves

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
+from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Value
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.subtyping import is_subtype, unify
+from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     BOOL,
     INT,
@@ -33,25 +31,19 @@ from tsarchive.run.passes.alias_analysis import Aliases
 
 from . import schema
 from .arguments import Values, argument_value, bind_results, operands
-from .building import Body
-from .library import AUTOCAST, NO_GRAD, WITH_GRAD
+from .building import Body, Loop
+from .library import AUTOCAST, NO_GRAD, WITH_GRAD, Library
 from .operators import call_with, given_arguments, operator_of
 
 
-class Program(Protocol):
-    """The translation as far as the operators need it."""
-
-    def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
-        """Append the nodes of a graph to ``body``; return its results."""
-
-    def context_class(self, qualified_name: str) -> ClassType:
-        """Return a class of context managers."""
-
-
 class HigherOrderCall(NamedTuple):
-    """A node that calls a higher-order operator, and the context of its translation."""
+    """A node that calls a higher-order operator, and the context of its translation.
 
-    program: Program
+    ``inline_graph`` appends the nodes of a graph to a body, and returns its results.
+    """
+
+    inline_graph: Callable[[Body, schema.Graph, Sequence[Value]], list[Value]]
+    library: Library
     body: Body
     node: schema.Node
     values: Mapping[str, Value]
@@ -94,7 +86,7 @@ class HigherOrderCall(NamedTuple):
 
     def inline(self, body: Body, position: int, given: Sequence[Value]) -> list[Value]:
         """Inline the graph argument at ``position`` into ``body``; return its results."""
-        return self.program.inline(body, self.graph(position), given)
+        return self.inline_graph(body, self.graph(position), given)
 
 
 def _cond(call: HigherOrderCall) -> list[Value]:
@@ -127,33 +119,6 @@ def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
     if len(values) != count:
         raise FormatError(f"it has {len(values)} {what}, not {count}")
     return values
-
-
-class Loop:
-    """A loop with carried values, with its body under construction."""
-
-    def __init__(
-        self, body: Body, count: Value, condition: Value, carried: Sequence[Value]
-    ) -> None:
-        self.node: Node = body.append("prim::Loop", [count, condition, *carried])
-        self.block: Block = self.node.add_block()
-        self.counter = self.block.add_param(INT)
-        self.carried = [self.block.add_param(value.type) for value in carried]
-        for value in carried:
-            self.node.add_output(value.type)
-        self.body = body.inside(self.block)
-
-    def end(self, condition: Value, results: Sequence[Value]) -> list[Value]:
-        """Finish the body; return the results of the loop."""
-        _exactly(list(results), len(self.carried), "carried results")
-        for value, param in zip(results, self.carried, strict=True):
-            if not is_subtype(value.type, param.type):
-                raise FormatError(
-                    f"a carried {annotation(param.type)} becomes a {annotation(value.type)}"
-                )
-        for value in (condition, *results):
-            self.block.add_return(value)
-        return self.node.outputs
 
 
 def _while_loop(call: HigherOrderCall) -> list[Value]:
@@ -234,7 +199,7 @@ def _in_context(
     call: HigherOrderCall, name: str, arguments: list[Value], graph: int, given: list[Value]
 ) -> list[Value]:
     """Return the results of a graph that runs inside a context."""
-    body, class_ = call.body, call.program.context_class(name)
+    body, class_ = call.body, call.library.class_of(name)
     manager = body.append("prim::CreateObject", (), class_).output
     body.call_method(manager, "__init__", arguments)
     entered = class_.methods["__enter__"].schema.return_type
@@ -259,25 +224,6 @@ def _hints_wrapper(call: HigherOrderCall) -> list[Value]:
     return call.inline(call.body, 0, call.operands(1))
 
 
-GRAPH_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
-    {
-        "associative_scan": _associative_scan,
-        "cond": _cond,
-        "hints_wrapper": _hints_wrapper,
-        "invoke_subgraph": _plain(0, 2),
-        "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
-        "run_const_graph": _plain(0, 1),
-        "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
-        "strict_mode": _plain(0, 1),
-        "tag_activation_checkpoint": _plain(0, 1),
-        "while_loop": _while_loop,
-        "wrap": _plain(0, 1),
-        "wrap_with_autocast": _autocast,
-        "wrap_with_set_grad_enabled": _set_grad_enabled,
-    }
-)
-
-
 _PREFIX: Final = "torch._functorch.predispatch."
 _COLLECTING: Final = "aten::append"
 _HINT: Final = "Save what run_decompositions() of the exported program gives"
@@ -300,15 +246,16 @@ class _Batch:
 
 
 class Batches:
-    """The batches around the nodes of one graph, the innermost last."""
+    """The batches around the nodes of one graph, the innermost last; ``values`` are its names."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: Values) -> None:
+        self._values = values
         self._open: list[_Batch] = []
 
     def takes(self, node: schema.Node) -> bool:
         return node.target.startswith(_PREFIX)
 
-    def step(self, node: schema.Node, body: Body, values: Values) -> Body:
+    def step(self, node: schema.Node, body: Body) -> Body:
         """Translate such a call; return the body to which the following nodes are appended.
 
         Raises UnsupportedError for other transformations, FormatError where batches overlap.
@@ -317,17 +264,17 @@ class Batches:
             case "lazy_load_decompositions", []:
                 return body
             case "_vmap_increment_nesting", [size, randomness]:
-                return self._begin(body, size, randomness, values)
+                return self._begin(body, size, randomness)
             case "_add_batch_dim", [tensor, dim, level]:
                 bind_results(
-                    body, node.outputs, [self._row(body, tensor, dim, level, values)], values
+                    body, node.outputs, [self._row(body, tensor, dim, level)], self._values
                 )
                 return body
             case "_remove_batch_dim", [tensor, level, _, dim]:
-                self._put_together(body, node, tensor, dim, level, values)
+                self._collect(body, tensor, dim, self._innermost(level), node.outputs)
                 return body
             case "_vmap_decrement_nesting", []:
-                return self._end(values)
+                return self._end()
         raise UnsupportedError("this transformation of torch.func has no form here", hint=_HINT)
 
     def check_end(self) -> None:
@@ -335,14 +282,15 @@ class Batches:
         if self._open:
             raise FormatError("a batch of torch.vmap does not end")
 
-    def _begin(
-        self, body: Body, size: schema.Argument, randomness: schema.Argument, values: Values
-    ) -> Body:
-        if argument_value(body, randomness, values, STRING).node.attributes.get("value") != "error":
+    def _value(self, body: Body, argument: schema.Argument, type_: Type) -> Value:
+        return argument_value(body, argument, self._values, type_)
+
+    def _begin(self, body: Body, size: schema.Argument, randomness: schema.Argument) -> Body:
+        if self._value(body, randomness, STRING).node.attributes.get("value") != "error":
             raise UnsupportedError("torch.vmap draws random numbers here", hint=_HINT)
-        count = body.as_type(argument_value(body, size, values, INT), INT)
+        count = body.as_type(self._value(body, size, INT), INT)
         loop = Loop(body, count, body.constant(True, BOOL), [])
-        self._open.append(_Batch(body, loop, frozenset(values)))
+        self._open.append(_Batch(body, loop, frozenset(self._values)))
         return loop.body
 
     def _innermost(self, level: schema.Argument) -> _Batch:
@@ -355,47 +303,39 @@ class Batches:
         return batch
 
     def _row(
-        self,
-        body: Body,
-        tensor: schema.Argument,
-        dim: schema.Argument,
-        level: schema.Argument,
-        values: Values,
+        self, body: Body, tensor: schema.Argument, dim: schema.Argument, level: schema.Argument
     ) -> Value:
         counter = self._innermost(level).loop.counter
-        given = argument_value(body, tensor, values, TENSOR)
-        return body.value("aten::select", given, argument_value(body, dim, values, INT), counter)
+        given = self._value(body, tensor, TENSOR)
+        return body.value("aten::select", given, self._value(body, dim, INT), counter)
 
-    def _put_together(
+    def _collect(
         self,
         body: Body,
-        node: schema.Node,
         tensor: schema.Argument,
         dim: schema.Argument,
-        level: schema.Argument,
-        values: Values,
+        batch: _Batch,
+        outputs: Sequence[schema.Argument],
     ) -> None:
-        batch = self._innermost(level)
+        """Append the rows of a tensor to a list, which is stacked where the batch ends."""
         rows = batch.outside.list_of(TENSOR, ())
         # The list is created before the loop that fills it.
         nodes = batch.outside.block.nodes
         nodes.insert(nodes.index(batch.loop.node), nodes.pop())
-        body.call(_COLLECTING, rows, argument_value(body, tensor, values, TENSOR))
-        along = argument_value(batch.outside, dim, values, INT)
-        batch.results.append((rows, along, node.outputs))
+        body.call(_COLLECTING, rows, self._value(body, tensor, TENSOR))
+        batch.results.append((rows, self._value(batch.outside, dim, INT), outputs))
 
-    def _end(self, values: Values) -> Body:
+    def _end(self) -> Body:
         if not self._open:
             raise FormatError("there is no batch here")
         batch = self._open.pop()
         batch.loop.end(batch.loop.body.constant(True, BOOL), ())
         _check_writes(batch.loop.block)
-        for name in values.keys() - batch.before:
-            del values[name]
+        for name in self._values.keys() - batch.before:
+            del self._values[name]
         for rows, dim, outputs in batch.results:
-            bind_results(
-                batch.outside, outputs, [batch.outside.value("aten::stack", rows, dim)], values
-            )
+            stacked = batch.outside.value("aten::stack", rows, dim)
+            bind_results(batch.outside, outputs, [stacked], self._values)
         return batch.outside
 
 
@@ -440,7 +380,7 @@ def _with_effects(call: HigherOrderCall) -> list[Value]:
     kind, overload = operator_of(call.literal(1, "as_operator"))
     named = call.body.operators.overload(kind, overload)
     given = given_arguments(call.body, named, call.node.inputs[2:], call.values)
-    results = call_with(call.body, named, *given)
+    results = call_with(call.body, named, given)
     return [*token, *(results or [call.body.none()])]
 
 
@@ -454,8 +394,7 @@ def _auto_functionalized(call: HigherOrderCall) -> list[Value]:
         copies[argument.name] = copied = _copied(call.body, value)
         return copied
 
-    results = _on_copies(call, given, made)
-    return [*results, *copies.values()]
+    return [*_on_copies(call, given, made), *copies.values()]
 
 
 def _copied(body: Body, value: Value) -> Value:
@@ -498,7 +437,7 @@ def _on_copies(
     made = {argument.name: make(argument) for argument in named.arguments if argument.is_write}
     rest = [schema.NamedArgument(name, value) for name, value in given.items() if name not in made]
     arguments = given_arguments(call.body, named, rest, call.values, made)
-    results = call_with(call.body, named, *arguments)
+    results = call_with(call.body, named, arguments)
     return results or [call.body.none()]
 
 
@@ -550,11 +489,22 @@ def _call_torchbind(call: HigherOrderCall) -> list[Value]:
     return [result]
 
 
-OPERATOR_CALLS: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = MappingProxyType(
-    {
-        "auto_functionalized": _auto_functionalized,
-        "auto_functionalized_v2": _on_bases,
-        "call_torchbind": _call_torchbind,
-        "with_effects": _with_effects,
-    }
-)
+HIGHER_ORDER: Final[Mapping[str, Callable[[HigherOrderCall], list[Value]]]] = {
+    "associative_scan": _associative_scan,
+    "auto_functionalized": _auto_functionalized,
+    "auto_functionalized_v2": _on_bases,
+    "call_torchbind": _call_torchbind,
+    "cond": _cond,
+    "hints_wrapper": _hints_wrapper,
+    "invoke_subgraph": _plain(0, 2),
+    "map_impl": lambda call: _stacking(call, [], call.operands(1), call.operands(2)),
+    "run_const_graph": _plain(0, 1),
+    "scan": lambda call: _stacking(call, call.operands(1), call.operands(2), call.operands(3)),
+    "strict_mode": _plain(0, 1),
+    "tag_activation_checkpoint": _plain(0, 1),
+    "while_loop": _while_loop,
+    "with_effects": _with_effects,
+    "wrap": _plain(0, 1),
+    "wrap_with_autocast": _autocast,
+    "wrap_with_set_grad_enabled": _set_grad_enabled,
+}

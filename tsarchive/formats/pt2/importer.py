@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from tsarchive.formats.torchscript.stored_tensors import is_device
 from tsarchive.formats.torchscript.tensors import TensorReader
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import NamedType, Type
 from tsarchive.pickler import Object
 from tsarchive.policy import FOR_STRANGERS, Guard
@@ -25,11 +26,11 @@ from tsarchive.run.operators import native_class, operator_schemas
 from tsarchive.run.slots import set_slot
 
 from .calling_convention import ForwardMethod
-from .metadata import places
-from .payloads import Kind, Payload, PickledPayload, Saved, StoredView, constants, weights
+from .metadata import nodes_of, places
+from .payloads import Kind, Payload, PickledPayload, Saved, StoredView, stored_payloads
 from .program import Forward
-from .records import USUAL_NAME, Records
-from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, Node, device_name
+from .records import FLAT_STATES, USUAL_NAME, Records
+from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, device_name
 from .signature import TRAINING, Module, State, StateKind, module_of, read_signature
 from .tensors import Tensors
 from .typed_trees import NamedTuples
@@ -40,16 +41,14 @@ if TYPE_CHECKING:
 _HOST, _NOWHERE = "cpu", "meta"
 
 
-def move_program(
-    program: ExportedProgram, target: str, tensors_on: Iterable[str]
-) -> ExportedProgram:
+def _moved(program: ExportedProgram, target: str) -> ExportedProgram:
     """Return the program with the devices that its nodes name moved to ``target``.
 
-    ``tensors_on`` are the devices of its tensors. Where everything is on the CPU, that is merely
-    where the program was exported, and the CPU is moved as well.
+    Where everything is on the CPU, that is merely where the program was exported, and the CPU is
+    moved as well.
     """
     graph = program.graph_module.graph
-    named = {*tensors_on, *(device_name(device) for device in _devices(graph))}
+    named = set(map(device_name, _devices(graph)))
     on_others = any(name.partition(":")[0] not in (_HOST, _NOWHERE) for name in named)
     kind = target.partition(":")[0]
     devices = DeviceMap(target, keeps_cpu=on_others and kind not in (_HOST, _NOWHERE))
@@ -58,33 +57,30 @@ def move_program(
 
 
 def _devices(graph: Graph) -> Iterator[Device]:
-    for node in graph.nodes:
-        for input_ in node.inputs:
-            if input_.arg.tag == "as_device":
-                yield input_.arg.value
-            elif input_.arg.tag == "as_graph":
-                yield from _devices(input_.arg.value.graph)
+    """Yield the devices of the tensors of a graph, and those that nodes name."""
+    yield from (meta.device for meta in graph.tensor_values.values())
+    for node in nodes_of(graph):
+        yield from (input_.arg.value for input_ in node.inputs if input_.arg.tag == "as_device")
 
 
 def _move_graph(graph: Graph, devices: DeviceMap) -> Graph:
-    return replace(graph, nodes=[_move_node(node, devices) for node in graph.nodes])
-
-
-def _move_node(node: Node, devices: DeviceMap) -> Node:
-    if not any(input_.arg.tag in ("as_device", "as_graph") for input_ in node.inputs):
-        return node
-    return replace(node, inputs=[_move_input(input_, devices) for input_ in node.inputs])
+    nodes = [
+        replace(node, inputs=[_move_input(input_, devices) for input_ in node.inputs])
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=nodes)
 
 
 def _move_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
     value = input_.arg.value
-    if input_.arg.tag == "as_device":
-        moved = _move_device(value, devices)
-        return replace(input_, arg=Argument("as_device", moved))
-    if input_.arg.tag == "as_graph":
-        inner = replace(value, graph=_move_graph(value.graph, devices))
-        return replace(input_, arg=Argument("as_graph", inner))
-    return input_
+    match input_.arg.tag:
+        case "as_device":
+            value = _move_device(value, devices)
+        case "as_graph":
+            value = replace(value, graph=_move_graph(value.graph, devices))
+        case _:
+            return input_
+    return replace(input_, arg=Argument(input_.arg.tag, value))
 
 
 def _move_device(device: Device, devices: DeviceMap) -> Device:
@@ -93,9 +89,6 @@ def _move_device(device: Device, devices: DeviceMap) -> Device:
         return device
     kind, _, index = devices.moved(name).partition(":")
     return Device(kind, int(index) if index else None)
-
-
-_NATIVE = "__torch__.torch.classes."
 
 
 class Pt2Importer:
@@ -117,19 +110,14 @@ class Pt2Importer:
         self.records = Records(container)
         self.model = _chosen(self.records, model)
         self.record = self.records.program_record(self.model)
-        self.program = self._moved(self.records.program(self.model))
+        program = self.records.program(self.model)
+        self.program = program if device is None else _moved(program, str(device))
         self.classes = Classes(container, guard)
         self.code = _Types()
         # Read by unpickling from every importer; the text of this archive is never moved.
         self.moved = None
         self.signature = read_signature(self.program.graph_module, self.record, _class_of)
         self._module = self._classes_made()
-
-    def _moved(self, program: ExportedProgram) -> ExportedProgram:
-        if self.device is None:
-            return program
-        values = program.graph_module.graph.tensor_values.values()
-        return move_program(program, str(self.device), {device_name(v.device) for v in values})
 
     def _classes_made(self) -> Module:
         signature, named = self.signature, self.code.named_tuples
@@ -153,18 +141,18 @@ class Pt2Importer:
 
     def load(self) -> ArchiveModule:
         """Return the module. Raises ArchiveError where a record breaks a rule of the format."""
-        stored = weights(self.records, self.model), constants(self.records, self.model)
+        stored = {
+            folder: stored_payloads(self.records, folder, self.model) for folder in FLAT_STATES
+        }
         views = {state.target: self._view(state, stored) for state in self.signature.states}
         tensors = Tensors(
             [view for view in views.values() if isinstance(view, StoredView)], self.device
         )
         return self._built(self._module, views, tensors)  # type: ignore[no-any-return]
 
-    def _view(
-        self, state: State, stored: tuple[Mapping[str, Payload], Mapping[str, Payload]]
-    ) -> Payload:
+    def _view(self, state: State, stored: Mapping[str, Mapping[str, Payload]]) -> Payload:
         """Return the payload of a state."""
-        found = stored[not state.in_weights].get(state.target)
+        found = stored[state.folder].get(state.target)
         if found is None:
             raise MissingRecordError(
                 f"the archive does not hold the {state.kind.value} {state.target!r}",
@@ -236,9 +224,9 @@ def _class_of(name: str) -> Type:
     Raises UnknownClassError for an unregistered class, UnsupportedError for a Python class such as
     torch.Generator.
     """
-    qualified = name if name.startswith(_NATIVE) else _NATIVE + name
+    qualified = name if name.startswith(NATIVE_PREFIX) else NATIVE_PREFIX + name
     found = native_class(qualified)
-    if found is None and not name.startswith(_NATIVE):
+    if found is None and not name.startswith(NATIVE_PREFIX):
         raise UnsupportedError(
             f"the program is given an object of the Python class {name or '?'}, which archives "
             "hold as a pickle alone",
@@ -271,11 +259,7 @@ def _chosen(records: Records, model: str | None) -> str:
         raise _without_program(records)
     if model is not None:
         if model not in names:
-            raise MissingRecordError(
-                f"the archive has no model {model!r}",
-                record=records.program_record(model),
-                hint=f"It has: {', '.join(names)}",
-            )
+            raise records.missing(model)
         return model
     if len(names) == 1:
         return names[0]

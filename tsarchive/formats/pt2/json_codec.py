@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
-from types import MappingProxyType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from tsarchive.errors import FormatError
@@ -228,7 +228,7 @@ def _shown(value: Any) -> str:
 Fields: TypeAlias = Mapping[str, Collection[str]]
 """Names of fields by the name of their class."""
 
-_NONE: Final[Fields] = MappingProxyType({})
+_NONE: Final[Fields] = {}
 
 
 def write_json(value: Any, without: Fields = _NONE) -> bytes:

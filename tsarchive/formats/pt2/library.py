@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from tsarchive.frontend import CodeImporter
@@ -76,13 +75,11 @@ class autocast:
 """
 
 # ``with torch.no_grad():`` in TorchScript code is an object of such a class.
-_CONTEXT_MANAGERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "code/__torch__/torch/autograd/grad_mode.py": _grad_mode_class("no_grad", False)
-        + _grad_mode_class("enable_grad", True),
-        "code/__torch__/torch/amp/autocast_mode.py": _AUTOCAST_CLASS,
-    }
-)
+_CONTEXT_MANAGERS: Final[Mapping[str, str]] = {
+    "code/__torch__/torch/autograd/grad_mode.py": _grad_mode_class("no_grad", False)
+    + _grad_mode_class("enable_grad", True),
+    "code/__torch__/torch/amp/autocast_mode.py": _AUTOCAST_CLASS,
+}
 
 
 class Library:

@@ -17,7 +17,6 @@ from .formatting import (
     argument,
     expression,
     is_name,
-    is_named,
     name,
     one_line,
     parameter,
@@ -66,23 +65,22 @@ class _Leaf:
     type: str
 
 
-def convention(module: GraphModule, record: str) -> Convention:
-    """Return the calling convention of a program that was read from ``record``."""
-    inputs = [_input(spec, module) for spec in module.signature.input_specs if spec.tag in _TAKEN]
-    outputs = [_Leaf(argument(value), type_of(value, module.graph)) for value in _outputs(module)]
+def convention(module: GraphModule) -> Convention:
+    """Return the calling convention of a program."""
+    results = module.signature.results
+    inputs = [_input(spec, module) for spec in module.signature.user_inputs]
+    outputs = [_Leaf(argument(value), type_of(value, module.graph)) for value in results]
     try:
-        return _nested(module, inputs, outputs, record)
+        return _nested(module, inputs, outputs)
     except (FormatError, UnsupportedError) as error:
         return _flat(inputs, outputs, one_line(error.message))
 
 
-def _nested(
-    module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf], record: str
-) -> Convention:
+def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> Convention:
     signature = _call_signature(module)
     fields = module.treespec_namedtuple_fields
-    takes = read_tree(signature.in_spec, record, fields)
-    gives = read_tree(signature.out_spec, record, fields)
+    takes = read_tree(signature.in_spec, fields)
+    gives = read_tree(signature.out_spec, fields)
     if takes.leaves != len(inputs) or gives.leaves != len(outputs):
         raise FormatError("the specification of arguments or results is of other values")
     texts: list[str] = []
@@ -107,7 +105,7 @@ def _nested(
 
 def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
     """Yield the unpacking of a parameter where the graph names its leaves differently."""
-    for leaf, step in zip(leaves, _leaf_paths(tree, title), strict=True):
+    for leaf, step in zip(leaves, tree.leaf_places(title), strict=True):
         if leaf.name not in ("", step):
             yield f"{leaf.name} = {step}"
 
@@ -132,26 +130,14 @@ def _call_signature(module: GraphModule) -> ModuleCallSignature:
 
 # The values of the graph
 
-# Inputs that the caller passes.
-_TAKEN = ("user_input", "constant_input")
-_GIVEN = ("user_output", "loss_output")
-
 
 def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
     if spec.tag == "constant_input":
         return _Leaf(name(spec.value.name), f"Literal[{argument(spec.value.value)}]")
     value: Argument = spec.value.arg
-    if is_named(value):
+    if value.name is not None:
         return _Leaf(argument(value), type_of(value, module.graph))
     return _Leaf("", f"Literal[{argument(value)}]")
-
-
-def _outputs(module: GraphModule) -> Iterator[Argument]:
-    for spec in module.signature.output_specs:
-        if spec.tag == "loss_output":
-            yield Argument("as_tensor", spec.value.arg)
-        elif spec.tag == "user_output":
-            yield spec.value.arg
 
 
 # Trees
@@ -173,14 +159,6 @@ def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tre
         yield (names[index] if index < len(names) else None), child
     for key, child in zip(kwargs.keys, kwargs.children, strict=True):
         yield str(key), child
-
-
-def _leaf_paths(tree: Tree, path: str) -> Iterator[str]:
-    """Yield the path to each leaf, in order."""
-    if tree.kind is Kind.LEAF:
-        yield path
-    for step, child in tree.places():
-        yield from _leaf_paths(child, f"{path}{step}")
 
 
 def _format_tree(tree: Tree, leaves: Iterator[str]) -> str:
@@ -244,19 +222,20 @@ class Listings(Mapping[str, str]):
 def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> str:
     """Return the text of a program that was read from ``record``."""
     module = program.graph_module
-    called = convention(module, record)
+    called = convention(module)
     body = _Body(sources=sources)
     body.lines += called.bindings
     body.lines += _tree_bindings(module)
     body.nodes(module.graph)
     body.lines += (*_mutations(module), f"return {called.returned}")
     problem = called.problem
+    parameters = ", ".join(filter(None, ("self", called.parameters)))
     lines = [
         *_header(program, record),
         *([f"# arguments are shown taken apart: {problem}"] if problem else []),
         "",
         f"class {_class_name(program)}:",
-        f"{_INDENT}def forward({_listed('self', called.parameters)}) -> {called.result}:",
+        f"{_INDENT}def forward({parameters}) -> {called.result}:",
         *(f"{_INDENT * 2}{line}" for line in body.lines),
     ]
     return "\n".join(lines) + "\n"
@@ -269,14 +248,10 @@ def _class_name(program: ExportedProgram) -> str:
     return found if is_name(found) else _NAMELESS
 
 
-def signature(program: ExportedProgram, record: str) -> str:
+def signature(program: ExportedProgram) -> str:
     """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
-    called = convention(program.graph_module, record)
+    called = convention(program.graph_module)
     return f"forward({called.parameters}) -> {called.result}"
-
-
-def _listed(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
 
 
 # Around the graph
@@ -308,42 +283,34 @@ def range_text(constraint: RangeConstraint) -> str:
 
 def _tree_bindings(module: GraphModule) -> Iterator[str]:
     """Yield assignments of the weights and constants that the graph takes as inputs."""
-    graph = module.graph
     for spec in module.signature.input_specs:
-        match spec.tag:
-            case "parameter":
-                held, what = spec.value.parameter_name, "parameter"
-            case "buffer":
-                held = spec.value.buffer_name
-                what = "buffer" if spec.value.persistent else "buffer, not persistent"
-            case "tensor_constant":
-                held, what = spec.value.tensor_constant_name, "constant"
-            case "custom_obj":
-                value, class_ = name(spec.value.arg.name), target(spec.value.arg.class_fqn)
-                yield f"{value} = {_attribute(spec.value.custom_obj_name)}  # {class_}"
-                continue
-            case _:
-                continue
-        meta = graph.tensor_values.get(spec.value.arg.name)
-        shown = "" if meta is None else f" {type_of_tensor(meta)}"
-        yield f"{name(spec.value.arg.name)} = {_attribute(held)}  # {what}{shown}"
+        if spec.target is not None:
+            given = spec.value.arg.name
+            meta = module.graph.tensor_values.get(given)
+            shown = "" if meta is None else f" {type_of_tensor(meta)}"
+            yield f"{name(given)} = {_attribute(spec.target)}  # {_what(spec)}{shown}"
+
+
+def _what(spec: InputSpec) -> str:
+    match spec.tag:
+        case "custom_obj":
+            return target(spec.value.arg.class_fqn)
+        case "tensor_constant":
+            return "constant"
+        case "buffer" if not spec.value.persistent:
+            return "buffer, not persistent"
+    return spec.tag
 
 
 def _mutations(module: GraphModule) -> Iterator[str]:
-    """Yield comments on what a call mutates, and on its extra results."""
+    """Yield assignments of what a call mutates, and of gradients."""
     for spec in module.signature.output_specs:
-        value = spec.value
-        match spec.tag:
-            case "buffer_mutation":
-                yield f"{_attribute(value.buffer_name)}.copy_({name(value.arg.name)})"
-            case "parameter_mutation":
-                yield f"{_attribute(value.parameter_name)}.copy_({name(value.arg.name)})"
-            case "user_input_mutation":
-                yield f"{name(value.user_input_name)}.copy_({name(value.arg.name)})"
-            case "gradient_to_parameter":
-                yield f"{_attribute(value.parameter_name)}.grad = {name(value.arg.name)}"
-            case "gradient_to_user_input":
-                yield f"{name(value.user_input_name)}.grad = {name(value.arg.name)}"
+        if spec.changed is not None:
+            kind, changed = spec.changed
+            place = name(changed) if kind == "user_input" else _attribute(changed)
+            value = name(spec.value.arg.name)
+            is_gradient = spec.tag.startswith("gradient")
+            yield f"{place}.grad = {value}" if is_gradient else f"{place}.copy_({value})"
 
 
 def _attribute(path: str) -> str:

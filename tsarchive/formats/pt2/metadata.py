@@ -18,7 +18,15 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 from . import schema
 from .schema import Graph, Node
 
-_FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+_LINE = r'[^\S\n]*File "(.*)", line (\d+), in (.*)'
+# The line of code follows, where it is known.
+_FRAME = re.compile(rf"^{_LINE}(?:\n(?!{_LINE}$)(.*))?$", re.MULTILINE)
+# Operators as torch and ExecuTorch write them; "#" marks a registered extension.
+_OPERATOR = re.compile(
+    r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)"
+    r"\.(\w+)\.(\w+)(?:\.(\w+))?|#(\w+):(\w+)(?:\.(\w+))?",
+    re.ASCII,
+)
 _BRACKETS = {"[": 1, "(": 1, "]": -1, ")": -1}
 # Recorded for nodes that torch's passes add, which belong to no module.
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
@@ -40,6 +48,24 @@ class Frame(NamedTuple):
     line: int
     function: str
     text: str
+
+
+def operator_and_overload(target: str) -> tuple[str, str] | None:
+    """Return an operator such as ``aten::add``, and its overload, which may be "".
+
+    None for a target that names no operator of a library.
+    """
+    match = _OPERATOR.fullmatch(target)
+    if match is None:
+        return None
+    namespace, name, overload = match.groups()[:3] if match[1] else match.groups()[3:]
+    return f"{namespace}::{name}", overload or ""
+
+
+def operator_name(target: str) -> str:
+    """Return ``aten::linear`` for ``torch.ops.aten.linear.default``; other targets as they are."""
+    found = operator_and_overload(target)
+    return target if found is None else found[0]
 
 
 def modules(node: Node) -> tuple[ModulePlace, ...]:
@@ -79,17 +105,14 @@ def _split(entry: str) -> Iterator[str]:
 
 def frames(node: Node) -> tuple[Frame, ...]:
     """Return the lines of user source that a node comes from, outermost first."""
-    return tuple(_frames(node.metadata.get("stack_trace", "")))
+    return _frames(node.metadata.get("stack_trace", ""))
 
 
-def _frames(trace: str) -> Iterator[Frame]:
-    lines = trace.split("\n")
-    for place, line in enumerate(lines):
-        match = _FRAME.fullmatch(line)
-        if match is not None:
-            following = lines[place + 1] if place + 1 < len(lines) else ""
-            text = "" if _FRAME.fullmatch(following) else following.strip()
-            yield Frame(match["file"], int(match["line"][:9]), match["function"], text)
+def _frames(trace: str) -> tuple[Frame, ...]:
+    return tuple(
+        Frame(file, int(line[:9]), function, text.strip())
+        for file, line, function, *_, text in _FRAME.findall(trace)
+    )
 
 
 def nodes_of(graph: Graph) -> Iterator[Node]:
@@ -160,12 +183,11 @@ class _Stable:
         if not isinstance(value, dict):
             return value
         return {
-            key: self._number(item) if key == "graph_id" else self._renumbered(item)
+            key: self._numbers.setdefault(item, len(self._numbers))
+            if key == "graph_id"
+            else self._renumbered(item)
             for key, item in value.items()
         }
-
-    def _number(self, address: Any) -> int:
-        return self._numbers.setdefault(address, len(self._numbers))
 
 
 def without_paths(stack_trace: str) -> str:
@@ -182,9 +204,6 @@ def shortened(path: str) -> str:
     return os.path.relpath(path, root).replace(os.sep, "/")
 
 
-_FRAMES: Final = re.compile(
-    r'^ *File "([^"\n]*)", line (\d{1,9}), in [^\n]*\n?([^\n]*)', re.MULTILINE
-)
 # Frames of torch's own code, and of generated code.
 _INNER: Final = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|^<")
 
@@ -228,12 +247,11 @@ def name_of(node: schema.Node) -> str:
 
 def _user_line(stack: str) -> Range | None:
     """Return the innermost line of the stack that is not torch's own."""
-    frames = _FRAMES.findall(stack)
-    mine = [frame for frame in frames if not _INNER.search(frame[0])]
-    if not frames:
+    found = _frames(stack)
+    mine = [frame for frame in found if not _INNER.search(frame.file)]
+    if not found:
         return None
-    filename, line, text = (mine or frames)[-1]
-    text = text.strip() if text[:1].isspace() else ""
-    shown = text or filename
+    frame = (mine or found)[-1]
+    shown = frame.text or frame.file
     # The range must not be its whole source, or torch.jit omits file and line.
-    return Range(Source(f"{shown}\n", filename, int(line)), 0, byte_length(shown))
+    return Range(Source(f"{shown}\n", frame.file, frame.line), 0, byte_length(shown))

@@ -7,7 +7,6 @@ become conditions: they have no results, so dead code elimination would drop the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -20,9 +19,9 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, NUMBER, TENSOR, ListType,
 from tsarchive.operators.bindings import CALLS, PublicForm
 
 from . import schema
-from .arguments import DTYPE_NUMBERS, Values, argument_value, bind_results, operands
+from .arguments import Values, argument_value, bind_results, operands
 from .building import Body
-from .schema import ScalarType
+from .metadata import operator_and_overload
 
 Given = Mapping[str, Value]
 """All arguments of the internal operator by name."""
@@ -30,6 +29,8 @@ Given = Mapping[str, Value]
 Emit = Callable[[Body, Given], list[Value]]
 
 _STATISTICS: Final = ("running_mean", "running_var")
+# Numbers of dtypes in TorchScript code.
+_BYTE, _LONG, _DOUBLE, _BOOL = 0, 4, 7, 11
 
 
 def _called(form: PublicForm) -> Emit:
@@ -82,19 +83,8 @@ def _batch_norm_and_reserve_functional(body: Body, given: Given) -> list[Value]:
 
 
 def _reserve(body: Body, given: Given) -> Value:
-    size, dtype = body.list_of(INT, [body.integer(0)]), body.integer(DTYPE_NUMBERS[ScalarType.BYTE])
+    size, dtype = body.list_of(INT, [body.integer(0)]), body.integer(_BYTE)
     return body.value("aten::new_zeros", given["input"], size, dtype=dtype)
-
-
-def _attention(body: Body, given: Given) -> list[Value]:
-    """Return attention without the log-sum-exp, which only its backward pass uses."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    result = body.value(
-        "aten::scaled_dot_product_attention",
-        *(given[name] for name in names),
-        scale=given["scale"],
-    )
-    return [result, body.none()]
 
 
 def _embedding_bag(body: Body, given: Given) -> list[Value]:
@@ -194,32 +184,35 @@ def _counted(body: Body, given: Given) -> list[Value]:
 _FORWARD_NORMS: Final = ("backward", "ortho", "forward")
 _INVERSE_NORMS: Final = ("forward", "ortho", "backward")
 
-PUBLIC_FORMS: Final[Mapping[str, Emit]] = MappingProxyType(
-    {
-        **{step: _called(form) for step, form in CALLS.items()},
-        "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
-        "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
-        "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
-        "aten::_embedding_bag": _embedding_bag,
-        "aten::_embedding_bag_forward_only": _embedding_bag,
-        "aten::_fft_c2c": _complex_transform,
-        "aten::_fft_c2r": _transform_to_real,
-        "aten::_fft_r2c": _real_transform,
-        "aten::_histogramdd_bin_edges": _histogram("", 1),
-        "aten::_histogramdd_from_bin_cts": _histogram("", 0),
-        "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
-        "aten::_linalg_eigh": _eigenvalues,
-        "aten::_linalg_svd": _singular_values,
-        "aten::_native_batch_norm_legit_functional": _batch_norm_functional,
-        "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
-        "aten::convolution_backward": _masked("aten::convolution_backward"),
-        "prims::iota": _counted,
-    }
-)
+PUBLIC_FORMS: Final[Mapping[str, Emit]] = {
+    **{step: _called(form) for step, form in CALLS.items()},
+    "aten::_batch_norm_no_update": _batch_norm_and_reserve(training=False),
+    "aten::_batch_norm_with_update": _batch_norm_and_reserve(training=True),
+    "aten::_batch_norm_with_update_functional": _batch_norm_and_reserve_functional,
+    "aten::_embedding_bag": _embedding_bag,
+    "aten::_embedding_bag_forward_only": _embedding_bag,
+    "aten::_fft_c2c": _complex_transform,
+    "aten::_fft_c2r": _transform_to_real,
+    "aten::_fft_r2c": _real_transform,
+    "aten::_histogramdd_bin_edges": _histogram("", 1),
+    "aten::_histogramdd_from_bin_cts": _histogram("", 0),
+    "aten::_histogramdd_from_bin_tensors": _histogram("TensorList_bins", 0),
+    "aten::_linalg_eigh": _eigenvalues,
+    "aten::_linalg_svd": _singular_values,
+    "aten::_native_batch_norm_legit_functional": _batch_norm_functional,
+    # Without the log-sum-exp, which only the backward pass uses.
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _called(
+        PublicForm(
+            "aten::scaled_dot_product_attention",
+            ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
+            keywords=("scale",),
+            results=(True, False),
+        )
+    ),
+    "aten::convolution_backward": _masked("aten::convolution_backward"),
+    "prims::iota": _counted,
+}
 """The replacement of each internal operator, by its full name."""
-
-
-Assertion = Callable[[Body, Given], list[Value]]
 
 
 def _asserted(body: Body, given: Given) -> list[Value]:
@@ -251,15 +244,13 @@ def _size_in_range(body: Body, given: Given) -> list[Value]:
 
 
 # The operator that reads the tensor property of each argument name.
-_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "size": "aten::size",
-        "stride": "aten::stride",
-        "dtype": "prim::dtype",
-        "device": "prim::device",
-        "layout": "prim::layout",
-    }
-)
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "size": "aten::size",
+    "stride": "aten::stride",
+    "dtype": "prim::dtype",
+    "device": "prim::device",
+    "layout": "prim::layout",
+}
 
 
 def _of_tensor(body: Body, given: Given) -> list[Value]:
@@ -281,7 +272,7 @@ def _without_errors(body: Body, given: Given) -> list[Value]:
     return []
 
 
-def _functional(assertion: Assertion) -> Assertion:
+def _functional(assertion: Emit) -> Emit:
     """Return the assertion with the token that functional programs thread through assertions."""
 
     def form(body: Body, given: Given) -> list[Value]:
@@ -291,39 +282,29 @@ def _functional(assertion: Assertion) -> Assertion:
     return form
 
 
-ASSERTIONS: Final[Mapping[str, Assertion]] = MappingProxyType(
-    {
-        "aten::_assert_async": _asserted,
-        "aten::_assert_async.msg": _asserted,
-        "aten::_assert_scalar": _asserted,
-        "aten::_assert_tensor_metadata": _of_tensor,
-        "aten::_functional_assert_async.msg": _functional(_asserted),
-        "aten::_functional_assert_scalar": _functional(_asserted),
-        "aten::_functional_sym_constrain_range": _functional(_in_range),
-        "aten::_functional_sym_constrain_range_for_size": _functional(_size_in_range),
-        "aten::_linalg_check_errors": _without_errors,
-        "aten::sym_constrain_range": _in_range,
-        "aten::sym_constrain_range_for_size": _size_in_range,
-    }
-)
+ASSERTIONS: Final[Mapping[str, Emit]] = {
+    "aten::_assert_async": _asserted,
+    "aten::_assert_async.msg": _asserted,
+    "aten::_assert_scalar": _asserted,
+    "aten::_assert_tensor_metadata": _of_tensor,
+    "aten::_functional_assert_async.msg": _functional(_asserted),
+    "aten::_functional_assert_scalar": _functional(_asserted),
+    "aten::_functional_sym_constrain_range": _functional(_in_range),
+    "aten::_functional_sym_constrain_range_for_size": _functional(_size_in_range),
+    "aten::_linalg_check_errors": _without_errors,
+    "aten::sym_constrain_range": _in_range,
+    "aten::sym_constrain_range_for_size": _size_in_range,
+}
 """The translation of each asserting operator, by its full name."""
 
 
-# Prefixes that torch and ExecuTorch give to operators; "#" marks a registered extension.
-_TARGET: Final = re.compile(
-    r"(?:torch\.ops|executorch\.exir\.dialects\.(?:edge|backend)\._ops)"
-    r"\.(\w+)\.(\w+)(?:\.(\w+))?|#(\w+):(\w+)(?:\.(\w+))?",
-    re.ASCII,
-)
 # Operators on symbols, which differ from those of TorchScript only in their result types.
-_OF_SYMBOLS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "aten::sym_numel": "aten::numel",
-        "aten::sym_size": "aten::size",
-        "aten::sym_storage_offset": "aten::storage_offset",
-        "aten::sym_stride": "aten::stride",
-    }
-)
+_OF_SYMBOLS: Final[Mapping[str, str]] = {
+    "aten::sym_numel": "aten::numel",
+    "aten::sym_size": "aten::size",
+    "aten::sym_storage_offset": "aten::storage_offset",
+    "aten::sym_stride": "aten::stride",
+}
 # Kinds that are the structure of TorchScript code, not callable operators.
 _STRUCTURE: Final = frozenset(
     {
@@ -337,11 +318,8 @@ _FORMS: Final = {**PUBLIC_FORMS, **ASSERTIONS}
 # The one element of a tensor as a number, whose type the output determines.
 _ITEMS: Final = frozenset({"aten::item", "aten::_local_scalar_dense"})
 
-_BOOL: Final = DTYPE_NUMBERS[ScalarType.BOOL]
 # The dtype of a number that becomes a tensor, by default.
-_NUMBER_DTYPES: Final[Mapping[Type, int]] = MappingProxyType(
-    {INT: DTYPE_NUMBERS[ScalarType.LONG], FLOAT: DTYPE_NUMBERS[ScalarType.DOUBLE]}
-)
+_NUMBER_DTYPES: Final[Mapping[Type, int]] = {INT: _LONG, FLOAT: _DOUBLE}
 # The operators to which torch passes numbers for tensors.
 _TAKING_NUMBERS: Final = frozenset(
     f"aten::{name}"
@@ -361,17 +339,16 @@ class Target(NamedTuple):
 
 def operator_of(target: str) -> Target:
     """Return the operator that a node's target names. Raises UnsupportedError for other targets."""
-    match = _TARGET.fullmatch(target)
-    if match is None:
+    found = operator_and_overload(target)
+    if found is None:
         raise UnsupportedError(
             f"the target {target!r} names no operator",
             hint="Export the model again, and save what run_decompositions() gives",
         )
-    namespace, name, overload = match.groups()[:3] if match[1] else match.groups()[3:]
-    if namespace == "higher_order" or f"{namespace}::{name}" in _STRUCTURE:
+    kind, overload = found
+    if kind.startswith("higher_order::") or kind in _STRUCTURE:
         raise UnsupportedError(f"nothing here stands for the operator {target}")
-    kind = f"{namespace}::{name}"
-    return Target(_OF_SYMBOLS.get(kind, kind), "" if overload in (None, "default") else overload)
+    return Target(_OF_SYMBOLS.get(kind, kind), "" if overload == "default" else overload)
 
 
 def call_operator(body: Body, target: Target, node: schema.Node, values: Values) -> None:
@@ -382,36 +359,36 @@ def call_operator(body: Body, target: Target, node: schema.Node, values: Values)
     """
     kind, overload = target
     if kind in _ITEMS:
-        given = [value for one in node.inputs for value in operands(body, one.arg, values)]
-        if len(given) != 1:
-            raise FormatError(f"{kind} takes one tensor, not {len(given)}")
-        bind_results(body, node.outputs, given, values)
+        taken = [value for one in node.inputs for value in operands(body, one.arg, values)]
+        if len(taken) != 1:
+            raise FormatError(f"{kind} takes one tensor, not {len(taken)}")
+        bind_results(body, node.outputs, taken, values)
         return
     named = body.operators.overload(kind, overload)
-    positional, keywords = given_arguments(body, named, node.inputs, values)
-    results = call_with(body, named, positional, keywords)
-    bind_results(body, node.outputs, results, values)
+    given = given_arguments(body, named, node.inputs, values)
+    bind_results(body, node.outputs, call_with(body, named, given), values)
 
 
 def call_function(body: Body, function: Function, node: schema.Node, values: Values) -> None:
     """Append a call of a function that implements an operator, and bind its results."""
     named = function.schema
-    given = _all_arguments(body, named, *given_arguments(body, named, node.inputs, values))
+    given = _all_arguments(body, named, given_arguments(body, named, node.inputs, values))
     bind_results(body, node.outputs, body.call_function(function, list(given.values())), values)
 
 
-def call_with(
-    body: Body, named: FunctionSchema, positional: list[Value], keywords: dict[str, Value]
-) -> list[Value]:
-    """Return the results of an operator.
+def call_with(body: Body, named: FunctionSchema, given: Given) -> list[Value]:
+    """Return the results of an operator; defaults stand for arguments that are not given.
 
     In TorchScript code numbers are not bools, but in programs they may be: `full([2], True)` is a
     tensor of bools there, and `full([2], 1)` is not.
     """
     form = _FORMS.get(named.full_name)
     if form is not None:
-        return form(body, _all_arguments(body, named, positional, keywords))
+        return form(body, _all_arguments(body, named, given))
     kind = named.name
+    present = [argument for argument in named.arguments if argument.name in given]
+    positional = [given[argument.name] for argument in present if not argument.kwarg_only]
+    keywords = {argument.name: given[argument.name] for argument in present if argument.kwarg_only}
     types = [value.type for value in positional]
     bools = [
         position
@@ -438,20 +415,17 @@ def call_with(
     return results
 
 
-def _all_arguments(
-    body: Body,
-    named: FunctionSchema,
-    positional: Sequence[Value],
-    keywords: Mapping[str, Value],
-) -> dict[str, Value]:
-    names = [argument.name for argument in named.arguments]
-    given = {**dict(zip(names, positional, strict=False)), **keywords}
-    for argument in named.arguments:
-        if argument.name not in given:
-            if not argument.has_default:
-                raise FormatError(f"the argument {argument.name!r} is missing")
-            given[argument.name] = body.default(argument)
-    return {name: given[name] for name in names}
+def _all_arguments(body: Body, named: FunctionSchema, given: Given) -> dict[str, Value]:
+    return {
+        argument.name: given.get(argument.name) or _default(body, argument)
+        for argument in named.arguments
+    }
+
+
+def _default(body: Body, argument: Argument) -> Value:
+    if not argument.has_default:
+        raise FormatError(f"the argument {argument.name!r} is missing")
+    return body.default(argument)
 
 
 def _note_writes(body: Body, tensors: Value) -> None:
@@ -498,30 +472,27 @@ def given_arguments(
     named: FunctionSchema,
     inputs: Sequence[schema.NamedArgument],
     values: Mapping[str, Value],
-    made: Mapping[str, Value] = MappingProxyType({}),
-) -> tuple[list[Value], dict[str, Value]]:
-    """Return the arguments of a node in schema order; defaults fill gaps.
+    made: Given = MappingProxyType({}),
+) -> dict[str, Value]:
+    """Return the arguments of a node in schema order; defaults fill gaps between those by position.
 
     Arguments in ``made`` take the place of given ones.
     """
     given = _by_name(named, inputs)
-    present = {**given, **made}
+    present = given.keys() | made.keys()
 
     def value_of(argument: Argument) -> Value:
-        found = made.get(argument.name)
-        return _given(body, argument, given, values) if found is None else found
+        if argument.name in made:
+            return made[argument.name]
+        if argument.name in given:
+            return argument_value(body, given[argument.name], values, argument.type)
+        return _default(body, argument)
 
     by_position = [argument for argument in named.arguments if not argument.kwarg_only]
     while by_position and by_position[-1].name not in present:
         by_position.pop()
-    return (
-        [value_of(argument) for argument in by_position],
-        {
-            argument.name: value_of(argument)
-            for argument in named.arguments
-            if argument.kwarg_only and argument.name in present
-        },
-    )
+    by_name = [one for one in named.arguments if one.kwarg_only and one.name in present]
+    return {argument.name: value_of(argument) for argument in (*by_position, *by_name)}
 
 
 def _by_name(
@@ -538,16 +509,3 @@ def _by_name(
             raise FormatError(f"the argument {name!r} of {named.full_name} is given twice")
         given[name] = input_.arg
     return given
-
-
-def _given(
-    body: Body,
-    argument: Argument,
-    given: Mapping[str, schema.Argument],
-    values: Mapping[str, Value],
-) -> Value:
-    if argument.name in given:
-        return argument_value(body, given[argument.name], values, argument.type)
-    if not argument.has_default:
-        raise FormatError(f"the argument {argument.name!r} is missing")
-    return body.default(argument)

@@ -32,8 +32,7 @@ from tsarchive.formats.torchscript.stored_tensors import (
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
 from tsarchive.strict_json import parse_object
 
-from .records import AOTINDUCTOR, CONSTANTS, FLAT_CONSTANTS, FLAT_WEIGHTS, WEIGHTS, Records
-from .records import Layout as FileLayout
+from .records import AOTINDUCTOR, OBJECTS, OPAQUE_OBJECT, WEIGHTS, Records, config_name
 from .schema import (
     DTYPES,
     SCALAR_TYPES,
@@ -101,8 +100,6 @@ def _placed(error: ArchiveError, record: str) -> ArchiveError:
     return error
 
 
-_CUSTOM_OBJECT = "custom_obj_"
-_OPAQUE_OBJECT = "opaque_obj_"
 _DENSE = "_rebuild_tensor_v2"
 _PARAMETER = "_rebuild_parameter"
 _WITH_STATE = "_rebuild_parameter_with_state"
@@ -178,44 +175,18 @@ class PickledPayload:
 Payload: TypeAlias = StoredView | PickledPayload
 
 
-def tensors(records: Records, model: str) -> dict[str, StoredView]:
-    """Return the dense tensors among weights and constants, by fully qualified name.
+def stored_payloads(records: Records, folder: str, model: str) -> dict[str, Payload]:
+    """Return the weights or the constants of a model.
 
-    Raises what ``weights`` and ``constants`` raise.
+    Weights are parameters and persistent buffers; constants are tensor constants, other buffers,
+    and objects. Raises MissingRecordError where a record is missing, FormatError where one is
+    smaller than its description or breaks another rule, PickleError for a pickle that the
+    restricted reader refuses.
     """
-    found = weights(records, model) | constants(records, model)
-    return {name: item for name, item in found.items() if isinstance(item, StoredView)}
-
-
-def objects(records: Records, model: str) -> dict[str, PickledPayload]:
-    """Return the pickled payloads among weights and constants, by fully qualified name."""
-    found = weights(records, model) | constants(records, model)
-    return {name: item for name, item in found.items() if isinstance(item, PickledPayload)}
-
-
-def weights(records: Records, model: str) -> dict[str, Payload]:
-    """Return parameters and persistent buffers.
-
-    Raises MissingRecordError where a record is missing, FormatError where one is smaller than its
-    description or breaks another rule, PickleError for a pickle that the restricted reader refuses.
-    """
-    config = f"{model}_weights_config.json"
-    return _payloads(records, FLAT_WEIGHTS, WEIGHTS, model, config)
-
-
-def constants(records: Records, model: str) -> dict[str, Payload]:
-    """Return tensor constants, non-persistent buffers, and objects. Raises as ``weights``."""
-    config = f"{model}_constants_config.json"
-    return _payloads(records, FLAT_CONSTANTS, CONSTANTS, model, config)
-
-
-def _payloads(
-    records: Records, flat: str, folder: str, model: str, config: str
-) -> dict[str, Payload]:
-    whole = flat if records.layout is FileLayout.FLAT else f"{folder}{model}.pt"
-    if records.layout is FileLayout.FLAT or records.has(whole):
+    whole = records.whole_record(folder, model)
+    if whole is not None:
         return dict(_saved_payloads(Saved(records.container, whole)))
-    record = f"{folder}{config}"
+    record = config_name(folder, model)
     reader = Configured(records.container, folder, record)
     described = records.payload_config(record).config
     return {name: reader.payload(name, meta) for name, meta in described.items()}
@@ -234,7 +205,7 @@ class Configured:
         self.dtypes: dict[str, ScalarType] = {}
 
     def payload(self, name: str, meta: PayloadMeta) -> Payload:
-        """Return a checked payload. Raises what ``weights`` raises."""
+        """Return a checked payload. Raises what ``stored_payloads`` raises."""
         path = f"{self.folder}{meta.path_name}"
         size = self.container.size(path)
         if size is None:
@@ -243,10 +214,8 @@ class Configured:
                 record=path,
                 hint=f"{self.record} names it: download or copy the archive again",
             )
-        if meta.path_name.startswith(_CUSTOM_OBJECT):
-            return self._object(path, Kind.CUSTOM_OBJECT, meta)
-        if meta.path_name.startswith(_OPAQUE_OBJECT):
-            return self._object(path, Kind.OPAQUE_OBJECT, meta)
+        if meta.path_name.startswith(OBJECTS):
+            return self._object(path, meta)
         if meta.use_pickle:
             return self._pickled_tensor(path, meta)
         if meta.tensor_meta is None:
@@ -260,7 +229,9 @@ class Configured:
             _check_meta(meta)
             shape, strides = _numbers("size", meta.sizes), _numbers("stride", meta.strides)
             (offset,) = _numbers("offset", [meta.storage_offset])
-            self._check_dtype(path, size, meta.dtype)
+            # Empty records may serve tensors of many types.
+            if size and self.dtypes.setdefault(path, meta.dtype) != meta.dtype:
+                raise FormatError(f"{path} holds elements of another type as well")
             check_bounds(shape, strides, offset, size, DTYPES[meta.dtype].itemsize)
         except FormatError as error:
             raise FormatError(f"{name!r}: {error.message}", record=self.record) from None
@@ -277,11 +248,6 @@ class Configured:
             has_data=bool(size or not prod(shape)),
         )
 
-    def _check_dtype(self, path: str, size: int, dtype: ScalarType) -> None:
-        """Check that a record has elements of one type; empty ones may serve many tensors."""
-        if size and self.dtypes.setdefault(path, dtype) != dtype:
-            raise FormatError(f"{path} holds elements of another type as well")
-
     def _pickled_tensor(self, path: str, meta: PayloadMeta) -> Payload:
         saved, root = _open_readable(self.container, path)
         view = None if saved is None else _view_of(saved, root)
@@ -290,10 +256,11 @@ class Configured:
         class_name = None if saved is None else _class_name(root)
         return PickledPayload(path, Kind.TENSOR, class_name, meta.is_param, meta.tensor_meta)
 
-    def _object(self, path: str, kind: Kind, meta: PayloadMeta) -> PickledPayload:
-        return PickledPayload(
-            path, kind, _class_of_object(self.container, path, kind), meta.is_param, None
-        )
+    def _object(self, path: str, meta: PayloadMeta) -> PickledPayload:
+        is_opaque = meta.path_name.startswith(OPAQUE_OBJECT)
+        kind = Kind.OPAQUE_OBJECT if is_opaque else Kind.CUSTOM_OBJECT
+        class_name = _class_of_object(self.container, path, kind)
+        return PickledPayload(path, kind, class_name, meta.is_param, None)
 
 
 def _check_meta(meta: TensorMeta) -> None:
@@ -392,14 +359,12 @@ def _without_notes(value: Value) -> Value:
     if not _is_call(value, _WITH_STATE):
         return value
     match value.argument:
-        case (tensor, needs_grad, hooks, dict(notes)) if all(map(_is_note, notes)):
+        case (tensor, needs_grad, hooks, dict(notes)) if all(
+            isinstance(name, str) and name.startswith("_dynamo_") for name in notes
+        ):
             plain = MarkedTuple((tensor, needs_grad, hooks))
             return Reduce(Global(TENSOR_MODULE, _PARAMETER), plain)
     return value
-
-
-def _is_note(name: Value) -> bool:
-    return isinstance(name, str) and name.startswith("_dynamo_")
 
 
 def _is_call(value: Value, *functions: str) -> TypeGuard[Reduce]:

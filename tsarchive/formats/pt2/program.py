@@ -12,13 +12,13 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Block, Value, nested_blocks
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.types import TENSOR, Type
+from tsarchive.ir.types import TENSOR
 
 from . import schema
 from .arguments import Values, argument_value, bind_results, define, flat_outputs, lookup, operands
 from .building import Body, Operators
 from .guards import Checks
-from .higher_order import GRAPH_CALLS, OPERATOR_CALLS, Batches, HigherOrderCall
+from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall
 from .library import Library
 from .metadata import NodePlace, Places
 from .operators import call_function, call_operator, operator_of
@@ -27,7 +27,6 @@ from .schema import ExportedProgram
 from .signature import Module, Signature
 from .typed_trees import TypedTree, build, unpack
 
-_HIGHER_ORDER: Final = {**GRAPH_CALLS, **OPERATOR_CALLS}
 _PREFIX: Final = "torch.ops.higher_order."
 # Maximum nesting of graphs; torch itself writes a few levels.
 _DEEPEST: Final = 40
@@ -43,38 +42,12 @@ class Translation:
         self.record = record
         self._operators = Operators(operators)
         self._places = Places(record)
-        self._bodies: dict[Block, Body] = {}
         self._library = Library(operators)
         self._depth = 0
 
     def body(self, block: Block) -> Body:
-        """Return a builder for a block; constants of one block are shared."""
-        found = self._bodies.get(block)
-        if found is None:
-            found = self._bodies[block] = Body(block, self._operators)
-        return found
-
-    def nodes(self, graph: schema.Graph, block: Block, values: Values) -> None:
-        """Append the nodes of a graph to a block.
-
-        ``values`` binds names to values; the results of nodes are added to it. Raises FormatError
-        for a node that breaks a rule, UnknownOperatorError for an operator that is not registered,
-        UnsupportedError for one that cannot be translated.
-        """
-        self._nodes(graph, self.body(block), values)
-
-    def argument(
-        self, block: Block, argument: schema.Argument, values: Values, type_: Type | None
-    ) -> Value:
-        """Return the value of an argument that should be of ``type_``, None if that is unknown.
-
-        Raises FormatError for names that are not defined, and values that cannot be of the type.
-        """
-        try:
-            return argument_value(self.body(block), argument, values, type_)
-        except ArchiveError as error:
-            error.record = error.record or self.record
-            raise
+        """Return a builder for a block, whose constants are shared."""
+        return Body(block, self._operators)
 
     def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
         """Append the nodes of a nested graph to ``body``; return its results."""
@@ -83,33 +56,31 @@ class Translation:
         if self._depth > _DEEPEST:
             raise UnsupportedError("graphs stand in each other too deeply", limit=_DEEPEST)
         place = body.place
-        self._nodes(graph, body, values)
+        self.nodes(graph, body, values)
         body.place = place
         self._depth -= 1
         return [value for output in graph.outputs for value in operands(body, output, values)]
 
-    def context_class(self, qualified_name: str) -> ClassType:
-        """Return a class of context managers that nodes instantiate."""
-        return self._library.class_of(qualified_name)
+    def nodes(self, graph: schema.Graph, body: Body, values: Values) -> None:
+        """Append the nodes of a graph.
 
-    def _nodes(self, graph: schema.Graph, body: Body, values: Values) -> None:
-        batches = Batches()
+        ``values`` binds names to values; the results of nodes are added to it. Raises FormatError
+        for a node that breaks a rule, UnknownOperatorError for an operator that is not registered,
+        UnsupportedError for one that cannot be translated.
+        """
+        batches = Batches(values)
         for node in graph.nodes:
             body.place = place = self._places.of(node)
             with self._located(node, place):
                 if batches.takes(node):
-                    body = batches.step(node, body, values)
+                    body = batches.step(node, body)
+                elif node.target in SCALARS:
+                    call_scalar(body, node, values)
+                elif node.target.startswith(_PREFIX):
+                    self._higher_order(node, body, values)
                 else:
-                    self._node(node, body, values)
+                    self._operator(node, body, values)
         batches.check_end()
-
-    def _node(self, node: schema.Node, body: Body, values: Values) -> None:
-        if node.target in SCALARS:
-            call_scalar(body, node, values)
-        elif node.target.startswith(_PREFIX):
-            self._higher_order(node, body, values)
-        else:
-            self._operator(node, body, values)
 
     def _operator(self, node: schema.Node, body: Body, values: Values) -> None:
         target = operator_of(node.target)
@@ -120,13 +91,13 @@ class Translation:
             call_function(body, function, node, values)
 
     def _higher_order(self, node: schema.Node, body: Body, values: Values) -> None:
-        call = _HIGHER_ORDER.get(node.target.removeprefix(_PREFIX))
+        call = HIGHER_ORDER.get(node.target.removeprefix(_PREFIX))
         if call is None:
             raise UnsupportedError(
                 "nothing here stands for this operator of higher order",
                 hint="Run the program with torch.export.load(file).module()",
             )
-        results = call(HigherOrderCall(self, body, node, values))
+        results = call(HigherOrderCall(self.inline, self._library, body, node, values))
         bind_results(body, flat_outputs(node.outputs), results, values)
 
     @contextmanager
@@ -147,20 +118,9 @@ def _named_inputs(graph: schema.Graph, given: Sequence[Value]) -> Values:
         raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
     values: Values = {}
     for input_, value in zip(graph.inputs, given, strict=True):
-        name = input_name(input_)
-        if name is not None:
-            define(values, name, value)
+        if input_.name is not None:
+            define(values, input_.name, value)
     return values
-
-
-def input_name(argument: schema.Argument) -> str | None:
-    """Return the name that a graph input binds; None for a constant."""
-    value = argument.value
-    if isinstance(value, schema.TensorArgument | schema.CustomObjArgument):
-        return value.name
-    if isinstance(value, schema.Tagged) and value.tag in ("as_name", "as_tensor"):
-        return value.value if value.tag == "as_name" else str(value.value.name)
-    return None
 
 
 # Pure operators that cannot fail where a program runs.
@@ -228,7 +188,7 @@ class Forward:
         body = translation.body(block)
         owner = block.add_param(self.module.type, "self")
         leaves = list(self._leaves(body))
-        checks = Checks(body, self.program, self.signature.inputs, leaves, self.record)
+        checks = Checks(body, self.program, self.signature.inputs, leaves)
         checks.append(self.signature.parameters)
         values: Values = {}
         for input_, leaf in zip(self.signature.inputs, leaves, strict=True):
@@ -237,10 +197,15 @@ class Forward:
         self._bind_module(body, owner, self.module, values)
         for name in self.signature.tokens:
             define(values, name, body.none())
-        translation.nodes(self.program.graph_module.graph, block, values)
+        translation.nodes(self.program.graph_module.graph, body, values)
         body.place = None
         self._write_back(body, values)
-        block.add_return(build(body, self.result, self._results(translation, block, values)))
+        signature = self.signature
+        results = (
+            argument_value(body, argument, values, type_)
+            for argument, type_ in zip(signature.results, signature.result_types, strict=True)
+        )
+        block.add_return(build(body, self.result, results))
         drop_unused_reads(block)
         return block
 
@@ -269,9 +234,3 @@ class Forward:
             if target.type != TENSOR:
                 raise FormatError(f"{mutation.target!r} is changed, and no tensor")
             values[mutation.name] = body.value("aten::copy_", target, value)
-
-    def _results(self, translation: Translation, block: Block, values: Values) -> Iterator[Value]:
-        for argument, type_ in zip(
-            self.signature.results, self.signature.result_types, strict=True
-        ):
-            yield translation.argument(block, argument, values, type_)

@@ -73,56 +73,55 @@ class Tree:
             steps = [f"[{position}]" for position in range(len(self.children))]
         return zip(steps, self.children, strict=True)
 
+    def leaf_places(self, place: str) -> Iterator[str]:
+        """Yield the accessors of all leaves, in order, of a tree that stands at ``place``."""
+        if self.kind is Kind.LEAF:
+            yield place
+        for step, child in self.places():
+            yield from child.leaf_places(place + step)
+
 
 LEAF = Tree(Kind.LEAF)
 
-_KINDS = MappingProxyType(
-    {
-        "builtins.tuple": Kind.TUPLE,
-        "builtins.list": Kind.LIST,
-        "builtins.dict": Kind.DICT,
-        "collections.OrderedDict": Kind.ORDERED_DICT,
-        "collections.defaultdict": Kind.DEFAULT_DICT,
-        "collections.namedtuple": Kind.NAMED_TUPLE,
-        "collections.deque": Kind.DEQUE,
-        # torch treats these like their base classes.
-        "torch.Size": Kind.TUPLE,
-        "torch.fx.immutable_collections.immutable_list": Kind.LIST,
-        "torch.fx.immutable_collections.immutable_dict": Kind.DICT,
-    }
-)
+_KINDS = {
+    "builtins.tuple": Kind.TUPLE,
+    "builtins.list": Kind.LIST,
+    "builtins.dict": Kind.DICT,
+    "collections.OrderedDict": Kind.ORDERED_DICT,
+    "collections.defaultdict": Kind.DEFAULT_DICT,
+    "collections.namedtuple": Kind.NAMED_TUPLE,
+    "collections.deque": Kind.DEQUE,
+    # torch treats these like their base classes.
+    "torch.Size": Kind.TUPLE,
+    "torch.fx.immutable_collections.immutable_list": Kind.LIST,
+    "torch.fx.immutable_collections.immutable_dict": Kind.DICT,
+}
 
-_FACTORIES = frozenset({"list", "dict", "tuple", "set", "int", "float", "bool", "str"})
+FACTORIES = frozenset({"list", "dict", "tuple", "set", "int", "float", "bool", "str"})
 
 
-def read_tree(
-    text: str, record: str, named_tuples: Mapping[str, NamedTupleDef] = MappingProxyType({})
-) -> Tree:
+def read_tree(text: str, named_tuples: Mapping[str, NamedTupleDef] = MappingProxyType({})) -> Tree:
     """Parse a tree specification; ``named_tuples`` are the fields of those it names.
 
     Raises FormatError where the text breaks a rule, UnsupportedError for keys of dicts other than
     strings and numbers.
     """
-    match parse_text(text, record, "a tree specification"):
+    match parse_text(text, "", "a tree specification"):
         case [int(protocol), dict(node)] if protocol == PROTOCOL:
-            return _Reader(record, named_tuples).tree(node, 0)
+            return _Reader(named_tuples).tree(node, 0)
         case [int(protocol), _] if protocol != PROTOCOL:
-            raise UnsupportedError(
-                f"a tree specification has protocol {protocol}; {PROTOCOL} is known", record=record
-            )
-    raise FormatError("a tree specification is malformed", record=record)
+            message = f"a tree specification has protocol {protocol}; {PROTOCOL} is known"
+            raise UnsupportedError(message)
+    raise FormatError("a tree specification is malformed")
 
 
 class _Reader:
-    def __init__(self, record: str, named_tuples: Mapping[str, NamedTupleDef]) -> None:
-        self._record = record
+    def __init__(self, named_tuples: Mapping[str, NamedTupleDef]) -> None:
         self._named_tuples = named_tuples
 
     def tree(self, node: Any, depth: int) -> Tree:
         if depth > MAX_DEPTH:
-            raise FormatError(
-                "a tree specification is nested too deeply", record=self._record, limit=MAX_DEPTH
-            )
+            raise FormatError("a tree specification is nested too deeply", limit=MAX_DEPTH)
         match node:
             case {"type": None, "children_spec": []}:
                 return LEAF
@@ -132,7 +131,7 @@ class _Reader:
         self._fail("a node is malformed")
 
     def _fail(self, message: str) -> NoReturn:
-        raise FormatError(f"a tree specification: {message}", record=self._record)
+        raise FormatError(f"a tree specification: {message}")
 
     def _node(self, name: str, context: Any, children: tuple[Tree, ...]) -> Tree:
         kind = _KINDS.get(name)
@@ -144,7 +143,9 @@ class _Reader:
             return self._named_tuple(context, children)
         value = self._value(context)
         if kind is Kind.DEQUE:
-            return self._deque(value, children)
+            if value is not None and (type(value) is not int or value < len(children)):
+                self._fail("the greatest length of a deque is malformed")
+            return Tree(Kind.DEQUE, children, context=value)
         factory = None
         if kind is Kind.DEFAULT_DICT:
             factory, value = self._default(value)
@@ -153,7 +154,7 @@ class _Reader:
     def _value(self, context: Any) -> Any:
         """Return a context, which is JSON as text, or a value of the surrounding JSON."""
         if isinstance(context, str):
-            return parse_text(context, self._record, "the context of a tree specification")
+            return parse_text(context, "", "the context of a tree specification")
         return context
 
     def _keys(self, value: Any, children: tuple[Tree, ...]) -> tuple[Key, ...]:
@@ -163,8 +164,7 @@ class _Reader:
             if isinstance(key, dict | list):
                 raise UnsupportedError(
                     f"a dict among arguments or results has the key {str(key)[:100]}, "
-                    "which is no string or number",
-                    record=self._record,
+                    "which is no string or number"
                 )
         if len(set(value)) != len(value):
             self._fail("a dict has a key twice")
@@ -177,22 +177,16 @@ class _Reader:
                 "default_factory_module": "builtins",
                 "default_factory_name": str(factory),
                 "dict_context": keys,
-            } if factory in _FACTORIES:
+            } if factory in FACTORIES:
                 return factory, keys
             case {"default_factory_module": "builtins", "default_factory_name": "NoneType"}:
                 return None, value.get("dict_context")
             case {"default_factory_name": factory}:
                 raise UnsupportedError(
                     f"a defaultdict has the default factory {str(factory)[:100]}, "
-                    "which is none of Python's own types",
-                    record=self._record,
+                    "which is none of Python's own types"
                 )
         self._fail("the context of a defaultdict is malformed")
-
-    def _deque(self, value: Any, children: tuple[Tree, ...]) -> Tree:
-        if value is not None and (type(value) is not int or value < len(children)):
-            self._fail("the greatest length of a deque is malformed")
-        return Tree(Kind.DEQUE, children, context=value)
 
     def _named_tuple(self, context: Any, children: tuple[Tree, ...]) -> Tree:
         """Return the class by its name; torch 2.1 wrote name and fields as JSON."""

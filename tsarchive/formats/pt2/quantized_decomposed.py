@@ -7,7 +7,6 @@ libtorch, lacks them. The code does what torch's does, with the same checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 _MODULE: Final = "__torch__.torch.ao.quantization.fx._decomposed"
@@ -369,40 +368,25 @@ def convert_element_type_no_fuse(input: Tensor,
     dtype: int) -> Tensor:
   return torch.to(input, dtype, False, True)
 """
-FILES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "code/__torch__/torch/ao/quantization/fx/_decomposed.py": "".join(
-            (_CHECKS, _PER_TENSOR, _CHOOSING, _PER_CHANNEL, _PER_TOKEN, _PER_GROUP, _CONVERTING)
-        )
-    }
-)
-FUNCTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
-    {
-        (f"quantized_decomposed::{name}", overload): f"{_MODULE}.{function}"
-        for name, overload, function in (
-            ("quantize_per_tensor", "", "quantize_per_tensor"),
-            ("quantize_per_tensor", "tensor", "quantize_per_tensor_tensor"),
-            ("quantize_per_tensor", "tensor2", "quantize_per_tensor_tensor2"),
-            ("dequantize_per_tensor", "", "dequantize_per_tensor"),
-            ("dequantize_per_tensor", "tensor", "dequantize_per_tensor_tensor"),
-            ("dequantize_per_tensor", "tensor2", "dequantize_per_tensor_tensor2"),
-            ("choose_qparams", "tensor", "choose_qparams_tensor"),
-            ("choose_qparams_symmetric", "tensor", "choose_qparams_symmetric_tensor"),
-            ("choose_qparams_per_token", "", "choose_qparams_per_token"),
-            ("choose_qparams_per_token_asymmetric", "", "choose_qparams_per_token_asymmetric"),
-            (
-                "_choose_qparams_per_token_asymmetric_impl",
-                "",
-                "choose_qparams_per_token_asymmetric",
-            ),
-            ("quantize_per_channel", "", "quantize_per_channel"),
-            ("dequantize_per_channel", "", "dequantize_per_channel"),
-            ("quantize_per_channel_group", "", "quantize_per_channel_group"),
-            ("dequantize_per_channel_group", "", "dequantize_per_channel_group"),
-            ("quantize_per_token", "", "quantize_per_token"),
-            ("dequantize_per_token", "", "dequantize_per_token"),
-            ("convert_element_type", "no_fuse", "convert_element_type_no_fuse"),
-        )
-    }
-)
+FILES: Final[Mapping[str, str]] = {
+    "code/__torch__/torch/ao/quantization/fx/_decomposed.py": "".join(
+        (_CHECKS, _PER_TENSOR, _CHOOSING, _PER_CHANNEL, _PER_TOKEN, _PER_GROUP, _CONVERTING)
+    )
+}
+_OPERATORS: Final = (
+    "quantize_per_tensor", "quantize_per_tensor.tensor", "quantize_per_tensor.tensor2",
+    "dequantize_per_tensor", "dequantize_per_tensor.tensor", "dequantize_per_tensor.tensor2",
+    "choose_qparams.tensor", "choose_qparams_symmetric.tensor", "choose_qparams_per_token",
+    "choose_qparams_per_token_asymmetric", "quantize_per_channel", "dequantize_per_channel",
+    "quantize_per_channel_group", "dequantize_per_channel_group", "quantize_per_token",
+    "dequantize_per_token", "convert_element_type.no_fuse",
+)  # fmt: skip
+_OTHER_NAMES: Final = {
+    "_choose_qparams_per_token_asymmetric_impl": "choose_qparams_per_token_asymmetric"
+}
+FUNCTIONS: Final[Mapping[tuple[str, str], str]] = {
+    (f"quantized_decomposed::{name}", overload): f"{_MODULE}.{operator.replace('.', '_')}"
+    for shown, operator in [*zip(_OPERATORS, _OPERATORS, strict=True), *_OTHER_NAMES.items()]
+    for name, _, overload in [shown.partition(".")]
+}
 """The function for each operator, by its kind and overload name."""

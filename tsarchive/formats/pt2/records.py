@@ -31,10 +31,15 @@ MODELS = "models/"
 WEIGHTS = "data/weights/"
 CONSTANTS = "data/constants/"
 SAMPLE_INPUTS = "data/sample_inputs/"
+# Names of objects begin so; those of opaque ones are pickles without a zip around.
+OPAQUE_OBJECT = "opaque_obj_"
+OBJECTS = ("custom_obj_", OPAQUE_OBJECT)
 AOTINDUCTOR = "data/aotinductor/"
 EXECUTORCH = "data/executorch/"
 EXTRA = "extra/"
 FLAT_EXTRA = "extra_files/"
+# Folders of the state of models, and the file of ``torch.save`` that stands for each in ``FLAT``.
+FLAT_STATES = {WEIGHTS: FLAT_WEIGHTS, CONSTANTS: FLAT_CONSTANTS}
 # The name that torch.export.save gives to its single model.
 USUAL_NAME = "model"
 # Programs before version 5 have other fields; of later major versions torch reads only 8.
@@ -45,6 +50,12 @@ class Layout(Enum):
     FLAT = "flat"
     WHOLE = "whole"
     RAW = "raw"
+
+
+def config_name(folder: str, model: str) -> str:
+    """Return the record that describes the weights or constants of a model in layout ``RAW``."""
+    kind = "weights" if folder == WEIGHTS else "constants"
+    return f"{folder}{model}_{kind}_config.json"
 
 
 class Records:
@@ -102,6 +113,13 @@ class Records:
     def inputs_record(self, model: str) -> str:
         return FLAT_INPUTS if self.has(FLAT_PROGRAM) else f"{SAMPLE_INPUTS}{model}.pt"
 
+    def whole_record(self, folder: str, model: str) -> str | None:
+        """Return the file of ``torch.save`` that holds weights or constants; None in ``RAW``."""
+        if self.layout is Layout.FLAT:
+            return FLAT_STATES[folder]
+        record = f"{folder}{model}.pt"
+        return record if self.has(record) else None
+
     def program(self, model: str) -> ExportedProgram:
         """Return the program of a model.
 
@@ -113,13 +131,18 @@ class Records:
             found = self._programs[model] = self._read_program(model)
         return found
 
+    def missing(self, model: str) -> MissingRecordError:
+        """Return the error for a model that the archive does not have."""
+        return MissingRecordError(
+            f"the archive has no model {model!r}",
+            record=self.program_record(model),
+            hint=f"It has: {', '.join(self.models) or 'none'}",
+        )
+
     def _read_program(self, model: str) -> ExportedProgram:
         record = self.program_record(model)
         if not self.has(record):
-            names = ", ".join(self.models) or "none"
-            raise MissingRecordError(
-                f"the archive has no model {model!r}", record=record, hint=f"It has: {names}"
-            )
+            raise self.missing(model)
         values = parse_json(self.container.read(record), record)
         # torch 2.4 wrote a single verifier, under the name dialect.
         if "verifiers" not in values and "dialect" in values:
@@ -134,14 +157,6 @@ class Records:
             )
         return found
 
-    def weights(self, model: str) -> PayloadConfig:
-        """Return the storage of parameters and persistent buffers; layout ``RAW`` only."""
-        return self.payload_config(f"{WEIGHTS}{model}_weights_config.json")
-
-    def constants(self, model: str) -> PayloadConfig:
-        """Return the storage of constants, other buffers and objects; layout ``RAW`` only."""
-        return self.payload_config(f"{CONSTANTS}{model}_constants_config.json")
-
     def payload_config(self, record: str) -> PayloadConfig:
         """Return the payloads that a record describes.
 
@@ -151,31 +166,27 @@ class Records:
 
 
 def graph_report(container: Container) -> GraphReport:
-    """What of an archive's JSON is otherwise when it is decoded and encoded again."""
-    texts = json_records(container)
-    once = encoded_again(container, texts)
-    code = tuple(changes(texts, once))
-    return GraphReport(code, tuple(changes(once, encoded_again(container, once))))
+    """Return what changes in an archive's JSON when it is decoded and encoded again.
+
+    Raises FormatError where a record breaks a rule.
+    """
+    schemas = dict(_schemas(Records(container)))
+    texts = {name: container.read(name) for name in schemas}
+    once = _encoded_again(texts, schemas)
+    twice = _encoded_again(once, schemas)
+    return GraphReport(tuple(changes(texts, once)), tuple(changes(once, twice)))
 
 
-def json_records(container: Container) -> dict[str, bytes]:
-    """Return the programs of an archive, and the configurations of their payloads."""
-    return {name: container.read(name) for name, _ in _schemas(container)}
+def _encoded_again(
+    texts: Mapping[str, bytes], schemas: Mapping[str, type[Any]]
+) -> dict[str, bytes]:
+    return {name: write_json(read_json(schemas[name], text, name)) for name, text in texts.items()}
 
 
-def encoded_again(container: Container, texts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Decode and encode the records. Raises FormatError where one breaks a rule."""
-    found = _schemas(container)
-    return {name: write_json(read_json(schema, texts[name], name)) for name, schema in found}
-
-
-def _schemas(container: Container) -> Iterator[tuple[str, type[Any]]]:
-    records = Records(container)
+def _schemas(records: Records) -> Iterator[tuple[str, type[Any]]]:
+    """Yield the records of JSON, each with the class that it encodes an instance of."""
     for model in records.models:
         yield records.program_record(model), ExportedProgram
-        for name in (
-            f"{WEIGHTS}{model}_weights_config.json",
-            f"{CONSTANTS}{model}_constants_config.json",
-        ):
-            if records.has(name):
+        for folder in FLAT_STATES:
+            if records.has(name := config_name(folder, model)):
                 yield name, PayloadConfig

@@ -11,7 +11,7 @@ import inspect
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -22,14 +22,9 @@ from tsarchive.run.modules import ArchiveModule
 
 from .exporter import config_record, end_records
 from .json_codec import read_json
-from .records import CONSTANTS, MODELS, SAMPLE_INPUTS, USUAL_NAME, WEIGHTS, Records
+from .records import FLAT_STATES, MODELS, SAMPLE_INPUTS, USUAL_NAME, Records, config_name
 from .resaving import forward_of, resaved_records
 from .schema import PayloadConfig
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-
-    from tsarchive.run.modules import ArchiveModule
 
 _ARCHIVE_NAME = "model"
 _MOST_LETTERS = 300
@@ -84,8 +79,8 @@ def _loader() -> Callable[[io.BytesIO], Any]:
 
 def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecord]:
     """Yield the records of one model, under the name that torch expects."""
-    for folder, kind in ((WEIGHTS, "weights"), (CONSTANTS, "constants")):
-        name = f"{folder}{model}_{kind}_config.json"
+    for folder in FLAT_STATES:
+        name = config_name(folder, model)
         found = read_json(PayloadConfig, bytes(written[name].data), name)
         _check(found, name)
         paths = dict.fromkeys(meta.path_name for meta in found.config.values())

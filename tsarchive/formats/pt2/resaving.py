@@ -20,9 +20,19 @@ from tsarchive.run.slots import get_slot
 from .exporter import PayloadWriter, config_record, end_records, extra_records
 from .json_codec import read_json, write_json
 from .metadata import make_stable
-from .payloads import Payload, StoredView, constants, weights
+from .payloads import Payload, StoredView, stored_payloads
 from .program import Forward
-from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, Layout, Records
+from .records import (
+    CONSTANTS,
+    EXTRA,
+    FLAT_STATES,
+    MODELS,
+    SAMPLE_INPUTS,
+    WEIGHTS,
+    Layout,
+    Records,
+    config_name,
+)
 from .schema import DTYPES, ExportedProgram, SchemaVersion
 from .tensors import Tensors
 
@@ -76,16 +86,13 @@ class _Saving:
         return self.records.container
 
     def stored(self, model: str) -> dict[str, dict[str, Payload]]:
-        return {
-            WEIGHTS: weights(self.records, model),
-            CONSTANTS: constants(self.records, model),
-        }
+        return {folder: stored_payloads(self.records, folder, model) for folder in FLAT_STATES}
 
     def in_place(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
         """Yield the records of the archive in their order, with the model's present state."""
         new: dict[str, list[NewRecord]] = {}
         dropped = {_FINGERPRINT, *self.records.under(EXTRA)}
-        for folder in (WEIGHTS, CONSTANTS):
+        for folder in FLAT_STATES:
             config, written, replaced = self._folder(folder, state[folder])
             dropped |= replaced - {record.name for record in written}
             for record in written:
@@ -106,8 +113,10 @@ class _Saving:
         self, folder: str, values: dict[str, Any]
     ) -> tuple[NewRecord, list[NewRecord], set[str]]:
         """Return the configuration and records of a folder, and the names of those they replace."""
-        read = self.records.weights if folder == WEIGHTS else self.records.constants
-        configs = {name: read(name) for name in self.records.models}
+        configs = {
+            name: self.records.payload_config(config_name(folder, name))
+            for name in self.records.models
+        }
         own = {name: meta.path_name for name, meta in configs.pop(self.model).config.items()}
         others = {meta.path_name for found in configs.values() for meta in found.config.values()}
         known = {name: path for name, path in own.items() if path not in others}
@@ -128,7 +137,9 @@ class _Saving:
         """Yield the archive in the current layout."""
         writers = {folder: PayloadWriter(folder) for folder in _PREFIXES}
         for model in self.records.models:
-            values = state if model == self.model else self._read(model)
+            values = state
+            if model != self.model:
+                values = {name: read_values(held) for name, held in self.stored(model).items()}
             for folder, writer in writers.items():
                 payloads = writer.payloads(values[folder], _PREFIXES[folder])
                 yield from writer.take()
@@ -146,11 +157,6 @@ class _Saving:
             if name not in files:
                 yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
 
-    def _read(self, model: str) -> State:
-        """Read the state of another model of the archive."""
-        stored = self.stored(model)
-        return {folder: read_values(payloads) for folder, payloads in stored.items()}
-
     def _text(self, model: str) -> bytes:
         """Return a program as read, or encoded anew if it was moved, is old, or loses origins."""
         read = self.records.program(model)
@@ -158,18 +164,12 @@ class _Saving:
         is_old = program.schema_version.major < _NEWEST.major
         if self._debug and program == read and not is_old:
             return self.container.read(self.records.program_record(model))
-        return write_json(_of_today(program) if self._debug else _without_origins(program))
-
-
-def _of_today(program: ExportedProgram) -> ExportedProgram:
-    is_old = program.schema_version.major < _NEWEST.major
-    return replace(program, schema_version=_NEWEST) if is_old else program
-
-
-def _without_origins(program: ExportedProgram) -> ExportedProgram:
-    copied = read_json(ExportedProgram, write_json(_of_today(program)), MODELS)
-    make_stable(copied.graph_module.graph, origins=False, paths=True)
-    return copied
+        text = write_json(replace(program, schema_version=_NEWEST) if is_old else program)
+        if self._debug:
+            return text
+        copied = read_json(ExportedProgram, text, MODELS)
+        make_stable(copied.graph_module.graph, origins=False, paths=True)
+        return write_json(copied)
 
 
 def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
@@ -187,12 +187,11 @@ def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
 def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
     """Return the present state of the module, by folder and dotted name, in archive order."""
     stored = saving.stored(saving.model)
-    held: State = {WEIGHTS: {}, CONSTANTS: {}}
+    held: State = {folder: {} for folder in FLAT_STATES}
     for state in forward.signature.states:
-        folder = WEIGHTS if state.in_weights else CONSTANTS
         value = _value_at(module, state.target)
-        _check(state.target, value, stored[folder].get(state.target))
-        held[folder][state.target] = value
+        _check(state.target, value, stored[state.folder].get(state.target))
+        held[state.folder][state.target] = value
     return {folder: _complete(held[folder], stored[folder]) for folder in held}
 
 

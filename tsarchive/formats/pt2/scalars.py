@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from types import MappingProxyType
 from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -19,21 +18,12 @@ from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, Type, annotation
 
 from . import schema
 from .arguments import INT64, SYMBOLIC, Values, bind_results, operands
-from .building import Body
+from .building import Body, Loop
 from .symbols import Expression, Number, Operation, Symbol
 
 Scalar = Callable[[Body, Sequence[Value], Type], Value]
 
 _NUMBERS: Final = (INT, FLOAT, BOOL)
-
-
-def _operator(kind: str) -> Scalar:
-    """Translate to an operator whose overloads for numbers behave like Python."""
-
-    def call(body: Body, given: Sequence[Value], wanted: Type) -> Value:
-        return body.value(kind, *given)
-
-    return call
 
 
 def _division(kind: str) -> Scalar:
@@ -93,16 +83,12 @@ def _constant_power(body: Body, base: Value, exponent: int) -> Value:
 
 def _multiplied(body: Body, base: Value, times: Value) -> Value:
     """Return ``base`` to the power of ``times`` by repeated multiplication."""
-    always = body.constant(True, BOOL)
-    loop = body.append("prim::Loop", [times, always, body.integer(1)], INT)
-    block = loop.add_block()
-    block.add_param(INT)
-    product = block.add_param(INT)
-    inside = body.inside(block)
-    block.add_return(inside.constant(True, BOOL))
-    # The condition is the first result of the body, but its node must come first too.
-    block.add_return(inside.value("aten::mul", product, base))
-    return loop.output
+    loop = Loop(body, times, body.constant(True, BOOL), [body.integer(1)])
+    inside = loop.body
+    # The condition is the first result of the body, so its node must come first.
+    condition = inside.constant(True, BOOL)
+    (power,) = loop.end(condition, [inside.value("aten::mul", *loop.carried, base)])
+    return power
 
 
 def _chosen(body: Body, given: Sequence[Value], wanted: Type) -> Value:
@@ -126,42 +112,38 @@ def _folded(body: Body, kind: str, values: Sequence[Value]) -> Value:
     return reduce(lambda one, other: body.value(kind, one, other), values)
 
 
-_OPERATORS: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
-    {
-        **{
-            f"_operator.{name}": (2, f"aten::{name}")
-            for name in ("add", "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub")
-        },
-        "_operator.and_": (2, "aten::__and__"),
-        "_operator.lshift": (2, "aten::__lshift__"),
-        "_operator.neg": (1, "aten::neg"),
-        "_operator.or_": (2, "aten::__or__"),
-        "_operator.rshift": (2, "aten::__rshift__"),
-        "math.ceil": (1, "aten::ceil"),
-        "math.floor": (1, "aten::floor"),
-        "torch.sym_max": (2, "prim::max"),
-        "torch.sym_min": (2, "prim::min"),
-        "torch.sym_not": (1, "aten::__not__"),
-    }
-)
-SCALARS: Final[Mapping[str, tuple[int | None, Scalar]]] = MappingProxyType(
-    {
-        **{target: (count, _operator(kind)) for target, (count, kind) in _OPERATORS.items()},
-        "_operator.floordiv": (2, _division("aten::floordiv")),
-        "_operator.mod": (2, _division("aten::remainder")),
-        "_operator.pos": (1, lambda body, given, wanted: given[0]),
-        "_operator.pow": (2, _power),
-        "_operator.truediv": (2, _division("aten::div")),
-        "math.trunc": (1, _cast(INT)),
-        "torch.sym_float": (1, _cast(FLOAT)),
-        "torch.sym_int": (1, _cast(INT)),
-        "torch.sym_ite": (3, _chosen),
-        "torch._sym_sqrt": (1, _square_root),
-        "torch.sym_sqrt": (1, _square_root),
-        "torch.sym_sum": (None, _sum),
-    }
-)
-"""The number of arguments of each function, None for any, and its translation."""
+SCALARS: Final[Mapping[str, tuple[int | None, str | Scalar]]] = {
+    **{
+        f"_operator.{name}": (2, f"aten::{name}")
+        for name in ("add", "eq", "ge", "gt", "le", "lt", "mul", "ne", "sub")
+    },
+    "_operator.and_": (2, "aten::__and__"),
+    "_operator.floordiv": (2, _division("aten::floordiv")),
+    "_operator.lshift": (2, "aten::__lshift__"),
+    "_operator.mod": (2, _division("aten::remainder")),
+    "_operator.neg": (1, "aten::neg"),
+    "_operator.or_": (2, "aten::__or__"),
+    "_operator.pos": (1, lambda body, given, wanted: given[0]),
+    "_operator.pow": (2, _power),
+    "_operator.rshift": (2, "aten::__rshift__"),
+    "_operator.truediv": (2, _division("aten::div")),
+    "math.ceil": (1, "aten::ceil"),
+    "math.floor": (1, "aten::floor"),
+    "math.trunc": (1, _cast(INT)),
+    "torch._sym_sqrt": (1, _square_root),
+    "torch.sym_float": (1, _cast(FLOAT)),
+    "torch.sym_int": (1, _cast(INT)),
+    "torch.sym_ite": (3, _chosen),
+    "torch.sym_max": (2, "prim::max"),
+    "torch.sym_min": (2, "prim::min"),
+    "torch.sym_not": (1, "aten::__not__"),
+    "torch.sym_sqrt": (1, _square_root),
+    "torch.sym_sum": (None, _sum),
+}
+"""The number of arguments of each function, None for any, and its translation.
+
+That is an operator whose overloads for numbers behave like Python, or what appends nodes.
+"""
 
 
 def call_scalar(body: Body, node: schema.Node, values: Values) -> None:
@@ -179,33 +161,30 @@ def call_scalar(body: Body, node: schema.Node, values: Values) -> None:
     if len(node.outputs) != 1 or node.outputs[0].tag not in SYMBOLIC:
         raise FormatError("its result is one number")
     wanted = SYMBOLIC[node.outputs[0].tag]
-    bind_results(body, node.outputs, [call(body, given, wanted)], values)
+    result = body.value(call, *given) if isinstance(call, str) else call(body, given, wanted)
+    bind_results(body, node.outputs, [result], values)
 
 
 # Operators that take the arguments as they are, folded pairwise where there are more.
-_OPERATOR_FORMS = MappingProxyType(
-    {
-        "Add": "aten::add", "FloorDiv": "aten::floordiv", "CleanDiv": "aten::floordiv",
-        "Mod": "aten::remainder", "PythonMod": "aten::remainder", "Max": "prim::max",
-        "Min": "prim::min", "Abs": "prim::abs", "IntTrueDiv": "aten::div",
-        "FloatTrueDiv": "aten::div", "LShift": "aten::__lshift__", "RShift": "aten::__rshift__",
-        "Eq": "aten::eq", "Ne": "aten::ne", "Lt": "aten::lt", "Le": "aten::le", "Gt": "aten::gt",
-        "Ge": "aten::ge", "And": "aten::__and__", "Or": "aten::__or__", "Not": "aten::__not__",
-        "floor": "aten::floor", "ceiling": "aten::ceil", "CeilToInt": "aten::ceil",
-        "FloorToInt": "aten::floor", "TruncToInt": "aten::Int", "ToFloat": "aten::Float",
-        "BitwiseAnd": "aten::__and__", "BitwiseOr": "aten::__or__", "BitwiseXor": "aten::__xor__",
-        **{name: f"aten::{name}" for name in (
-            "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp",
-            "log", "asinh",
-        )},
-        "isnan": "aten::isnan",
-    }
-)  # fmt: skip
+_OPERATOR_FORMS = {
+    "Add": "aten::add", "FloorDiv": "aten::floordiv", "CleanDiv": "aten::floordiv",
+    "Mod": "aten::remainder", "PythonMod": "aten::remainder", "Max": "prim::max",
+    "Min": "prim::min", "Abs": "prim::abs", "IntTrueDiv": "aten::div",
+    "FloatTrueDiv": "aten::div", "LShift": "aten::__lshift__", "RShift": "aten::__rshift__",
+    "Eq": "aten::eq", "Ne": "aten::ne", "Lt": "aten::lt", "Le": "aten::le", "Gt": "aten::gt",
+    "Ge": "aten::ge", "And": "aten::__and__", "Or": "aten::__or__", "Not": "aten::__not__",
+    "floor": "aten::floor", "ceiling": "aten::ceil", "CeilToInt": "aten::ceil",
+    "FloorToInt": "aten::floor", "TruncToInt": "aten::Int", "ToFloat": "aten::Float",
+    "BitwiseAnd": "aten::__and__", "BitwiseOr": "aten::__or__", "BitwiseXor": "aten::__xor__",
+    **{name: f"aten::{name}" for name in (
+        "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp",
+        "log", "asinh",
+    )},
+    "isnan": "aten::isnan",
+}  # fmt: skip
 _OF_FLOATS = frozenset({"FloatTrueDiv", "floor", "ceiling", "CeilToInt", "FloorToInt", "isnan"})
-_EMPTY = MappingProxyType({"Add": 0, "Mul": 1, "And": True, "Or": False})
-_CONSTANT_TYPES: Mapping[type, Type] = MappingProxyType(
-    {bool: BOOL, int: INT, float: FLOAT, str: STRING}
-)
+_EMPTY = {"Add": 0, "Mul": 1, "And": True, "Or": False}
+_CONSTANT_TYPES: Mapping[type, Type] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 # Powers up to this are multiplied out; sizes overflow long before.
 _GREATEST_POWER = 16
 
@@ -308,16 +287,14 @@ def _rounded(body: Body, expression: Operation, values: Mapping[str, Value]) -> 
 
 
 _Lower = Callable[[Body, Operation, Mapping[str, Value]], Value]
-_SPECIAL: Final[Mapping[str, _Lower]] = MappingProxyType(
-    {
-        "Mul": _product,
-        "Pow": _lowered_power,
-        "PowByNatural": _lowered_power,
-        "FloatPow": _lowered_power,
-        "CeilDiv": _quotient_rounded_up,
-        "ModularIndexing": _modular_index,
-        "Where": _where,
-        "RoundToInt": _rounded,
-        "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
-    }
-)
+_SPECIAL: Final[Mapping[str, _Lower]] = {
+    "Mul": _product,
+    "Pow": _lowered_power,
+    "PowByNatural": _lowered_power,
+    "FloatPow": _lowered_power,
+    "CeilDiv": _quotient_rounded_up,
+    "ModularIndexing": _modular_index,
+    "Where": _where,
+    "RoundToInt": _rounded,
+    "Identity": lambda body, one, values: lower(body, one.arguments[0], values),
+}

@@ -6,6 +6,7 @@ default here where versions since 5.3 (torch 2.4) lack it. Fields that are unkno
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -13,48 +14,65 @@ from typing import Any, ClassVar
 from tsarchive.pickler.storage_types import STORAGE_TYPES, StorageType
 
 
-class ScalarType(IntEnum):
+class Numbered(IntEnum):
+    """A number of the format, and torch's own, which TorchScript code has; None where it has none.
+
+    ``dtype`` is torch's name of an element type.
+    """
+
+    number: int | None
+    dtype: str
+
+    def __new__(cls, value: int, number: int | None = None, dtype: str = "") -> Numbered:
+        made = int.__new__(cls, value)
+        made._value_ = value
+        made.number = number
+        made.dtype = dtype
+        return made
+
+
+class ScalarType(Numbered):
     UNKNOWN = 0
-    BYTE = 1
-    CHAR = 2
-    SHORT = 3
-    INT = 4
-    LONG = 5
-    HALF = 6
-    FLOAT = 7
-    DOUBLE = 8
-    COMPLEXHALF = 9
-    COMPLEXFLOAT = 10
-    COMPLEXDOUBLE = 11
-    BOOL = 12
-    BFLOAT16 = 13
-    UINT16 = 28
-    FLOAT8E4M3FN = 29
-    FLOAT8E5M2 = 30
-    FLOAT8E4M3FNUZ = 31
-    FLOAT8E5M2FNUZ = 32
-    FLOAT8E8M0FNU = 33
-    UINT32 = 34
-    UINT64 = 35
+    BYTE = 1, 0, "uint8"
+    CHAR = 2, 1, "int8"
+    SHORT = 3, 2, "int16"
+    INT = 4, 3, "int32"
+    LONG = 5, 4, "int64"
+    HALF = 6, 5, "float16"
+    FLOAT = 7, 6, "float32"
+    DOUBLE = 8, 7, "float64"
+    COMPLEXHALF = 9, 8, "complex32"
+    COMPLEXFLOAT = 10, 9, "complex64"
+    COMPLEXDOUBLE = 11, 10, "complex128"
+    BOOL = 12, 11, "bool"
+    BFLOAT16 = 13, 15, "bfloat16"
+    UINT16 = 28, 27, "uint16"
+    FLOAT8E4M3FN = 29, 24, "float8_e4m3fn"
+    FLOAT8E5M2 = 30, 23, "float8_e5m2"
+    FLOAT8E4M3FNUZ = 31, 26, "float8_e4m3fnuz"
+    FLOAT8E5M2FNUZ = 32, 25, "float8_e5m2fnuz"
+    FLOAT8E8M0FNU = 33, 44, "float8_e8m0fnu"
+    UINT32 = 34, 28, "uint32"
+    UINT64 = 35, 29, "uint64"
 
 
-class Layout(IntEnum):
+class Layout(Numbered):
     UNKNOWN = 0
-    SPARSE_COO = 1
-    SPARSE_CSR = 2
-    SPARSE_CSC = 3
-    SPARSE_BSR = 4
-    SPARSE_BSC = 5
-    MKLDNN = 6
-    STRIDED = 7
+    SPARSE_COO = 1, 1
+    SPARSE_CSR = 2, 2
+    SPARSE_CSC = 3, 4
+    SPARSE_BSR = 4, 5
+    SPARSE_BSC = 5, 6
+    MKLDNN = 6, 3
+    STRIDED = 7, 0
 
 
-class MemoryFormat(IntEnum):
+class MemoryFormat(Numbered):
     UNKNOWN = 0
-    CONTIGUOUS_FORMAT = 1
-    CHANNELS_LAST = 2
-    CHANNELS_LAST_3D = 3
-    PRESERVE_FORMAT = 4
+    CONTIGUOUS_FORMAT = 1, 0
+    CHANNELS_LAST = 2, 2
+    CHANNELS_LAST_3D = 3, 3
+    PRESERVE_FORMAT = 4, 1
 
 
 class ArgumentKind(IntEnum):
@@ -138,11 +156,8 @@ class SymBoolArgument(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class TensorArgument:
-    name: str
+    """A tensor by its name, or a token, which the format writes likewise."""
 
-
-@dataclass(frozen=True, slots=True)
-class TokenArgument:
     name: str
 
 
@@ -204,6 +219,16 @@ class Argument(Tagged):
         "as_float_lists": list[list[float]],
     }
 
+    @property
+    def name(self) -> str | None:
+        """The name of the one value that it is; None for literals and lists."""
+        value = self.value
+        if isinstance(value, TensorArgument | CustomObjArgument):
+            return value.name
+        if isinstance(value, Tagged) and value.tag in ("as_name", "as_tensor"):
+            return value.value if value.tag == "as_name" else str(value.value.name)
+        return None
+
 
 Argument.members["as_string_to_argument"] = dict[str, Argument]
 
@@ -240,9 +265,17 @@ class Graph:
     sym_float_values: dict[str, SymFloat] = field(default_factory=dict)
 
 
+# What torch has under several names, for inputs and outputs, is one class here, of another name.
+
+
 @dataclass(frozen=True, slots=True)
-class UserInputSpec:
+class UserSpec:
     arg: Argument
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    arg: TensorArgument
 
 
 class ConstantValue(Tagged):
@@ -258,7 +291,7 @@ class InputToConstantInputSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class InputToParameterSpec:
+class ParameterSpec:
     arg: TensorArgument
     parameter_name: str
 
@@ -282,80 +315,82 @@ class InputToCustomObjSpec:
     custom_obj_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSpec:
-    arg: TokenArgument
-
-
 class InputSpec(Tagged):
     members: ClassVar = {
-        "user_input": UserInputSpec,
-        "parameter": InputToParameterSpec,
+        "user_input": UserSpec,
+        "parameter": ParameterSpec,
         "buffer": InputToBufferSpec,
         "tensor_constant": InputToTensorConstantSpec,
         "custom_obj": InputToCustomObjSpec,
-        "token": TokenSpec,
+        "token": TensorSpec,
         "constant_input": InputToConstantInputSpec,
     }
 
-
-@dataclass(frozen=True, slots=True)
-class UserOutputSpec:
-    arg: Argument
-
-
-@dataclass(frozen=True, slots=True)
-class LossOutputSpec:
-    arg: TensorArgument
+    @property
+    def target(self) -> str | None:
+        """The dotted name of a parameter, buffer, constant or object; None for other inputs."""
+        return getattr(self.value, f"{self.tag}_name", None)
 
 
 @dataclass(frozen=True, slots=True)
-class BufferMutationSpec:
+class BufferSpec:
     arg: TensorArgument
     buffer_name: str
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterMutationSpec:
-    arg: TensorArgument
-    parameter_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class GradientToParameterSpec:
-    arg: TensorArgument
-    parameter_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class GradientToUserInputSpec:
-    arg: TensorArgument
-    user_input_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class UserInputMutationSpec:
+class NamedInputSpec:
     arg: TensorArgument
     user_input_name: str
 
 
 class OutputSpec(Tagged):
     members: ClassVar = {
-        "user_output": UserOutputSpec,
-        "loss_output": LossOutputSpec,
-        "buffer_mutation": BufferMutationSpec,
-        "gradient_to_parameter": GradientToParameterSpec,
-        "gradient_to_user_input": GradientToUserInputSpec,
-        "user_input_mutation": UserInputMutationSpec,
-        "token": TokenSpec,
-        "parameter_mutation": ParameterMutationSpec,
+        "user_output": UserSpec,
+        "loss_output": TensorSpec,
+        "buffer_mutation": BufferSpec,
+        "gradient_to_parameter": ParameterSpec,
+        "gradient_to_user_input": NamedInputSpec,
+        "user_input_mutation": NamedInputSpec,
+        "token": TensorSpec,
+        "parameter_mutation": ParameterSpec,
     }
+
+    @property
+    def changed(self) -> tuple[str, str] | None:
+        """The kind and name of the input that it changes, or whose gradient it is; else None."""
+        kind = _CHANGED.get(self.tag)
+        return None if kind is None else (kind, getattr(self.value, f"{kind}_name"))
+
+
+_CHANGED = {
+    "buffer_mutation": "buffer",
+    "parameter_mutation": "parameter",
+    "gradient_to_parameter": "parameter",
+    "user_input_mutation": "user_input",
+    "gradient_to_user_input": "user_input",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class GraphSignature:
     input_specs: list[InputSpec]
     output_specs: list[OutputSpec]
+
+    @property
+    def user_inputs(self) -> list[InputSpec]:
+        """The inputs that the caller passes."""
+        tags = ("user_input", "constant_input")
+        return [spec for spec in self.input_specs if spec.tag in tags]
+
+    @property
+    def results(self) -> Iterator[Argument]:
+        """The outputs that the caller gets."""
+        for spec in self.output_specs:
+            if spec.tag == "loss_output":
+                yield Argument("as_tensor", spec.value.arg)
+            elif spec.tag == "user_output":
+                yield spec.value.arg
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,33 +466,10 @@ class PayloadConfig:
     config: dict[str, PayloadMeta]
 
 
-_NAMES = {
-    ScalarType.BYTE: "uint8",
-    ScalarType.CHAR: "int8",
-    ScalarType.SHORT: "int16",
-    ScalarType.INT: "int32",
-    ScalarType.LONG: "int64",
-    ScalarType.HALF: "float16",
-    ScalarType.FLOAT: "float32",
-    ScalarType.DOUBLE: "float64",
-    ScalarType.COMPLEXHALF: "complex32",
-    ScalarType.COMPLEXFLOAT: "complex64",
-    ScalarType.COMPLEXDOUBLE: "complex128",
-    ScalarType.BOOL: "bool",
-    ScalarType.BFLOAT16: "bfloat16",
-    ScalarType.UINT16: "uint16",
-    ScalarType.FLOAT8E4M3FN: "float8_e4m3fn",
-    ScalarType.FLOAT8E5M2: "float8_e5m2",
-    ScalarType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
-    ScalarType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
-    ScalarType.FLOAT8E8M0FNU: "float8_e8m0fnu",
-    ScalarType.UINT32: "uint32",
-    ScalarType.UINT64: "uint64",
-}
 _SIZES = {storage.dtype: storage.itemsize for storage in STORAGE_TYPES.values()}
 
 # Without ``UNKNOWN``.
 DTYPES: dict[ScalarType, StorageType] = {
-    number: StorageType(name, _SIZES[name]) for number, name in _NAMES.items()
+    found: StorageType(found.dtype, _SIZES[found.dtype]) for found in ScalarType if found.dtype
 }
-SCALAR_TYPES: dict[str, ScalarType] = {name: number for number, name in _NAMES.items()}
+SCALAR_TYPES: dict[str, ScalarType] = {found.dtype: found for found in DTYPES}

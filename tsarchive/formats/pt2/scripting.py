@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Final, NoReturn
 
 from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.exporter import extra_files
 from tsarchive.formats.torchscript.saving import canonical_loaded_records
-from tsarchive.ir.graph import Block, Node, nested_blocks, walk
+from tsarchive.ir.graph import Block, Node, walk
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
 from tsarchive.run.modules import ArchiveModule
@@ -77,12 +76,10 @@ def _copy_view(node: Node) -> None:
 
 
 # Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
-_IN_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "prims": "Export it again without decompositions, or with those of torch's default",
-        "torch_nn": "Export a model that computes the loss without chunks",
-    }
-)
+_IN_PYTHON: Final[Mapping[str, str]] = {
+    "prims": "Export it again without decompositions, or with those of torch's default",
+    "torch_nn": "Export a model that computes the loss without chunks",
+}
 
 
 def scripted_records(module: ArchiveModule) -> list[NewRecord]:
@@ -114,7 +111,7 @@ def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
     if isinstance(typed.type, TupleType) and typed.type.qualified_name and _holds_any(typed.type):
         message = f"{place} is a named tuple with a field that has items of several types"
         _refuse(forward, message)
-    for step, child in _items(typed, place):
+    for step, child in typed.places(place):
         _require_values(forward, child, step)
 
 
@@ -133,7 +130,7 @@ def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_i
         has = "items of several types" if typed.children else "no items"
         among = "and is itself among items of several types"
         _refuse(forward, f"{place} is {typed.tree.kind.value} that has {has}, {among}")
-    for step, child in _items(typed, place):
+    for step, child in typed.places(place):
         _require_known_types(forward, child, step, is_item=is_item or items == ANY)
 
 
@@ -141,11 +138,6 @@ def _type_of_items(type_: Type) -> Type | None:
     if isinstance(type_, ListType):
         return type_.element
     return type_.value if isinstance(type_, DictType) else None
-
-
-def _items(typed: TypedTree, place: str) -> Iterator[tuple[str, TypedTree]]:
-    for (step, _), child in zip(typed.tree.places(), typed.children, strict=True):
-        yield place + step, child
 
 
 def _refuse(forward: Forward, message: str) -> NoReturn:
@@ -157,16 +149,8 @@ def _refuse(forward: Forward, message: str) -> NoReturn:
 
 
 def _require_operators(forward: Forward, graph: Block) -> None:
-    for name in _operators(graph):
+    for name in (node.schema.full_name for node in walk(graph.nodes) if node.schema is not None):
         hint = _IN_PYTHON.get(name.partition("::")[0])
         if hint is not None:
             message = f"the program has no form in TorchScript: {name} is written in Python"
             raise UnsupportedError(message, record=forward.record, hint=hint)
-
-
-def _operators(block: Block) -> Iterator[str]:
-    for node in block.nodes:
-        if node.schema is not None:
-            yield node.schema.full_name
-        for inner in nested_blocks(node):
-            yield from _operators(inner)

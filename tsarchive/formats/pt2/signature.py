@@ -22,6 +22,7 @@ from tsarchive.ir.types import BOOL, NONE, TENSOR, Type
 
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
 from .pytrees import LEAF, Kind, Tree, read_tree
+from .records import CONSTANTS, WEIGHTS
 from .schema import (
     Argument,
     CustomObjArgument,
@@ -63,11 +64,12 @@ class State:
     class_fqn: str | None = None
 
     @property
-    def in_weights(self) -> bool:
-        """Whether it is stored among the weights, not among the constants."""
-        return self.kind is StateKind.PARAMETER or (
+    def folder(self) -> str:
+        """The folder in which it is stored."""
+        is_weight = self.kind is StateKind.PARAMETER or (
             self.kind is StateKind.BUFFER and self.is_persistent
         )
+        return WEIGHTS if is_weight else CONSTANTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,15 @@ def read_signature(module: GraphModule, record: str, class_of: ClassOf) -> Signa
     Raises FormatError where parts of it contradict each other, and what ``class_of`` raises.
     """
     try:
-        return _Reader(module, record, class_of).signature()
+        return _Reader(module, class_of).signature()
     except ArchiveError as error:
         error.record = error.record or record
         raise
 
 
 class _Reader:
-    def __init__(self, module: GraphModule, record: str, class_of: ClassOf) -> None:
+    def __init__(self, module: GraphModule, class_of: ClassOf) -> None:
         self._module = module
-        self._record = record
         self._class_of = class_of
         self._specs: GraphSignature = module.signature
 
@@ -149,9 +150,10 @@ class _Reader:
         call = self._call()
         in_tree = self._tree(call.in_spec)
         parameters = tuple(_parameters(in_tree, call.forward_arg_names, self._names(in_tree)))
-        places = [place for one in parameters for place in _places(one.name, one.tree)]
+        places = [place for one in parameters for place in one.tree.leaf_places(one.name)]
         out_tree = self._tree(call.out_spec)
-        results, gradients, mutations = self._outputs()
+        results = tuple(self._specs.results)
+        gradients, mutations = self._changes()
         if len(results) != out_tree.leaves:
             _fail(f"there are {len(results)} results for {out_tree.leaves} places")
         if gradients:
@@ -162,7 +164,7 @@ class _Reader:
             inputs=tuple(self._inputs(places)),
             states=tuple(_states(self._specs.input_specs)),
             tokens=tuple(s.value.arg.name for s in self._specs.input_specs if s.tag == "token"),
-            mutations=mutations,
+            mutations=tuple(mutations),
             results=results,
             result_types=tuple(map(self._result_type, results)),
             out_tree=out_tree,
@@ -177,15 +179,11 @@ class _Reader:
     def _tree(self, text: str) -> Tree:
         if not text:  # torch 2.4 writes none for a result of None
             return LEAF
-        return read_tree(text, self._record, self._module.treespec_namedtuple_fields)
-
-    def _user_inputs(self) -> list[InputSpec]:
-        wanted = ("user_input", "constant_input")
-        return [spec for spec in self._specs.input_specs if spec.tag in wanted]
+        return read_tree(text, self._module.treespec_namedtuple_fields)
 
     def _names(self, tree: Tree) -> list[str | None]:
         """Return the names of the inputs of the graph that are arguments themselves."""
-        leaves = iter(self._user_inputs())
+        leaves = iter(self._specs.user_inputs)
         names: list[str | None] = []
         for argument in _arguments(tree)[0]:
             found = [next(leaves, None) for _ in range(argument.leaves)]
@@ -194,7 +192,7 @@ class _Reader:
         return names
 
     def _inputs(self, places: Sequence[str]) -> Iterator[Input]:
-        specs = self._user_inputs()
+        specs = self._specs.user_inputs
         if len(specs) != len(places):
             _fail(f"there are {len(specs)} inputs for {len(places)} arguments")
         for spec, place in zip(specs, places, strict=True):
@@ -203,24 +201,20 @@ class _Reader:
     def _input(self, spec: InputSpec, place: str) -> Input:
         argument = spec.value.value if spec.tag == "constant_input" else spec.value.arg
         if argument.tag == "as_tensor":
-            return Input(place, TENSOR, argument.value.name)
+            return Input(place, TENSOR, argument.name)
         if argument.tag == "as_custom_obj":
-            return Input(place, self._class_of(argument.value.class_fqn), argument.value.name)
-        if _is_symbol(argument):
-            return Input(place, SYMBOLIC[argument.tag], argument.value.value)
+            return Input(place, self._class_of(argument.value.class_fqn), argument.name)
         if argument.tag in SYMBOLIC:
-            return Input(place, SYMBOLIC[argument.tag], None, argument.value.value)
+            constant = argument.value.value if argument.name is None else None
+            return Input(place, SYMBOLIC[argument.tag], argument.name, constant)
         if argument.tag in _CONSTANT_TYPES:
             value = None if argument.tag == "as_none" else argument.value
             return Input(place, _CONSTANT_TYPES[argument.tag], None, value)
         raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
 
-    def _outputs(
-        self,
-    ) -> tuple[tuple[Argument, ...], tuple[Argument, ...], tuple[Mutation, ...]]:
-        """Return results, gradients and mutations."""
+    def _changes(self) -> tuple[list[Argument], list[Mutation]]:
+        """Return gradients and mutations."""
         names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
-        results: list[Argument] = []
         gradients: list[Argument] = []
         mutations: list[Mutation] = []
         for spec in self._specs.output_specs:
@@ -233,13 +227,9 @@ class _Reader:
                 mutations.append(Mutation(value.arg.name, names[kind, target]))
             elif spec.tag == "user_input_mutation":
                 mutations.append(Mutation(value.arg.name, value.user_input_name))
-            elif spec.tag == "user_output":
-                results.append(value.arg)
-            elif spec.tag == "loss_output":
-                results.append(Argument("as_tensor", value.arg))
-            elif spec.tag != "token":
+            elif spec.changed is not None:
                 gradients.append(Argument("as_tensor", value.arg))
-        return tuple(results), tuple(gradients), tuple(mutations)
+        return gradients, mutations
 
     def _result_type(self, argument: Argument) -> Type:
         if argument.tag == "as_none":
@@ -285,32 +275,18 @@ def _parameters(
         yield Parameter(str(key), argument, is_keyword=True)
 
 
-def _places(place: str, tree: Tree) -> Iterator[str]:
-    if tree.kind is Kind.LEAF:
-        yield place
-    for step, child in tree.places():
-        yield from _places(place + step, child)
-
-
 def _input_name(spec: InputSpec) -> str | None:
-    if spec.tag == "constant_input":
-        return str(spec.value.name)
-    value = spec.value.arg.value
-    return getattr(value, "name", None) or (value.value if _is_symbol(spec.value.arg) else None)
-
-
-def _is_symbol(argument: Argument) -> bool:
-    return argument.tag in SYMBOLIC and argument.value.tag == "as_name"
+    found: str | None = spec.value.name if spec.tag == "constant_input" else spec.value.arg.name
+    return found
 
 
 def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
     for spec in specs:
-        kind, value = _STATE_KINDS.get(spec.tag), spec.value
-        if kind is not None:
-            target = getattr(value, f"{spec.tag}_name")
+        if spec.target is not None:
+            value, kind = spec.value, _STATE_KINDS[spec.tag]
             is_persistent = getattr(value, "persistent", True)
             class_fqn = getattr(value.arg, "class_fqn", None)
-            yield State(value.arg.name, target, kind, is_persistent, class_fqn)
+            yield State(value.arg.name, spec.target, kind, is_persistent, class_fqn)
 
 
 TRAINING = Attribute("training", BOOL)
@@ -325,15 +301,8 @@ _TORCH = "__torch__"
 class Module:
     """A module with its class; ``states`` are its own attributes by name."""
 
-    type: ClassType
+    type: ClassType = field(init=False)
     children: dict[str, Module] = field(default_factory=dict)
-    states: dict[str, State] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Draft:
-    path: str
-    children: dict[str, _Draft] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
 
 
@@ -350,13 +319,14 @@ def module_of(
     name, ``taken`` qualified names that are in use. Raises FormatError for names that cannot form
     one tree of modules.
     """
-    root = _Draft("")
+    root = Module()
     for state in states:
         _place(root, state, record)
-    return _Classes(types, class_names, taken).module(root)
+    _Classes(types, class_names, taken).assign("", root)
+    return root
 
 
-def _place(root: _Draft, state: State, record: str) -> None:
+def _place(root: Module, state: State, record: str) -> None:
     *path, name = state.target.split(".")
     if not all((*path, name)) or len(path) > MAX_DEPTH:
         raise FormatError(f"{state.target[:200]!r} is no name of an attribute", record=record)
@@ -364,7 +334,7 @@ def _place(root: _Draft, state: State, record: str) -> None:
     for depth, part in enumerate(path, 1):
         if part in found.states:
             raise FormatError(f"{'.'.join(path[:depth])!r} is a module and a tensor", record=record)
-        found = found.children.setdefault(part, _Draft(".".join(path[:depth])))
+        found = found.children.setdefault(part, Module())
     known = found.states.get(name)
     if name in found.children or (known is not None and known.kind is not state.kind):
         raise FormatError(f"{state.target!r} stands for two things", record=record)
@@ -382,15 +352,16 @@ class _Classes:
         self._taken = set(taken)
         self._known: dict[tuple[str, tuple[Attribute, ...]], ClassType] = {}
 
-    def module(self, draft: _Draft) -> Module:
-        children = {name: self.module(child) for name, child in draft.children.items()}
+    def assign(self, path: str, module: Module) -> None:
+        """Give the module of a dotted name, and those in it, their classes."""
+        for name, child in module.children.items():
+            self.assign(f"{path}.{name}" if path else name, child)
         attributes = [TRAINING]
-        attributes += [self._attribute(name, state) for name, state in draft.states.items()]
-        attributes += [Attribute(name, child.type) for name, child in children.items()]
+        attributes += [self._attribute(name, state) for name, state in module.states.items()]
+        attributes += [Attribute(name, child.type) for name, child in module.children.items()]
         # A torch module's own declarations come first.
         unique = {attribute.name: attribute for attribute in attributes}
-        type_ = self._class(draft.path, tuple(unique.values()))
-        return Module(type_, children, draft.states)
+        module.type = self._class(path, tuple(unique.values()))
 
     def _attribute(self, name: str, state: State) -> Attribute:
         if state.kind is StateKind.OBJECT:

@@ -136,26 +136,15 @@ def _symbols(expression: Expression) -> Iterator[str]:
             yield from _symbols(argument)
 
 
-def parse(text: str, record: str | None = None) -> Expression:
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
     """Parse the text of an expression in either form.
 
     Raises FormatError for text that violates the grammar, or is too long, deep or large.
     """
-    try:
-        return _parsed(text)
-    except FormatError as error:
-        error.record = error.record or record
-        raise
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> Expression:
     if len(text) > MAX_TEXT:
         raise FormatError("an expression is too long", limit=MAX_TEXT)
-    parser = _Parser(text)
-    found = parser.expression(0, 0)
-    parser.expect_end()
-    return found
+    return _Parser(text).whole()
 
 
 class _Parser:
@@ -178,9 +167,11 @@ class _Parser:
         text = self._text if len(self._text) <= 100 else f"{self._text[:97]}..."
         return FormatError(f"the expression {text!r} {message}")
 
-    def expect_end(self) -> None:
+    def whole(self) -> Expression:
+        found = self.expression(0, 0)
         if self._kind != "end":
             raise self.error(f"goes on where it should end, at {self._token[:50]!r}")
+        return found
 
     def _takes(self, sign: str) -> bool:
         if self._kind != "sign" or self._token != sign:
@@ -273,6 +264,9 @@ class _Parser:
         leaf = _LEAVES.get(name)
         if leaf is not None:
             return leaf(self)
+        if name in _INFINITIES:
+            self._expect(")")
+            return _INFINITIES[name]
         function = _OTHER_NAMES.get(name, name)
         if function not in ARITIES:
             raise self.error(f"names {name[:50]!r}, which is no function of expressions")
@@ -286,19 +280,16 @@ class _Parser:
             yield self.expression(0, depth + 1)
         self._expect(")")
 
-    def _assumption(self) -> None:
-        """Parse ``integer=True``: an assumption of sympy about a symbol, which changes no value."""
-        if self._kind != "name":
-            raise self.error("has an argument without name where one is expected")
-        self._next()
-        self._expect("=")
-        if self._kind not in ("name", "number"):
-            raise self.error("has an argument of another form")
-        self._next()
-
     def _assumptions(self) -> None:
+        """Parse ``integer=True``, assumptions of sympy about a symbol, which change no value."""
         while self._takes(","):
-            self._assumption()
+            if self._kind != "name":
+                raise self.error("has an argument without name where one is expected")
+            self._next()
+            self._expect("=")
+            if self._kind not in ("name", "number"):
+                raise self.error("has an argument of another form")
+            self._next()
         self._expect(")")
 
     def symbol(self) -> Symbol:
@@ -339,20 +330,14 @@ class _Parser:
         self._assumptions()
         return Number(value)
 
-    def infinity(self) -> Number:
-        self._expect(")")
-        return Number(INFINITY)
-
-    def negative_infinity(self) -> Number:
-        self._expect(")")
-        return Number(-INFINITY)
-
 
 _LEAVES: dict[str, Callable[[_Parser], Expression]] = {
     "Symbol": _Parser.symbol, "Integer": _Parser.integer, "Rational": _Parser.rational,
-    "Float": _Parser.decimal, "IntInfinity": _Parser.infinity,
-    "NegativeIntInfinity": _Parser.negative_infinity,
+    "Float": _Parser.decimal,
 }  # fmt: skip
+_INFINITIES = {"IntInfinity": Number(INFINITY), "NegativeIntInfinity": Number(-INFINITY)}
+FUNCTION_NAMES = frozenset({*ARITIES, *_OTHER_NAMES, *_LEAVES, *_INFINITIES})
+"""Every name that stands before a bracket in expressions."""
 
 
 def rational(value: Fraction) -> Number:

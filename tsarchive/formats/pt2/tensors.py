@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from math import prod
 from typing import Any
@@ -118,40 +118,31 @@ def sample_values(records: Records, model: str) -> Call | None:
     if not records.container.size(record):
         return None
     saved = Saved(records.container, record)
-    views = {id(value): saved_payload(saved, value) for value in _calls(saved.root, 0)}
+    calls: list[Reduce] = []
+    _replaced(saved.root, calls.append)
+    views = {id(value): saved_payload(saved, value) for value in calls}
     if not all(isinstance(view, StoredView) for view in views.values()):
         return None
     dense = {key: view for key, view in views.items() if isinstance(view, StoredView)}
     tensors = Tensors(dense.values(), None)
-    match _plain(saved.root, {key: tensors.build(view) for key, view in dense.items()}):
+    made = {key: tensors.build(view) for key, view in dense.items()}
+    match _replaced(saved.root, lambda value: made[id(value)]):
         case (tuple() | list() as args, dict() as kwargs):
             return tuple(args), kwargs
     return None
 
 
-def _calls(value: Value, depth: int) -> Iterator[Reduce]:
-    """Yield the tensors of a nested value."""
+def _replaced(value: Value, replace: Callable[[Reduce], Any], depth: int = 0) -> Any:
+    """Return a nested value with its tensors replaced."""
     if depth > MAX_DEPTH:
         raise PickleError("values are nested too deeply", limit=MAX_DEPTH)
     match value:
         case Reduce():
-            yield value
-        case tuple() | list():
-            for item in value:
-                yield from _calls(item, depth + 1)
-        case dict():
-            for item in value.values():
-                yield from _calls(item, depth + 1)
-
-
-def _plain(value: Value, tensors: dict[int, Any]) -> Any:
-    match value:
-        case Reduce():
-            return tensors[id(value)]
+            return replace(value)
         case tuple():
-            return tuple(_plain(item, tensors) for item in value)
+            return tuple(_replaced(item, replace, depth + 1) for item in value)
         case list():
-            return [_plain(item, tensors) for item in value]
+            return [_replaced(item, replace, depth + 1) for item in value]
         case dict():
-            return {key: _plain(item, tensors) for key, item in value.items()}
+            return {key: _replaced(item, replace, depth + 1) for key, item in value.items()}
     return value

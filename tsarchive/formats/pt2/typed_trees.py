@@ -42,6 +42,11 @@ class TypedTree:
     type: Type
     children: tuple[TypedTree, ...] = ()
 
+    def places(self, place: str) -> Iterator[tuple[str, TypedTree]]:
+        """Yield each child with its place in a tree that stands at ``place``."""
+        for (step, _), child in zip(self.tree.places(), self.children, strict=True):
+            yield place + step, child
+
 
 class NamedTuples:
     """The named tuple types of one program: one for each name and types of fields."""

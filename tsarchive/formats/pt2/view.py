@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.container import Container as ZipContainer
 from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
@@ -16,12 +16,13 @@ from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
 from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH
+from tsarchive.ir.names import NATIVE_PREFIX
 
 from .listing import Listings, signature
-from .metadata import ModulePlace, nodes_of, places
-from .payloads import Payload, StoredView, constants, stored_weights, weights
+from .metadata import ModulePlace, nodes_of, operator_name, places
+from .payloads import Payload, StoredView, stored_payloads, stored_weights
 from .quantized_decomposed import FUNCTIONS
-from .records import EXECUTORCH, MODELS, Records
+from .records import EXECUTORCH, FLAT_STATES, MODELS, Records
 from .schema import DTYPES, ExportedProgram, TensorMeta, device_name
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tsarchive.frontend import CodeImporter
     from tsarchive.pickler import Object
 
+Item = TypeVar("Item")
 # For modules of unknown class.
 _UNKNOWN = "torch.nn.Module"
 
@@ -87,11 +89,8 @@ def _info(name: str, module: _Module, methods: tuple[str, ...] = ()) -> ModuleIn
 
 # Namespaces outside operator libraries: Python's own operators, and higher-order ones.
 _PYTHON = ("_operator", "math", "builtins")
-_TORCH_OPERATORS = "torch.ops."
-_EDGE_OPERATORS = "executorch.exir.dialects.edge._ops."
-_EXTENSION = "#"
+
 _HIGHER_ORDER = "higher_order"
-_NATIVE_CLASSES = "__torch__.torch.classes."
 # Operators of a torch library that are implemented as code here.
 _WRITTEN = frozenset(kind for kind, _ in FUNCTIONS)
 # The first record present counts.
@@ -116,12 +115,7 @@ class Pt2View(View):
     def only(self, model: str) -> Pt2View:
         """Restrict to one model. Raises MissingRecordError when there is none of this name."""
         if model not in self.models:
-            names = ", ".join(self.models) or "none"
-            raise MissingRecordError(
-                f"the archive has no model {model!r}",
-                record=self.records.program_record(model),
-                hint=f"It has: {names}",
-            )
+            raise self.records.missing(model)
         chosen = copy(self)
         chosen.models = (model,)
         return chosen
@@ -175,14 +169,16 @@ class Pt2View(View):
 
     def signature(self, model: str) -> str:
         """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
-        return signature(self.program(model), self.records.program_record(model))
+        return signature(self.program(model))
 
     def payloads(self, model: str) -> dict[str, Payload]:
-        """Return weights and constants by name. Raises what ``payloads.weights`` raises."""
+        """Return weights and constants by name. Raises what ``stored_payloads`` raises."""
         found = self._payloads.get(model)
         if found is None:
-            found = weights(self.records, model) | constants(self.records, model)
-            self._payloads[model] = found
+            weights, constants = (
+                stored_payloads(self.records, folder, model) for folder in FLAT_STATES
+            )
+            found = self._payloads[model] = weights | constants
         return found
 
     def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
@@ -196,19 +192,13 @@ class Pt2View(View):
             self.require_models()
         found = [(model, self.tensors_of(model)) for model in self.models]
         found += [(model, _infos(self._container, payloads)) for model, payloads in beside.items()]
-        for model, named in found:
-            prefix = f"{model}." if len(found) > 1 else ""
-            for name, info in named:
-                yield f"{prefix}{name}", info
+        return _prefixed(found)
 
     def named_payloads(self) -> Iterator[tuple[str, Payload]]:
         """Yield weights and constants of all models by the names that ``tensors`` uses."""
-        beside = self.beside_code()
-        found = [*((model, self.payloads(model)) for model in self.models), *beside.items()]
-        for model, payloads in found:
-            prefix = f"{model}." if len(found) > 1 else ""
-            for name, payload in payloads.items():
-                yield f"{prefix}{name}", payload
+        found = [(model, self.payloads(model)) for model in self.models]
+        found += self.beside_code().items()
+        return _prefixed([(model, payloads.items()) for model, payloads in found])
 
     def beside_code(self) -> dict[str, dict[str, Payload]]:
         """Return the weights stored beside compiled code, by model and name.
@@ -222,7 +212,8 @@ class Pt2View(View):
 
     def tensors_of(self, model: str) -> Iterator[tuple[str, TensorInfo]]:
         """Yield the tensors of one model, by their names in it."""
-        buffers = _buffers(self.program(model))
+        specs = self.program(model).graph_module.signature.input_specs
+        buffers = {spec.target for spec in specs if spec.tag == "buffer"}
         return _infos(self._container, self.payloads(model), buffers)
 
     def tree(self) -> ModuleInfo:
@@ -281,9 +272,7 @@ class Pt2View(View):
         from tsarchive.describing.contents import Needs
 
         operators = self.operators()
-        classes: set[str] = set()
-        for model in self.models:
-            classes |= set(_native_classes(self.program(model)))
+        classes = {name for model in self.models for name in _native_classes(self.program(model))}
         own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")
         needed = {
             name: n
@@ -306,16 +295,14 @@ class Pt2View(View):
         return {name: payload for name, payload in named if isinstance(payload, StoredView)}
 
 
-def operator_name(target: str) -> str:
-    """Return ``aten::linear`` for ``torch.ops.aten.linear.default``; other targets as they are."""
-    if target.startswith(_EXTENSION):
-        namespace, _, name = target.removeprefix(_EXTENSION).partition(":")
-        return f"{namespace}::{name.partition('.')[0]}"
-    for prefix in (_TORCH_OPERATORS, _EDGE_OPERATORS):
-        if target.startswith(prefix):
-            namespace, _, name = target.removeprefix(prefix).partition(".")
-            return f"{namespace}::{name.partition('.')[0]}"
-    return target
+def _prefixed(
+    found: Sequence[tuple[str, Iterable[tuple[str, Item]]]],
+) -> Iterator[tuple[str, Item]]:
+    """Yield what each model has, by names that begin with that of the model if there are others."""
+    for model, named in found:
+        prefix = f"{model}." if len(found) > 1 else ""
+        for name, item in named:
+            yield f"{prefix}{name}", item
 
 
 def _no_code() -> UnsupportedError:
@@ -325,20 +312,15 @@ def _no_code() -> UnsupportedError:
     )
 
 
-def _buffers(program: ExportedProgram) -> frozenset[str]:
-    specs = program.graph_module.signature.input_specs
-    return frozenset(spec.value.buffer_name for spec in specs if spec.tag == "buffer")
-
-
 def _native_classes(program: ExportedProgram) -> Iterator[str]:
     """Yield the torchbind classes of a program's objects."""
     for spec in program.graph_module.signature.input_specs:
-        if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(_NATIVE_CLASSES):
-            yield spec.value.arg.class_fqn.removeprefix(_NATIVE_CLASSES)
+        if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(NATIVE_PREFIX):
+            yield spec.value.arg.class_fqn.removeprefix(NATIVE_PREFIX)
 
 
 def _infos(
-    container: ZipContainer, payloads: Mapping[str, Payload], buffers: Container[str] = ()
+    container: ZipContainer, payloads: Mapping[str, Payload], buffers: Container[str | None] = ()
 ) -> Iterator[tuple[str, TensorInfo]]:
     """Yield tensors, without payloads that only a pickle describes."""
     for name, payload in payloads.items():

@@ -29,7 +29,7 @@ def nesting_of(text: str) -> Tree | None:
     """
     try:
         if text.startswith("["):
-            return read_tree(text, RECORD)
+            return read_tree(text)
         return _old_tree(text)
     except (FormatError, UnsupportedError, IndexError):
         return None

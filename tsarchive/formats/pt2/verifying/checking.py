@@ -13,13 +13,12 @@ from tsarchive.formats.pt2.payloads import weight_records
 from tsarchive.formats.pt2.records import (
     AOTINDUCTOR,
     CONSTANTS,
-    FLAT_CONSTANTS,
-    FLAT_INPUTS,
-    FLAT_WEIGHTS,
+    FLAT_STATES,
     SAMPLE_INPUTS,
     WEIGHTS,
     Layout,
     Records,
+    config_name,
 )
 from tsarchive.formats.pt2.schema import ExportedProgram
 from tsarchive.formats.pt2.verifying.payloads import Payloads, pickle_findings, saved_findings
@@ -125,15 +124,12 @@ def _missing(records: Records) -> Iterator[Finding]:
 
 
 def _required(records: Records, model: str) -> tuple[str, ...]:
-    if records.layout is Layout.FLAT:
-        return (FLAT_WEIGHTS, FLAT_CONSTANTS, FLAT_INPUTS)
-    if records.layout is Layout.WHOLE:
-        return tuple(f"{folder}{model}.pt" for folder in (WEIGHTS, CONSTANTS, SAMPLE_INPUTS))
-    return (
-        f"{WEIGHTS}{model}_weights_config.json",
-        f"{CONSTANTS}{model}_constants_config.json",
-        f"{SAMPLE_INPUTS}{model}.pt",
-    )
+    states = {
+        Layout.FLAT: FLAT_STATES.values(),
+        Layout.WHOLE: [f"{folder}{model}.pt" for folder in FLAT_STATES],
+        Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
+    }
+    return (*states[records.layout], records.inputs_record(model))
 
 
 def _of_no_model(records: Records) -> Iterator[Finding]:
@@ -147,16 +143,17 @@ def _of_no_model(records: Records) -> Iterator[Finding]:
 
 def _notes(container: Container, table: RecordTable) -> Iterator[Finding]:
     for name, record in container.records.items():
-        role, size = table.role(name), f"{record.size:,} bytes"
-        if role is Role.EXTRA:
-            message = f"an extra file of {size}, which torch does not look into"
-            yield note("record-extra", message, name)
-        elif role is Role.EXECUTORCH:
-            message = f"a program or data of ExecuTorch of {size}, which torch does not read"
-            yield note("record-extra", message, name)
-        elif role is Role.NATIVE and name.endswith(".so"):
-            message = f"machine code of AOTInductor of {size}, which is not looked into"
-            yield note("record-extra", message, name)
+        role = table.role(name)
+        if role in _NOTES and (role is not Role.NATIVE or name.endswith(".so")):
+            what, why = _NOTES[role]
+            yield note("record-extra", f"{what} of {record.size:,} bytes, which {why}", name)
+
+
+_NOTES: Final = {
+    Role.EXTRA: ("an extra file", "torch does not look into"),
+    Role.EXECUTORCH: ("a program or data of ExecuTorch", "torch does not read"),
+    Role.NATIVE: ("machine code of AOTInductor", "is not looked into"),
+}
 
 
 _CONFIGS: Final = ("_weights_config.json", "_constants_config.json", ".pt")
@@ -215,7 +212,7 @@ class Pt2Check:
             yield model, program
 
     def _check_model(self, model: str, program: ExportedProgram | None) -> None:
-        weights, constants = self._payloads.weights(model), self._payloads.constants(model)
+        weights, constants = (self._payloads.stored(model, folder) for folder in FLAT_STATES)
         if program is not None:
             record = self._records.program_record(model)
             self._findings.add(state_findings(program, weights, constants, record))
@@ -247,7 +244,7 @@ class Pt2Check:
                 self._findings.add(pickle_findings(self._container, record))
 
     def _unreferenced(self) -> Iterator[Finding]:
-        for folder in (WEIGHTS, CONSTANTS):
+        for folder in FLAT_STATES:
             for name in self._records.under(folder):
                 if name in self._payloads.referenced or name.endswith(_CONFIGS):
                     continue

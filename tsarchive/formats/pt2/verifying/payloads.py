@@ -28,14 +28,7 @@ from tsarchive.formats.pt2.payloads import (
     StoredView,
     saved_payload,
 )
-from tsarchive.formats.pt2.records import (
-    CONSTANTS,
-    FLAT_CONSTANTS,
-    FLAT_WEIGHTS,
-    WEIGHTS,
-    Layout,
-    Records,
-)
+from tsarchive.formats.pt2.records import OBJECTS, OPAQUE_OBJECT, Records, config_name
 from tsarchive.formats.pt2.schema import DTYPES, PayloadConfig, PayloadMeta
 from tsarchive.formats.pt2.verifying.programs import Stored
 from tsarchive.formats.pt2.verifying.texts import expression_fault, expressions_of_payloads
@@ -50,8 +43,6 @@ from tsarchive.pickler import loads
 
 _RULE: Final = "payload"
 _FILE_NAME: Final = re.compile(r"[^/\\\0]+")
-_OBJECTS: Final = ("custom_obj_", "opaque_obj_")
-_OPAQUE: Final = "opaque_obj_"
 _ZIP: Final = b"PK\x03\x04"
 _SHOWN: Final = 80
 _NOTHING: Final[Stored] = ({}, frozenset())
@@ -72,20 +63,13 @@ class Payloads:
         self.pickled: dict[str, None] = {}
         self.opaque: dict[str, None] = {}
 
-    def weights(self, model: str) -> Stored:
-        return self._stored(model, WEIGHTS, FLAT_WEIGHTS, f"{model}_weights_config.json")
-
-    def constants(self, model: str) -> Stored:
-        return self._stored(model, CONSTANTS, FLAT_CONSTANTS, f"{model}_constants_config.json")
-
-    def _stored(self, model: str, folder: str, flat: str, config: str) -> Stored:
-        is_flat = self._records.layout is Layout.FLAT
-        whole = flat if is_flat else f"{folder}{model}.pt"
-        if self._records.has(whole):
-            return self._whole(whole)
-        if is_flat or not self._records.has(f"{folder}{config}"):
+    def stored(self, model: str, folder: str) -> Stored:
+        """Check the weights or the constants of a model."""
+        whole = self._records.whole_record(folder, model)
+        record = whole or config_name(folder, model)
+        if not self._records.has(record):
             return _NOTHING  # the check of the set of records has found it
-        return self._configured(model, folder, f"{folder}{config}")
+        return self._configured(model, folder, record) if whole is None else self._whole(whole)
 
     # One file of torch.save
 
@@ -155,16 +139,16 @@ class Payloads:
 
     def _note(self, path: str, meta: PayloadMeta) -> None:
         """Remember what a record is: a tensor, a file of ``torch.save``, a pickle."""
-        if meta.path_name.startswith(_OPAQUE):
+        if meta.path_name.startswith(OPAQUE_OBJECT):
             self.opaque[path] = None
-        elif meta.use_pickle or meta.path_name.startswith(_OBJECTS):
+        elif meta.use_pickle or meta.path_name.startswith(OBJECTS):
             self.pickled[path] = None
 
     def _unusual(
         self, name: str, path: str, meta: PayloadMeta, payload: Payload, config: str
     ) -> Iterator[Finding]:
         shown = name[:_SHOWN]
-        if meta.path_name.startswith(_OBJECTS):
+        if meta.path_name.startswith(OBJECTS):
             if not meta.use_pickle:
                 yield unusual(_RULE, f"{shown!r} is an object without use_pickle", config)
         elif isinstance(payload, StoredView) and not meta.use_pickle:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from tsarchive.errors import ArchiveError, UnsupportedError
-from tsarchive.findings import (
-    Finding,
-    broken,
-    note,
-    refused,
-    unusual,
-)
+from tsarchive.findings import Finding, broken, note, refused, unusual
 from tsarchive.formats.pt2.payloads import Kind, Payload, PickledPayload, StoredView
 from tsarchive.formats.pt2.pytrees import Tree, read_tree
 from tsarchive.formats.pt2.records import NEWEST_SCHEMA
@@ -26,7 +20,6 @@ from tsarchive.formats.pt2.schema import (
     InputSpec,
     ModuleCallEntry,
     ModuleCallSignature,
-    OptionalTensorArgument,
     OutputSpec,
 )
 
@@ -41,48 +34,32 @@ class ValueKind(Enum):
     OBJECT = "custom_obj_values"
 
 
-_SYMBOLS = {
+# By the tag of an argument; lists of most have an "s" behind it.
+_KINDS = {
+    "as_tensor": ValueKind.TENSOR,
+    "as_optional_tensor": ValueKind.TENSOR,
+    "as_custom_obj": ValueKind.OBJECT,
     "as_sym_int": ValueKind.INT,
     "as_sym_float": ValueKind.FLOAT,
     "as_sym_bool": ValueKind.BOOL,
-    "as_sym_ints": ValueKind.INT,
-    "as_sym_floats": ValueKind.FLOAT,
-    "as_sym_bools": ValueKind.BOOL,
 }
 
 
 def named_values(argument: Argument) -> Iterator[tuple[str, ValueKind]]:
-    """Every name of a value; literals and graphs have none."""
-    value = argument.value
-    match argument.tag:
-        case "as_tensor":
-            yield value.name, ValueKind.TENSOR
-        case "as_tensors":
-            for tensor in value:
-                yield tensor.name, ValueKind.TENSOR
-        case "as_nested_tensors":
-            for tensors in value:
-                for tensor in tensors:
-                    yield tensor.name, ValueKind.TENSOR
-        case "as_optional_tensor":
-            yield from _optional(value)
-        case "as_optional_tensors":
-            for optional in value:
-                yield from _optional(optional)
-        case "as_custom_obj":
-            yield value.name, ValueKind.OBJECT
-        case "as_string_to_argument":
-            for inner in value.values():
-                yield from named_values(inner)
-        case tag if tag in _SYMBOLS:
-            for symbol in value if isinstance(value, list) else [value]:
-                if symbol.tag == "as_name":
-                    yield symbol.value, _SYMBOLS[tag]
-
-
-def _optional(argument: OptionalTensorArgument) -> Iterator[tuple[str, ValueKind]]:
-    if argument.tag == "as_tensor":
-        yield argument.value.name, ValueKind.TENSOR
+    """Yield every name of a value; literals and graphs have none."""
+    tag = argument.tag
+    inner: Iterable[Argument] = ()
+    if tag in _KINDS:
+        if argument.name is not None:
+            yield argument.name, _KINDS[tag]
+    elif tag[:-1] in _KINDS:
+        inner = (Argument(tag[:-1], item) for item in argument.value)
+    elif tag == "as_nested_tensors":
+        inner = (Argument("as_tensors", tensors) for tensors in argument.value)
+    elif tag == "as_string_to_argument":
+        inner = argument.value.values()
+    for one in inner:
+        yield from named_values(one)
 
 
 _VALUE = "program-value"
@@ -97,64 +74,51 @@ def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Itera
     pending = [("the graph", graph)]
     while pending:
         place, current = pending.pop()
-        scope = _Scope(current, place, record, objects)
-        yield from scope.findings()
-        pending += scope.graphs
+        for message in _name_faults(current, objects):
+            yield broken(_VALUE, f"{place}: {message}", record)
+        graphs = (
+            given.arg.value
+            for node in current.nodes
+            for given in node.inputs
+            if given.arg.tag == "as_graph"
+        )
+        pending += ((f"the graph {inner.name[:_SHOWN]!r}", inner.graph) for inner in graphs)
 
 
-class _Scope:
-    """One graph. It sees none of the names around it."""
+def _name_faults(graph: Graph, objects: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with the names of a graph, which sees none of those around it."""
+    defined: set[str] = set()
+    for argument in graph.inputs:
+        yield from _define(argument, graph, defined)
+    for number, node in enumerate(graph.nodes):
+        where = f"node {number} ({node.target[:_SHOWN]})"
+        for given in node.inputs:
+            yield from _use(given.arg, where, defined, objects)
+        for argument in node.outputs:
+            yield from _define(argument, graph, defined)
+    for argument in graph.outputs:
+        yield from _use(argument, "its results", defined, objects)
 
-    def __init__(self, graph: Graph, place: str, record: str, objects: Collection[str]) -> None:
-        self._graph = graph
-        self._place = place
-        self._record = record
-        self._objects = objects
-        self._defined: set[str] = set()
-        self.graphs: list[tuple[str, Graph]] = []
 
-    def findings(self) -> Iterator[Finding]:
-        for argument in self._graph.inputs:
-            yield from self._define(argument)
-        for number, node in enumerate(self._graph.nodes):
-            where = f"node {number} ({node.target[:_SHOWN]})"
-            for given in node.inputs:
-                yield from self._use(given.arg, where)
-                if given.arg.tag == "as_graph":
-                    name = given.arg.value.name[:_SHOWN]
-                    self.graphs.append((f"the graph {name!r}", given.arg.value.graph))
-            for argument in node.outputs:
-                yield from self._define(argument)
-        for argument in self._graph.outputs:
-            yield from self._use(argument, "its results")
+def _define(argument: Argument, graph: Graph, defined: set[str]) -> Iterator[str]:
+    for name, kind in named_values(argument):
+        if name in defined:
+            yield f"{name[:_SHOWN]!r} is defined twice"
+        elif name not in getattr(graph, kind.value):
+            yield f"{kind.value} does not describe {name[:_SHOWN]!r}"
+        defined.add(name)
 
-    def _define(self, argument: Argument) -> Iterator[Finding]:
-        for name, kind in named_values(argument):
-            if name in self._defined:
-                yield self._wrong(f"{name[:_SHOWN]!r} is defined twice")
-            elif name not in getattr(self._graph, kind.value):
-                yield self._wrong(f"{kind.value} does not describe {name[:_SHOWN]!r}")
-            self._defined.add(name)
 
-    def _use(self, argument: Argument, where: str) -> Iterator[Finding]:
-        for name, kind in named_values(argument):
-            if name in self._defined or (kind is ValueKind.OBJECT and name in self._objects):
-                continue
-            yield self._wrong(f"{where} has {name[:_SHOWN]!r}, which nothing before it defines")
-
-    def _wrong(self, message: str) -> Finding:
-        return broken(_VALUE, f"{self._place}: {message}", self._record)
+def _use(
+    argument: Argument, where: str, defined: Collection[str], objects: Collection[str]
+) -> Iterator[str]:
+    for name, kind in named_values(argument):
+        if name not in defined and not (kind is ValueKind.OBJECT and name in objects):
+            yield f"{where} has {name[:_SHOWN]!r}, which nothing before it defines"
 
 
 _SIGNATURE: Final = "program-signature"
-# The kind of input that an output changes, by its tag.
-_CHANGED: Final = {
-    "buffer_mutation": "buffer",
-    "parameter_mutation": "parameter",
-    "gradient_to_parameter": "parameter",
-    "user_input_mutation": "user_input",
-    "gradient_to_user_input": "user_input",
-}
+
 _WEIGHTS, _CONSTANTS = "weights", "constants"
 
 # Payloads by name, of those that can be read; and all names that there are, readable or not.
@@ -206,20 +170,14 @@ def _targets(
 ) -> Iterator[Finding]:
     known: defaultdict[str, set[str]] = defaultdict(set)
     for spec in inputs:
-        name = _name(spec.value.arg) if spec.tag == "user_input" else _target(spec)
+        name = _name(spec.value.arg) if spec.tag == "user_input" else spec.target
         if name is not None:
             known[spec.tag].add(name)
     for given in outputs:
-        kind = _CHANGED.get(given.tag)
-        changed = getattr(given.value, f"{kind}_name", "")
+        kind, changed = given.changed or (None, "")
         if kind is not None and changed not in known[kind]:
             message = f"{given.tag} of {changed[:_SHOWN]!r}, which is no {kind}"
             yield broken(_SIGNATURE, message, record)
-
-
-def _target(spec: InputSpec) -> str | None:
-    """Return the dotted name of a parameter, buffer, constant or object; None for other inputs."""
-    return getattr(spec.value, f"{spec.tag}_name", None)
 
 
 def state_findings(
@@ -228,7 +186,7 @@ def state_findings(
     """Whether what the signature needs is stored, and of the sizes that the graph tells."""
     named: set[str] = set()
     for spec in program.graph_module.signature.input_specs:
-        target = _target(spec)
+        target = spec.target
         if target is None:
             continue
         named.add(target)
@@ -245,7 +203,7 @@ def state_findings(
 
 
 def _fits(spec: InputSpec, payload: Payload, graph: Graph, record: str) -> Iterator[Finding]:
-    target = str(_target(spec))[:_SHOWN]
+    target = str(spec.target)[:_SHOWN]
     is_object = isinstance(payload, PickledPayload) and payload.kind is not Kind.TENSOR
     if is_object != (spec.tag == "custom_obj"):
         kind = "an object" if is_object else "a tensor"
@@ -267,8 +225,6 @@ _QUALIFIED: Final = re.compile(r'"(?:\w+\.)+(\w+)"')
 _NEWEST_MINOR: Final = 20
 _NEWEST_OPSET: Final = 10
 _VERIFIERS: Final = frozenset({"TRAINING", "ATEN", "EDGE"})
-_INPUTS: Final = ("user_input", "constant_input")
-_RESULTS: Final = ("user_output", "loss_output")
 
 
 def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
@@ -320,29 +276,24 @@ def _entry_findings(
     signature = program.graph_module.signature
     inputs, outputs = len(call.inputs), len(call.outputs)
     if entry.fqn == "":
-        inputs = sum(spec.tag in _INPUTS for spec in signature.input_specs)
-        outputs = sum(spec.tag in _RESULTS for spec in signature.output_specs)
+        inputs, outputs = len(signature.user_inputs), len(list(signature.results))
     trees = (("in_spec", call.in_spec, inputs), ("out_spec", call.out_spec, outputs))
     for field, text, count in trees:
         if not text:
             continue  # torch 2.4 writes none for a result that is None
         try:
-            tree = read_tree(text, record, program.graph_module.treespec_namedtuple_fields)
+            tree = read_tree(text, program.graph_module.treespec_namedtuple_fields)
         except UnsupportedError as error:
             yield unusual(_CONVENTION, f"{place}: {field}: {error.message}", record)
             continue
         except ArchiveError as error:
             yield refused(error, _CONVENTION, record)
             continue
-        yield from _leaves(f"{place}: {field}", tree, count, record)
+        if tree.leaves != count:
+            message = f"{place}: {field} has {tree.leaves} leaves, and there are {count} values"
+            yield broken(_CONVENTION, message, record)
         if field == "in_spec":
             yield from _argument_names(place, tree, call.forward_arg_names, record)
-
-
-def _leaves(place: str, tree: Tree, count: int, record: str) -> Iterator[Finding]:
-    if tree.leaves != count:
-        message = f"{place} has {tree.leaves} leaves, and there are {count} values"
-        yield broken(_CONVENTION, message, record)
 
 
 def _argument_names(

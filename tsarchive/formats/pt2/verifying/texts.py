@@ -16,7 +16,7 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.pt2.guard_texts import read_guard
 from tsarchive.formats.pt2.metadata import graphs_of
 from tsarchive.formats.pt2.schema import ExportedProgram, Graph, PayloadConfig, TensorMeta
-from tsarchive.formats.pt2.symbols import ARITIES, parse
+from tsarchive.formats.pt2.symbols import FUNCTION_NAMES, parse
 
 _STRING: Final = re.compile(r"""'([^'\\\n]*)'|"([^"\\\n]*)\"""")
 _PLAIN_STRING: Final = re.compile(r"[-+\w.]*", re.ASCII)
@@ -25,12 +25,7 @@ _CALL: Final = re.compile(r"(\w+)\s*\(")
 _MEMBER: Final = re.compile(r"\.\s*[^\W\d]|[)\]]\s*\(")
 _FOREIGN: Final = re.compile(r"[\[\]{}:;@`\\$?]|[^\x00-\x7f]|\blambda\b")
 _FOREIGN_IN_GUARD: Final = re.compile(r"[{}:;@`$?#\\]|__|\blambda\b|\)\s*\(|\]\s*\(")
-# Leaves of expressions, and other names that sympy and torch give to functions.
-_KNOWN: Final = frozenset(ARITIES) | {
-    "Symbol", "Integer", "Rational", "Float", "IntInfinity", "NegativeIntInfinity", "Equality",
-    "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "ITE",
-}  # fmt: skip
-_KNOWN_IN_GUARD: Final = _KNOWN | {
+_KNOWN_IN_GUARD: Final = FUNCTION_NAMES | {
     "size", "stride", "storage_offset", "dim", "numel", "max", "min", "abs", "int", "float",
     "round", "floor", "ceil", "trunc", "isnan", "sym_float", "sym_max", "sym_min", "sym_not",
     "_sym_sqrt", "and", "or", "not", "if", "else", "in", "is",
@@ -64,14 +59,14 @@ def _is_code(text: str) -> bool:
     bare = _STRING.sub("0", text)
     if _FOREIGN.search(bare) or _MEMBER.search(bare):
         return True
-    return not _KNOWN.issuperset(_CALL.findall(bare))
+    return not FUNCTION_NAMES.issuperset(_CALL.findall(bare))
 
 
 @lru_cache(maxsize=4096)
 def guard_fault(text: str) -> TextFault | None:
     """What is wrong with the text of a guard. torch pastes it into the source of a function."""
     try:
-        read_guard(text, "")
+        read_guard(text)
     except ArchiveError as error:
         is_hostile = error.limit is not None or _is_code_in_guard(text)
         is_form = not isinstance(error, FormatError)
