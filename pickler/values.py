@@ -150,12 +150,12 @@ def count_references(root: Value) -> References:
     A memoised value is walked once; one that is written anew at each reference is walked at each.
     Stops at the first cycle, which no pickle of this format can hold.
     """
-    return _walk(root, _written_parts)
+    return _walk(root, written_parts)
 
 
 def contains_itself(root: Value) -> bool:
     """Return whether there is a cycle below the root. Every value is visited once."""
-    return _walk(root, _parts).cyclic
+    return _walk(root, parts_of).cyclic
 
 
 def repeats_beyond(root: Value, limit: int) -> bool:
@@ -165,7 +165,7 @@ def repeats_beyond(root: Value, limit: int) -> bool:
     """
     lengths: dict[int, int] = {}
     edges = 0
-    path: list[tuple[Value, Iterator[Value]]] = [(root, _parts(root))]
+    path: list[tuple[Value, Iterator[Value]]] = [(root, parts_of(root))]
     below = [1]
     while path:
         value, parts = path[-1]
@@ -173,7 +173,7 @@ def repeats_beyond(root: Value, limit: int) -> bool:
             edges += 1
             length = 1 if type(part) in _LEAVES else lengths.get(id(part), 0)
             if not length:
-                path.append((part, _parts(part)))
+                path.append((part, parts_of(part)))
                 below.append(1)
                 break
             below[-1] += length
@@ -227,7 +227,8 @@ def _is_rewritten(value: Value) -> bool:
     return type(value) is MarkedTuple
 
 
-def _parts(value: Value) -> Iterator[Value]:
+def parts_of(value: Value) -> Iterator[Value]:
+    """Return everything directly inside a value."""
     if isinstance(value, dict):
         return chain.from_iterable(value.items())
     if isinstance(value, (list, tuple)):
@@ -241,18 +242,18 @@ def _parts(value: Value) -> Iterator[Value]:
     return iter(())
 
 
-def _written_parts(value: Value) -> Iterator[Value]:
+def written_parts(value: Value) -> Iterator[Value]:
     """Yield the parts with an identity of their own, passing through containers without one.
 
     Values that the writer refuses have no parts here.
     """
     if isinstance(value, Object):
-        return _parts(value.state) if type(value.state) is dict else iter((value.state,))
+        return parts_of(value.state) if type(value.state) is dict else iter((value.state,))
     if isinstance(value, Reduce):
         return _arguments(value.argument)
     if isinstance(value, (PersistentId, Memoised)):
-        return _parts(value.value)
-    return _parts(value)
+        return parts_of(value.value)
+    return parts_of(value)
 
 
 def _arguments(argument: Value) -> Iterator[Value]:
@@ -261,6 +262,6 @@ def _arguments(argument: Value) -> Iterator[Value]:
         return
     for item in argument:
         if type(item) is list or type(item) is dict:
-            yield from _parts(item)
+            yield from parts_of(item)
         else:
             yield item

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
 from tsarchive.describing.facts import Facts, ProgramFacts
@@ -15,9 +14,6 @@ from tsarchive.formats.records import RecordTable
 
 from .inspection import class_finder, signatures
 from .pickled import objects_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def torchscript_facts(

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tsarchive.container import Container, Record
-from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
@@ -24,6 +24,7 @@ from .code_records import CodeRecords, format_version
 from .debug import DebugRecords
 from .stored_tensors import (
     MAX_DEPTH,
+    TENSOR_MODULE,
     DenseTensor,
     PerChannel,
     QuantizedTensor,
@@ -34,10 +35,6 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
-
-if TYPE_CHECKING:
-    from tsarchive.describing.contents import Needs
-    from tsarchive.frontend import CodeImporter
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
@@ -420,7 +417,7 @@ class TorchScriptView(PickledView):
         """Return a constant tensor as the pickle describes it, for defaults of parameters."""
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
-        if isinstance(found, Reduce) and found.function.module == "torch._utils":
+        if isinstance(found, Reduce) and found.function.module == TENSOR_MODULE:
             from tsarchive.ir.values import TableConstant
 
             return TableConstant(found), TENSOR

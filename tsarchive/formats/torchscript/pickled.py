@@ -7,6 +7,7 @@ from typing import Any
 
 from tsarchive.errors import PickleError
 from tsarchive.pickler import Global, Memoised, Object, PersistentId, Reduce
+from tsarchive.pickler.values import parts_of
 
 _DEVICE = Global("torch", "device")
 
@@ -99,6 +100,9 @@ class _Replacing:
         return value
 
 
+_CONTAINERS = (Object, Reduce, PersistentId, Memoised, list, tuple, dict)
+
+
 def reachable(root: Any) -> Iterator[Any]:
     """Yield values that contain others, depth first, each once however often it is referenced."""
     seen: set[int] = set()
@@ -108,23 +112,6 @@ def reachable(root: Any) -> Iterator[Any]:
         if id(value) not in seen:
             seen.add(id(value))
             yield value
-            pending += [item for item in reversed(_inside(value)) if _holds_values(item)]
-
-
-def _holds_values(value: Any) -> bool:
-    return isinstance(value, (Object, Reduce, PersistentId, Memoised, list, tuple, dict))
-
-
-def _inside(value: Any) -> list[Any]:
-    match value:
-        case Object():
-            return [value.state]
-        case Reduce():
-            return [value.argument, value.items, value.state]
-        case Memoised():
-            return [value.value]
-        case dict():
-            return [*value.keys(), *value.values()]
-        case list() | tuple():
-            return list(value)
-    return []
+            if not isinstance(value, PersistentId):  # which holds scalars
+                parts = reversed(list(parts_of(value)))
+                pending += [part for part in parts if isinstance(part, _CONTAINERS)]

@@ -7,6 +7,8 @@ from typing import Any
 
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
 from tsarchive.findings import Finding, Nature, Severity, fault
+from tsarchive.formats.torchscript.inspection import signatures_of_code
+from tsarchive.formats.torchscript.stored_tensors import TENSOR_MODULE
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.splitting import check_code, without_old_lines
 from tsarchive.frontend.syntax import parse_statements
@@ -28,34 +30,19 @@ _IMPORT_OF_ARCHIVE = "import __torch__"
 
 
 def importer(texts: Mapping[str, str], constants: Any, version: int) -> CodeImporter:
-    """What gives the classes of an archive, without operators and without making graphs."""
-    table = _Table(constants)
-    return CodeImporter(
-        texts,
-        operators=lambda name: (),
-        constant=table.constant,
-        version=version,
-        native_class=lambda name: ClassType(name, is_native=True),
-        evaluate=lambda schema: None,
-        reads_bodies=False,
-    )
+    """Return the classes of an archive, without operators and graphs."""
 
-
-class _Table:
-    """The table of constants as the pickle describes it."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def constant(self, index: int) -> tuple[Any, Type]:
-        if not isinstance(self._value, tuple) or not 0 <= index < len(self._value):
+    def constant(index: int) -> tuple[Any, Type]:
+        if not isinstance(constants, tuple) or not 0 <= index < len(constants):
             raise MissingRecordError(
                 f"the code names constant {index}, which the table does not have",
                 record="constants.pkl",
             )
-        found = self._value[index]
-        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        found = constants[index]
+        is_tensor = isinstance(found, Reduce) and found.function.module == TENSOR_MODULE
         return TableConstant(found), TENSOR if is_tensor else STRING
+
+    return signatures_of_code(texts, constant, version)
 
 
 def syntax_findings(record: str, text: str) -> Iterator[Finding]:

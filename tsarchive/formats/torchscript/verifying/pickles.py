@@ -33,6 +33,7 @@ from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.pickler import opcodes as op
 from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import written_parts
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
@@ -315,7 +316,10 @@ _BUILT = (Object, Reduce, list, tuple, dict)
 
 
 def is_deeper_than(limit: int, root: Any) -> bool:
-    """Whether more than ``limit`` values stand inside each other, each where it is first met."""
+    """Return whether more than ``limit`` values are nested, each where it is first met.
+
+    The state of an object and the arguments of a call belong to these, and do not count.
+    """
     seen: set[int] = set()
     pending = [(root, 1)]
     while pending:
@@ -325,33 +329,8 @@ def is_deeper_than(limit: int, root: Any) -> bool:
         if depth > limit:
             return True
         seen.add(id(value))
-        pending += [(part, depth + 1) for part in reversed(_inside(value))]
+        pending += [(part, depth + 1) for part in reversed(list(written_parts(value)))]
     return False
-
-
-def _inside(value: Any) -> list[Any]:
-    """The parts that are values of their own: a state and an argument belong to what has them."""
-    match value:
-        case Object(state=dict() as state):
-            return list(state.values())
-        case Object():
-            return [value.state]
-        case Reduce(argument=tuple(arguments)):
-            return [part for argument in arguments for part in _argument_parts(argument)]
-        case Reduce():
-            return [value.argument]
-        case dict():
-            return [*value.keys(), *value.values()]
-    return list(value)
-
-
-def _argument_parts(argument: Any) -> list[Any]:
-    match argument:
-        case list():
-            return argument
-        case dict():
-            return [*argument.keys(), *argument.values()]
-    return [argument]
 
 
 @dataclass(frozen=True, slots=True)
