@@ -33,7 +33,6 @@ from tsarchive.run.slots import get_slot
 from .code_records import DEBUG_SUFFIX, format_version
 from .exporter import (
     Code,
-    Extras,
     archive_records,
     canonical_records,
     canonical_text,
@@ -46,21 +45,6 @@ from .pickling import Constants, fits
 _EXTRA = "extra/"
 _CONSTANTS = "constants/"
 _TABLE = "constants.pkl"
-
-
-def loaded_records(
-    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
-) -> list[NewRecord]:
-    """Return the records of a loaded module. Extra files are kept unless replaced."""
-    container = module.tsarchive_classes.container
-    extras = _kept_extras(container, files)
-    traced = tuple(as_read(container, _names(container, "traced_inputs")))
-    return archive_records(
-        _Objects(container).object(module),
-        code=_code(container, debug=debug),
-        extras=Extras(extras, traced),
-        debug=debug,
-    )
 
 
 def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
@@ -271,12 +255,21 @@ _OPTIMIZED: Final = (
 
 
 def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> list[NewRecord]:
-    """The records of a module with extra files by name. Raises SaveError where it has no code."""
+    """Return the records of a module with extra files by name; a loaded one keeps those it has.
+
+    Raises SaveError for a module without code.
+    """
     if isinstance(module, ArchiveModule):
-        return loaded_records(module, files, debug=debug)
+        container = module.tsarchive_classes.container
+        return archive_records(
+            _Objects(container).object(module),
+            _kept_extras(container, files),
+            code=_code(container, debug=debug),
+            traced_inputs=as_read(container, _names(container, "traced_inputs")),
+            debug=debug,
+        )
     traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
-    extras = Extras(extra_files(files), traced)
-    return archive_records(_adopted(module), code=None, extras=extras, debug=debug)
+    return archive_records(_adopted(module), extra_files(files), traced_inputs=traced, debug=debug)
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
