@@ -62,7 +62,10 @@ class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
 
     def __init__(self, container: Container, records: Mapping[str, str] | None = None) -> None:
         self._container = container
-        self._records = dict(_with_ending(container) if records is None else records)
+        if records is None:
+            found = (name for name in container.records if name.endswith(DEBUG_SUFFIX))
+            records = {name.removesuffix(DEBUG_SUFFIX): name for name in found}
+        self._records = records
 
     def __getitem__(self, name: str) -> Sequence[TaggedRange]:
         record = self._records[name]
@@ -73,12 +76,6 @@ class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
 
     def __len__(self) -> int:
         return len(self._records)
-
-
-def _with_ending(container: Container) -> Iterator[tuple[str, str]]:
-    for name in container.records:
-        if name.endswith(DEBUG_SUFFIX):
-            yield name.removesuffix(DEBUG_SUFFIX), name
 
 
 class _RowReader:

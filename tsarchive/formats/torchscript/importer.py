@@ -54,7 +54,6 @@ from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
     from tsarchive.formats.base import NamedTypes
-    from tsarchive.run.modules import ArchiveModule
 
     from .devices import MovedArchive
 
@@ -448,20 +447,17 @@ def may_hold(type_: Type, value: Any) -> bool:
 
 
 def _is_of(value: Any, type_: Type) -> bool:
-    if isinstance(type_, ClassType | InterfaceType | EnumType):
-        return _may_be_of(type_, value)
+    match type_:
+        case ClassType(is_native=True):
+            return isinstance(value, torch.ScriptObject)
+        case ClassType():
+            class_ = getattr(type(value), "tsarchive_class", None)
+            return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
+        case InterfaceType():
+            return isinstance(value, ArchiveModule | ArchiveObject)
+        case EnumType():
+            return isinstance(value, Enum)
     if type_ == TENSOR:
         return isinstance(value, torch.Tensor)
     exact = _EXACT.get(type_)
     return exact is None or type(value) in exact
-
-
-def _may_be_of(type_: ClassType | InterfaceType | EnumType, value: Any) -> bool:
-    if isinstance(type_, ClassType):
-        if type_.is_native:
-            return isinstance(value, torch.ScriptObject)
-        class_ = getattr(type(value), "tsarchive_class", None)
-        return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
-    if isinstance(type_, EnumType):
-        return isinstance(value, Enum)
-    return isinstance(value, ArchiveModule | ArchiveObject)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
@@ -70,48 +71,44 @@ def code_findings(
     code: CodeImporter, texts: Mapping[str, str], constants: Any
 ) -> Iterator[Finding]:
     """What is wrong with the definitions of code whose syntax is right."""
-    check = _Definitions(code)
     count = len(constants) if isinstance(constants, tuple) else None
     for record, text in texts.items():
-        yield from check.findings(record)
+        yield from _definition_findings(code, record)
         body = parse_statements(without_old_lines(text, record), record, 1)
-        for mention in mentions(body, check.is_defined, count):
+        for mention in mentions(body, partial(_is_defined, code), count):
             yield _unknown(mention, record)
 
 
-class _Definitions:
-    def __init__(self, code: CodeImporter) -> None:
-        self._code = code
-
-    def findings(self, record: str) -> Iterator[Finding]:
-        """Each definition is found by its name, and the types that it declares resolve."""
+def _definition_findings(code: CodeImporter, record: str) -> Iterator[Finding]:
+    """Check that each definition is found by its name, and that the types it declares resolve."""
+    try:
+        names = code.definitions(record)
+    except ArchiveError as error:
+        yield fault(error, "code-definition", record=record)
+        return
+    for name in names:
         try:
-            names = self._code.definitions(record)
+            _look_at(code.find(name))
+        except UnknownOperatorError:
+            continue  # which operators there are is known to torch alone
         except ArchiveError as error:
             yield fault(error, "code-definition", record=record)
-            return
-        for name in names:
-            try:
-                _look_at(self._code.find(name))
-            except UnknownOperatorError:
-                continue  # which operators there are is known to torch alone
-            except ArchiveError as error:
-                yield fault(error, "code-definition", record=record)
 
-    def is_defined(self, name: str) -> bool:
-        """Whether a name, or the class that it is in, is defined."""
-        if f"{name}.".startswith(NATIVE_PREFIX):
-            return True
-        if name.count(".") > _MOST_PARTS:
-            return False
-        while "." in name:
-            try:
-                if self._code.find(name) is not None:
-                    return True
-            except ArchiveError:
-                return True  # the definition is there: what is wrong with it, others say
-            name = name.rpartition(".")[0]
+
+def _is_defined(code: CodeImporter, name: str) -> bool:
+    """Return whether a name, or the class that it is in, is defined."""
+    if f"{name}.".startswith(NATIVE_PREFIX):
+        return True
+    if name.count(".") > _MOST_PARTS:
         return False
+    while "." in name:
+        try:
+            if code.find(name) is not None:
+                return True
+        except ArchiveError:
+            return True  # the definition is there: what is wrong with it, others say
+        name = name.rpartition(".")[0]
+    return False
 
 
 def _look_at(found: object) -> None:

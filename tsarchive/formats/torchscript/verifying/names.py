@@ -61,7 +61,7 @@ def mentions(
     not known.
     """
     for function in _functions(body):
-        yield from _Function(function, is_defined, constants).mentions()
+        yield from _mentions_in(function, is_defined, constants)
 
 
 def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
@@ -72,42 +72,34 @@ def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
             yield from _functions(node.body)
 
 
-class _Function:
-    def __init__(
-        self, node: ast.FunctionDef, is_defined: Callable[[str], bool], constants: int | None
-    ) -> None:
-        self._node = node
-        self._is_defined = is_defined
-        self._constants = constants
-        self._locals = set(_local_names(node))
+def _mentions_in(
+    function: ast.FunctionDef, is_defined: Callable[[str], bool], constants: int | None
+) -> Iterator[Mention]:
+    known_names = _KNOWN.union(_local_names(function))
+    known: set[int] = set()
+    for node in live_nodes(function):
+        if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
+            yield Mention(name, node.lineno)
+        if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
+            continue
+        name = dotted(node)
+        if isinstance(node, ast.Name):
+            is_known = name in known_names or _SIZED_TYPE.fullmatch(name) is not None
+        elif name.startswith(f"{ARCHIVE_CODE}."):
+            # The parts of the name are nodes of their own.
+            known.update(map(id, ast.walk(node)))
+            is_known = is_defined(name)
+        else:
+            is_known = not name.startswith("CONSTANTS.") or _is_constant(name, constants)
+        if not is_known:
+            yield Mention(name, node.lineno)
 
-    def mentions(self) -> Iterator[Mention]:
-        known: set[int] = set()
-        for node in live_nodes(self._node):
-            if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
-                yield Mention(name, node.lineno)
-            if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
-                continue
-            name = dotted(node)
-            if isinstance(node, ast.Name):
-                if not self._is_known(name):
-                    yield Mention(name, node.lineno)
-            elif name.startswith(f"{ARCHIVE_CODE}."):
-                # The parts of the name are nodes of their own.
-                known.update(map(id, ast.walk(node)))
-                if not self._is_defined(name):
-                    yield Mention(name, node.lineno)
-            elif name.startswith("CONSTANTS.") and not self._is_constant(name):
-                yield Mention(name, node.lineno)
 
-    def _is_known(self, name: str) -> bool:
-        return name in self._locals or name in _KNOWN or _SIZED_TYPE.fullmatch(name) is not None
-
-    def _is_constant(self, name: str) -> bool:
-        number = name.split(".")[1].removeprefix("c")
-        if not (number.isdecimal() and len(number) < 10):
-            return False
-        return self._constants is None or int(number) < self._constants
+def _is_constant(name: str, constants: int | None) -> bool:
+    number = name.split(".")[1].removeprefix("c")
+    if not (number.isdecimal() and len(number) < 10):
+        return False
+    return constants is None or int(number) < constants
 
 
 def _name_of_getattr(call: ast.Call) -> str:
