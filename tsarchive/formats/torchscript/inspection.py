@@ -21,9 +21,9 @@ from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .bytecode import BYTECODE, tables_of
 from .code_records import CodeRecords, format_version
+from .conversion import MAX_DEPTH
 from .debug import DebugRecords
 from .stored_tensors import (
-    MAX_DEPTH,
     TENSOR_MODULE,
     DenseTensor,
     PerChannel,

@@ -395,8 +395,6 @@ def _list_of_numbers(value: Value) -> list[Any] | None:
     return items if all(type(item) in (int, float) for item in items) else None
 
 
-# Deeper than any model; only a file made to exhaust the stack has more.
-MAX_DEPTH = 200
 # The rule for a storage whose record has another size.
 STORAGE_SIZE = "tensor-storage-size"
 # Device indices are signed bytes in torch: 256 would be read as 0.
