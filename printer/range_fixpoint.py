@@ -9,7 +9,7 @@ without printing again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tsarchive.ir.classes import Function
@@ -48,21 +48,17 @@ def ranges_after_reading(files: Mapping[str, TaggedText], records: _Ranges) -> _
 def _after_round(
     files: Mapping[str, TaggedText], records: _Ranges, places: Mapping[Node, _Place]
 ) -> _Ranges:
-    loaded = {name: _Loaded(rows).at for name, rows in records.items()}
+    loaded = {name: _loaded(rows) for name, rows in records.items()}
     ranges = {node: loaded[file](offset) for node, (file, offset) in places.items()}
     return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
 
 
-class _Loaded:
-    """The ranges of one file as a loader sees them: each source is a new object."""
-
-    def __init__(self, records: Sequence[TaggedRange]) -> None:
-        sources: dict[Source | None, Source] = {}
-        self._offsets = [record.offset for record in records]
-        self._ranges = [_reloaded(record.range, sources) for record in records]
-
-    def at(self, offset: int) -> Range:
-        return self._ranges[bisect_right(self._offsets, offset) - 1]
+def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
+    """Return what gives the range at an offset of a file, of which a loader makes new sources."""
+    sources: dict[Source | None, Source] = {}
+    offsets = [record.offset for record in records]
+    ranges = [_reloaded(record.range, sources) for record in records]
+    return lambda offset: ranges[bisect_right(offsets, offset) - 1]
 
 
 def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:

@@ -236,7 +236,7 @@ class _Translation(Conversion):
         return self._values.tensor(number)
 
     def _key(self, key: Value) -> Value:
-        found = self.value(key)
+        found: Value = self.value(key)
         if isinstance(found, list):
             raise self.error("a list is a key of a dict")
         return found

@@ -211,7 +211,10 @@ class _Objects:
             case torch.device():
                 return Device(str(value))
             case enum.Enum():
-                return EnumMember(_enum_type(value), value.name, value.value)
+                enum_type = getattr(type(value), "tsarchive_enum", None)
+                if not isinstance(enum_type, EnumType):
+                    raise SaveError(f"{value!r} is of an enum that is not in the archive")
+                return EnumMember(enum_type, value.name, value.value)
             case list():
                 return [self.value(item) for item in value]
             case tuple():
@@ -237,14 +240,6 @@ class _Objects:
         state = getstate()
         state_type = class_.methods["__getstate__"].schema.return_type
         return TypedValue(self.value(state), state_type, held_parts(class_, state, getstate))
-
-
-def _enum_type(member: enum.Enum) -> EnumType:
-    """Return the archive's type of an enum member that loading created."""
-    found = getattr(type(member), "tsarchive_enum", None)
-    if not isinstance(found, EnumType):
-        raise SaveError(f"{member!r} is of an enum that is not in the archive")
-    return found
 
 
 _OPTIMIZED: Final = (

@@ -45,6 +45,7 @@ class ArchiveCheck:
     table: RecordTable
     findings: Findings
     damaged: Collection[str]
+    reads_pickles: bool = field(default=True, init=False)
 
     @cached_property
     def storages(self) -> Storages:
@@ -53,6 +54,16 @@ class ArchiveCheck:
     def sound_names(self) -> Iterator[str]:
         """The records that can be read."""
         return (name for name in self.container.records if name not in self.damaged)
+
+    def pickles(self) -> Iterator[tuple[str, Pickle]]:
+        """Yield the pickles that can be read; ``reads_pickles`` tells afterwards if all can."""
+        for name in filter(is_pickle, self.sound_names()):
+            found = read_pickle(self.container, name)
+            if isinstance(found, Pickle):
+                yield name, found
+            else:
+                self.findings.add(found)
+                self.reads_pickles = False
 
     def is_short(self, code: Iterable[str]) -> bool:
         """Whether the records of code are not too long to be read."""
@@ -78,7 +89,6 @@ class TorchScriptCheck(ArchiveCheck):
 
     _pickles: dict[str, Pickle] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
-    _is_whole: bool = True
 
     @property
     def code_records(self) -> int:
@@ -96,21 +106,14 @@ class TorchScriptCheck(ArchiveCheck):
         self._check_uses(code)
 
     def _read_pickles(self) -> None:
-        for name in filter(is_pickle, self.sound_names()):
-            found = read_pickle(self.container, name)
-            if not isinstance(found, Pickle):
-                self.findings.add(found)
-                self._is_whole = False
-            elif is_debug(name):
+        for name, found in self.pickles():
+            if is_debug(name):
+                code = self.container.records.get(name.removesuffix(DEBUG_SUFFIX))
+                size = None if code is None else code.size
                 self.findings.add(use_findings(found, None))
-                self.findings.add(debug_findings(self.container, name, self._described(name)))
+                self.findings.add(debug_findings(self.container, name, size))
             else:
                 self._pickles[name] = found
-
-    def _described(self, debug: str) -> int | None:
-        """The bytes of the code that a debug record is about."""
-        record = self.container.records.get(debug.removesuffix(DEBUG_SUFFIX))
-        return None if record is None else record.size
 
     def _check_code(self) -> CodeImporter | None:
         """Check the code; give what finds its classes, unless any of it is not code."""
@@ -118,7 +121,10 @@ class TorchScriptCheck(ArchiveCheck):
         if not self.is_short(records):
             return None
         for name in filter(records.__contains__, self.sound_names()):
-            self.findings.add(self._read_code(records, name))
+            try:
+                self._texts[name] = records[name]
+            except ArchiveError as error:
+                self.findings.add([fault(error, "zip-record", record=name)])
         is_code = [self.has_code_syntax(*item) for item in self._texts.items()]
         if len(self._texts) < len(records) or not all(is_code):
             return None
@@ -126,12 +132,6 @@ class TorchScriptCheck(ArchiveCheck):
         code = importer(self._texts, constants, self._version())
         self.findings.add(code_findings(code, self._texts, constants))
         return code
-
-    def _read_code(self, records: CodeRecords, name: str) -> Iterator[Finding]:
-        try:
-            self._texts[name] = records[name]
-        except ArchiveError as error:
-            yield fault(error, "zip-record", record=name)
 
     def _version(self) -> int:
         try:
@@ -152,7 +152,7 @@ class TorchScriptCheck(ArchiveCheck):
         if root is not None and not isinstance(root.value, Object):
             message = "the root of the archive is not an object"
             self.findings.add([broken("pickle-root", message, "data.pkl")])
-        if self._is_whole and not self.damaged:
+        if self.reads_pickles and not self.damaged:
             self.findings.add(unreferenced(self.container, self.storages.referenced))
 
 
