@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn, TypeAlias, TypeGuard
 from tsarchive.errors import PickleError
 
 from . import opcodes as op
-from .values import Global, Object, PersistentId, Reduce, Value, contains_itself, repeats_beyond
+from .values import Global, Object, PersistentId, Reduce, Repeats, Value, repeats_in
 
 
 class Limits(NamedTuple):
@@ -87,9 +87,7 @@ class _Machine:
         "limits",
         "marks",
         "memo",
-        "memoised",
         "record",
-        "refilled",
         "shared",
         "stack",
         "unbuilt",
@@ -105,9 +103,7 @@ class _Machine:
         self.stack: list[Value] = []
         self.marks: list[list[Value]] = []
         self.memo: dict[int, Value] = {}
-        self.memoised: set[int] = set()
         self.unbuilt: set[int] = set()
-        self.refilled = False
         self.shared = False
 
     def run(self) -> Value:
@@ -143,11 +139,11 @@ class _Machine:
         if self.unbuilt:
             self.fail("an object was made and never given a state", position)
         root = self.stack[0]
-        # A value can only contain itself if it was memoised first and filled later.
-        if self.refilled and contains_itself(root):
+        limit = self.limits.max_repeats
+        repeats = repeats_in(root, limit) if self.shared else Repeats.FEW
+        if repeats is Repeats.ENDLESS:
             self.fail("a value contains itself", position)
-        if self.shared and repeats_beyond(root, self.limits.max_repeats):
-            limit = self.limits.max_repeats
+        if repeats is Repeats.MANY:
             self.fail("values are referred to too often", position, limit=limit)
         return root
 
@@ -281,7 +277,6 @@ class _Machine:
     def extend_list(self, target: Value, items: list[Value], position: int) -> None:
         if type(target) is not list:
             self.fail(f"items for a list are put in a {type(target).__name__}", position - 1)
-        self.refill(target)
         target += items
 
     def setitem(self, position: int) -> int:
@@ -297,7 +292,6 @@ class _Machine:
 
     def dict_to_fill(self, position: int) -> dict[Value, Value]:
         target = self.stack[-1]
-        self.refill(target)
         if type(target) is dict:
             return target
         if not _is_ordered_dict(target):
@@ -326,10 +320,6 @@ class _Machine:
         for part in parts:
             if type(part) not in _SIMPLE_KEYS:
                 self.fail(f"a {type(part).__name__} is in the key of a dict", position - 1)
-
-    def refill(self, target: Value) -> None:
-        if id(target) in self.memoised:
-            self.refilled = True
 
     # Names and what is made of them
 
@@ -362,7 +352,6 @@ class _Machine:
     def build(self, position: int) -> int:
         state = self.stack.pop()
         target = self.stack[-1]
-        self.refill(target)
         if type(target) is Object and id(target) in self.unbuilt:
             self.unbuilt.remove(id(target))
             target.state = state
@@ -403,7 +392,6 @@ class _Machine:
         if len(self.memo) >= self.limits.max_memo:
             self.fail("the pickle has too many memos", offset, limit=self.limits.max_memo)
         self.memo[memo] = value
-        self.memoised.add(id(value))
         return end
 
     def binget(self, position: int) -> int:

@@ -90,7 +90,7 @@ class _RowReader:
     def row(self, row: Any) -> TaggedRange:
         match row:
             case (int(offset), (tuple(source), int(begin), int(end)), int()):
-                if not all(map(_is_place, (offset, begin, end))):
+                if not all(type(place) is int and place >= 0 for place in (offset, begin, end)):
                     raise self._malformed()
                 found = self._source(source)
                 return TaggedRange(offset, None if found is None else Range(found, begin, end))
@@ -141,10 +141,6 @@ class _OldRowReader(_RowReader):
             case (str(text), str() | None as filename, int(first_line)) if _is_line(first_line):
                 return Source(text, filename, first_line) if text else None
         raise self._malformed()
-
-
-def _is_place(number: int) -> bool:
-    return type(number) is int and number >= 0
 
 
 def _is_line(number: int) -> bool:

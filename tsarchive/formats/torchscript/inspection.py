@@ -224,7 +224,12 @@ class _Described:
             case QuantizedTensor(view):
                 return self._of_view(view, role)
             case SparseTensor(size=size, parts=parts):
-                return _of_parts(size, self._parts(parts), role)
+                infos = self._parts(parts)
+                values, nbytes = infos[-1], sum(info.nbytes for info in infos)
+                storages = tuple(_storages(infos))
+                return TensorInfo(
+                    values.dtype, size, (), None, nbytes, role, storages, values.device
+                )
         return None
 
     def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
@@ -250,15 +255,6 @@ class _Described:
             device=storage.device,
             offset=view.offset * itemsize,
         )
-
-
-def _of_parts(size: tuple[int, ...], parts: list[TensorInfo], role: Role) -> TensorInfo:
-    """Describe a sparse tensor; its values are the last of its parts."""
-    nbytes = sum(part.nbytes for part in parts)
-    values = parts[-1]
-    return TensorInfo(
-        values.dtype, size, (), None, nbytes, role, tuple(_storages(parts)), values.device
-    )
 
 
 def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:

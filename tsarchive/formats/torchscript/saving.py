@@ -296,9 +296,7 @@ def _adopted(module: Any) -> ObjectValue:
 def warn_if_optimized(module: Any, records: Iterable[NewRecord]) -> None:
     """Warn who calls ``tsarchive.save`` of code that makes oneDNN tensors of constants, which
     scripted code has no way to."""
-    if not isinstance(module, ArchiveModule) and any(map(_is_optimized, records)):
+    code = (bytes(record.data) for record in records if record.name.startswith("code/"))
+    optimized = b"torch.to_mkldnn(CONSTANTS."
+    if not isinstance(module, ArchiveModule) and any(optimized in text for text in code):
         warnings.warn(_OPTIMIZED, stacklevel=5)
-
-
-def _is_optimized(record: NewRecord) -> bool:
-    return record.name.startswith("code/") and b"torch.to_mkldnn(CONSTANTS." in bytes(record.data)

@@ -79,8 +79,11 @@ class ArchiveCheck:
         return not found
 
     def may_lack_code(self) -> bool:
-        """Whether code may be lost with the damaged records."""
-        return any(may_be_code(name, self.table) for name in self.damaged)
+        """Return whether code may be lost with the damaged records.
+
+        A record of no name that is known may have code: its name may be damaged.
+        """
+        return any(name.endswith(".py") or not self.table.has(name) for name in self.damaged)
 
 
 @dataclass
@@ -159,11 +162,6 @@ class TorchScriptCheck(ArchiveCheck):
 # What file managers put into the folders that they show.
 _OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")
 _BYTE_ORDERS = (b"little", b"big")
-
-
-def may_be_code(name: str, table: RecordTable) -> bool:
-    """Whether a record has code, or is one of no name that is known: the name may be damaged."""
-    return name.endswith(".py") or not table.has(name)
 
 
 def record_findings(
