@@ -38,7 +38,7 @@ class Global:
         return f"{self.module}.{self.name}"
 
     def is_well_formed(self) -> bool:
-        """Whether both lines are dotted names without blanks and control characters.
+        """Return whether both lines are dotted names without blanks and control characters.
 
         They need not be Python identifiers: a model defined in ``my-model.py`` has a class in
         ``__torch__.my-model``, which torch.jit saves and loads.

@@ -50,7 +50,7 @@ class LegacyCheck(ArchiveCheck):
         self._check_tensors()
 
     def _is_code(self) -> bool:
-        """Whether all of the code has the syntax of code."""
+        """Return whether all of the code has the syntax of code."""
         code = self._view.code
         return self.is_short(code) and all([self._is_sound_code(name) for name in code])
 

@@ -19,7 +19,7 @@ from .pickled import objects_of
 def torchscript_facts(
     archive: OpenedArchive, file: str, nbytes: int, table: RecordTable, *, has_unnamed_classes: bool
 ) -> Facts:
-    """Everything about a TorchScript archive. Raises ArchiveError.
+    """Return the facts of a TorchScript archive. Raises ArchiveError.
 
     ``has_unnamed_classes`` tells that each module is of a class of its own, which no code names.
     """

@@ -440,7 +440,7 @@ def signatures(class_: ClassType) -> Iterator[str]:
 
 
 def with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
-    """A module tree with the signature of each method in place of its name."""
+    """Return a module tree with the signature of each method in place of its name."""
     class_ = classes.find_class(module.qualified_class)
     assert isinstance(class_, ClassType)
     children = tuple(with_signatures(child, classes) for child in module.children)

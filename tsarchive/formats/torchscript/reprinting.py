@@ -182,7 +182,7 @@ def graph_report(
 
 
 def _is_own(container: Container) -> bool:
-    """Whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
+    """Return whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
 
     Code that was loaded keeps the form that its first writer gave it.
     """

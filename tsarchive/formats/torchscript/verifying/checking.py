@@ -52,7 +52,7 @@ class ArchiveCheck:
         return Storages(self.container, self.damaged)
 
     def sound_names(self) -> Iterator[str]:
-        """The records that can be read."""
+        """Return the names of the records that can be read."""
         return (name for name in self.container.records if name not in self.damaged)
 
     def pickles(self) -> Iterator[tuple[str, Pickle]]:
@@ -66,14 +66,14 @@ class ArchiveCheck:
                 self.reads_pickles = False
 
     def is_short(self, code: Iterable[str]) -> bool:
-        """Whether the records of code are not too long to be read."""
+        """Return whether the records of code are not too long to be read."""
         if sum(self.container.records[name].size for name in code) <= MAX_CODE_BYTES:
             return True
         self.findings.add([too_much_code()])
         return False
 
     def has_code_syntax(self, name: str, text: str) -> bool:
-        """Whether a record has the syntax of code."""
+        """Return whether a record has the syntax of code."""
         found = list(syntax_findings(name, text))
         self.findings.add(found)
         return not found
@@ -180,7 +180,7 @@ def record_findings(
 
 
 def unknown_records(container: Container, table: RecordTable) -> Iterator[Finding]:
-    """The findings of records that the format does not have."""
+    """Return a finding for each record that the format does not have."""
     return (_unknown(name) for name in container.records if not table.has(name))
 
 

@@ -47,7 +47,7 @@ def importer(texts: Mapping[str, str], constants: Any, version: int) -> CodeImpo
 
 
 def syntax_findings(record: str, text: str) -> Iterator[Finding]:
-    """Whether a record is code at all, and has the syntax of TorchScript only."""
+    """Check that a record is code, in the syntax of TorchScript alone."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("import ") and not line.startswith(_IMPORT_OF_ARCHIVE):
             yield Finding(
@@ -70,7 +70,7 @@ def syntax_findings(record: str, text: str) -> Iterator[Finding]:
 def code_findings(
     code: CodeImporter, texts: Mapping[str, str], constants: Any
 ) -> Iterator[Finding]:
-    """What is wrong with the definitions of code whose syntax is right."""
+    """Check the definitions of code whose syntax is right, and the names in it."""
     count = len(constants) if isinstance(constants, tuple) else None
     for record, text in texts.items():
         yield from _definition_findings(code, record)
@@ -133,7 +133,7 @@ def _unknown(mention: Mention, record: str) -> Finding:
 
 
 def too_much_code() -> Finding:
-    """The finding of an archive whose code is too long to be read."""
+    """Return the finding of an archive whose code is too long to be read."""
     return Finding(
         "code-size",
         Severity.ERROR,

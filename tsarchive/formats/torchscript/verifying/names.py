@@ -1,4 +1,4 @@
-"""What the bare names and the qualified names of code stand for, before anything is compiled."""
+"""Checks of the bare and the qualified names in code, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Mention(NamedTuple):
 def mentions(
     body: list[ast.stmt], is_defined: Callable[[str], bool], constants: int | None
 ) -> Iterator[Mention]:
-    """Names in functions that no definition, operator or type has.
+    """Yield the names in functions that no definition, operator or type has.
 
     ``is_defined`` tells for a qualified name whether code records define it, or a class that it
     is inside of; ``constants`` is the length of the table of constants, None where that is
@@ -103,7 +103,7 @@ def _is_constant(name: str, constants: int | None) -> bool:
 
 
 def _name_of_getattr(call: ast.Call) -> str:
-    """The name in ``getattr(x, "name")``; empty for other calls."""
+    """Return the name in ``getattr(x, "name")``; an empty one for other calls."""
     match call:
         case ast.Call(ast.Name("getattr"), [_, ast.Constant(str() as name)]):
             return name
@@ -111,7 +111,7 @@ def _name_of_getattr(call: ast.Call) -> str:
 
 
 def _local_names(function: ast.FunctionDef) -> Iterator[str]:
-    """Everything that is assigned or defined in a function or around a function inside it."""
+    """Yield what is assigned or defined in a function or around a function inside it."""
     for node in ast.walk(function):
         match node:
             case ast.Name(name, ast.Store()):

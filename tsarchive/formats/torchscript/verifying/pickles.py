@@ -90,17 +90,17 @@ class Pickle:
 
 
 def is_pickle(record: str) -> bool:
-    """Whether records of this name are pickles."""
+    """Return whether records of this name are pickles."""
     return _PICKLES.fullmatch(record) is not None
 
 
 def is_debug(record: str) -> bool:
-    """Whether a pickle of this name says where code came from."""
+    """Return whether a pickle of this name says where code came from."""
     return _DEBUG.fullmatch(record) is not None
 
 
 def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
-    """A pickle, or what is wrong with it."""
+    """Read a pickle; return the findings where it cannot be read."""
     try:
         data = container.read(record)
     except ArchiveError as error:
@@ -115,7 +115,7 @@ def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
 
 
 def is_foreign(name: str | None) -> bool:
-    """Whether no TorchScript pickle has this name, whatever its code defines."""
+    """Return whether no TorchScript pickle has this name, whatever its code defines."""
     if name is None:
         return True
     known = name in _FUNCTIONS or name in _VALUES or name in _OLD_CLASSES
@@ -183,12 +183,12 @@ class _Uses:
             return True  # the check of the code says what is wrong with it
 
     def foreign(self, name: str | None, offset: int | None) -> Finding:
-        """A name that is not of the format, unless code that is lost had a class of it."""
+        """Return the finding of a name that the format lacks, excused where code is lost."""
         finding = _foreign(self.pickle.record, name, offset)
         return excused(finding) if self.may_lack_code and name is not None else finding
 
     def call(self, value: Reduce) -> Iterator[Finding]:
-        """A function and its argument, or an enum and the value of its member."""
+        """Check a call: a function with its argument, or an enum with the value of a member."""
         name = value.function.qualified_name
         fits = _FUNCTIONS.get(name)
         if fits is not None:
@@ -235,7 +235,7 @@ class _Uses:
             yield self._wrong("pickle-type", message, "torch.jit._pickle.restore_type_tag")
 
     def made(self, value: Object) -> Iterator[Finding]:
-        """An object: its class is one of the archive, and each slot has a value."""
+        """Check that the class of an object is in the archive, and that each slot has a value."""
         name = value.cls.qualified_name
         if name in _OLD_CLASSES or name.startswith(NATIVE_PREFIX) or self.code is None:
             return
@@ -302,7 +302,7 @@ def _fits(argument: Any, *kinds: type | tuple[type, ...]) -> bool:
 
 
 def debug_findings(container: Container, record: str, code_bytes: int | None) -> Iterator[Finding]:
-    """Whether a debug record has its form, and speaks of places in its code of that many bytes."""
+    """Check the form of a debug record, and that its offsets lie in ``code_bytes`` of code."""
     try:
         ranges = read_any_debug_record(container.read(record), record)
     except ArchiveError as error:
@@ -434,12 +434,12 @@ class _RecentTexts:
         self._memo: dict[str, str | None] = {}
 
     def joined(self) -> str | None:
-        """Module and name, where both were put there by the last two opcodes."""
+        """Return module and name, where both were pushed by the last two opcodes."""
         module, name = self.pushed[-2], self.pushed[-1]
         return None if module is None or name is None else f"{module}.{name}"
 
     def storage_key(self) -> str | None:
-        """The key in a tuple of "storage", type, key, device, size and, in version 1, None."""
+        """Return the key in "storage", type, key, device, size (and None in version 1)."""
         last = self.pushed
         if last[-6] == "storage":
             return last[-4]
@@ -509,7 +509,7 @@ class Storages:
 
 
 def unreferenced(container: Container, referenced: set[str]) -> Iterator[Finding]:
-    """A finding for each storage that no pickle refers to."""
+    """Yield a finding for each storage that no pickle refers to."""
     for name, record in container.records.items():
         if name.startswith(_STORAGE_FOLDERS) and name not in referenced:
             message = f"no tensor lies in these {record.size:,} bytes"
