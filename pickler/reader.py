@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn, TypeAlias, TypeGuard
 from tsarchive.errors import PickleError
 
 from . import opcodes as op
-from .values import Global, Object, PersistentId, Reduce, Value, contains_itself, repeats_beyond
+from .values import Global, Object, PersistentId, Reduce, Repeats, Value, repeats_in
 
 
 class Limits(NamedTuple):
@@ -42,12 +42,9 @@ _PROTOCOL = 2
 _NOT_TORCHSCRIPT = "this pickle is not a TorchScript one"
 _ORDERED_DICT = Global("collections", "OrderedDict")
 
-_UINT2 = Struct("<H").unpack_from
-_INT4 = Struct("<i").unpack_from
 _UINT4 = Struct("<I").unpack_from
 _INT8 = Struct("<q").unpack_from
 _UINT8 = Struct("<Q").unpack_from
-_FLOAT8 = Struct(">d").unpack_from
 
 _SIMPLE_KEYS = frozenset({type(None), bool, int, float, str, Global, Object, Reduce, PersistentId})
 
@@ -90,9 +87,7 @@ class _Machine:
         "limits",
         "marks",
         "memo",
-        "memoised",
         "record",
-        "refilled",
         "shared",
         "stack",
         "unbuilt",
@@ -108,9 +103,7 @@ class _Machine:
         self.stack: list[Value] = []
         self.marks: list[list[Value]] = []
         self.memo: dict[int, Value] = {}
-        self.memoised: set[int] = set()
         self.unbuilt: set[int] = set()
-        self.refilled = False
         self.shared = False
 
     def run(self) -> Value:
@@ -146,11 +139,11 @@ class _Machine:
         if self.unbuilt:
             self.fail("an object was made and never given a state", position)
         root = self.stack[0]
-        # A value can only contain itself if it was memoised first and filled later.
-        if self.refilled and contains_itself(root):
+        limit = self.limits.max_repeats
+        repeats = repeats_in(root, limit) if self.shared else Repeats.FEW
+        if repeats is Repeats.ENDLESS:
             self.fail("a value contains itself", position)
-        if self.shared and repeats_beyond(root, self.limits.max_repeats):
-            limit = self.limits.max_repeats
+        if repeats is Repeats.MANY:
             self.fail("values are referred to too often", position, limit=limit)
         return root
 
@@ -194,39 +187,15 @@ class _Machine:
 
     # Scalars
 
-    def none(self, position: int) -> int:
-        self.stack.append(None)
-        return position
-
-    def newtrue(self, position: int) -> int:
-        self.stack.append(True)
-        return position
-
-    def newfalse(self, position: int) -> int:
-        self.stack.append(False)
-        return position
-
     def binint1(self, position: int) -> int:
         self.stack.append(self.data[position])
         return position + 1
-
-    def binint2(self, position: int) -> int:
-        self.stack += _UINT2(self.data, position)
-        return position + 2
-
-    def binint(self, position: int) -> int:
-        self.stack += _INT4(self.data, position)
-        return position + 4
 
     def long1(self, position: int) -> int:
         if (length := self.data[position]) != 8:
             self.fail(f"LONG1 of {length} bytes, not 8", position - 1, hint=_NOT_TORCHSCRIPT)
         self.stack += _INT8(self.data, position + 1)
         return position + 9
-
-    def binfloat(self, position: int) -> int:
-        self.stack += _FLOAT8(self.data, position)
-        return position + 8
 
     def binunicode(self, position: int) -> int:
         (length,) = _UINT4(self.data, position)
@@ -266,26 +235,6 @@ class _Machine:
         self.stack = self.marks.pop()
         self.spend(len(items), position)
         return items
-
-    def empty_tuple(self, position: int) -> int:
-        self.stack.append(())
-        return position
-
-    def tuple1(self, position: int) -> int:
-        return self.short_tuple(1, position)
-
-    def tuple2(self, position: int) -> int:
-        return self.short_tuple(2, position)
-
-    def tuple3(self, position: int) -> int:
-        return self.short_tuple(3, position)
-
-    def short_tuple(self, length: int, position: int) -> int:
-        self.make(position)
-        self.spend(length, position)
-        items = [self.stack.pop() for _ in range(length)]
-        self.stack.append(tuple(reversed(items)))
-        return position
 
     def tuple_(self, position: int) -> int:
         items = self.run_of_items(position)
@@ -328,7 +277,6 @@ class _Machine:
     def extend_list(self, target: Value, items: list[Value], position: int) -> None:
         if type(target) is not list:
             self.fail(f"items for a list are put in a {type(target).__name__}", position - 1)
-        self.refill(target)
         target += items
 
     def setitem(self, position: int) -> int:
@@ -344,7 +292,6 @@ class _Machine:
 
     def dict_to_fill(self, position: int) -> dict[Value, Value]:
         target = self.stack[-1]
-        self.refill(target)
         if type(target) is dict:
             return target
         if not _is_ordered_dict(target):
@@ -373,10 +320,6 @@ class _Machine:
         for part in parts:
             if type(part) not in _SIMPLE_KEYS:
                 self.fail(f"a {type(part).__name__} is in the key of a dict", position - 1)
-
-    def refill(self, target: Value) -> None:
-        if id(target) in self.memoised:
-            self.refilled = True
 
     # Names and what is made of them
 
@@ -409,7 +352,6 @@ class _Machine:
     def build(self, position: int) -> int:
         state = self.stack.pop()
         target = self.stack[-1]
-        self.refill(target)
         if type(target) is Object and id(target) in self.unbuilt:
             self.unbuilt.remove(id(target))
             target.state = state
@@ -450,7 +392,6 @@ class _Machine:
         if len(self.memo) >= self.limits.max_memo:
             self.fail("the pickle has too many memos", offset, limit=self.limits.max_memo)
         self.memo[memo] = value
-        self.memoised.add(id(value))
         return end
 
     def binget(self, position: int) -> int:
@@ -474,23 +415,54 @@ def _is_ordered_dict(value: Value) -> TypeGuard[Reduce]:
 
 _Handler: TypeAlias = Callable[[_Machine, int], int]
 
+
+def _constant(value: Value) -> _Handler:
+    def push(machine: _Machine, position: int) -> int:
+        machine.stack.append(value)
+        return position
+
+    return push
+
+
+def _number(layout: str) -> _Handler:
+    struct = Struct(layout)
+    unpack, size = struct.unpack_from, struct.size
+
+    def push(machine: _Machine, position: int) -> int:
+        machine.stack += unpack(machine.data, position)
+        return position + size
+
+    return push
+
+
+def _tuple_of(length: int) -> _Handler:
+    def push(machine: _Machine, position: int) -> int:
+        machine.make(position)
+        machine.spend(length, position)
+        items = [machine.stack.pop() for _ in range(length)]
+        machine.stack.append(tuple(reversed(items)))
+        return position
+
+    return push
+
+
 _HANDLED: dict[op.Opcode, _Handler] = {
     op.PROTO: _Machine.proto,
     op.MARK: _Machine.mark,
-    op.NONE: _Machine.none,
-    op.NEWTRUE: _Machine.newtrue,
-    op.NEWFALSE: _Machine.newfalse,
+    op.NONE: _constant(None),
+    op.NEWTRUE: _constant(True),
+    op.NEWFALSE: _constant(False),
     op.BININT1: _Machine.binint1,
-    op.BININT2: _Machine.binint2,
-    op.BININT: _Machine.binint,
+    op.BININT2: _number("<H"),
+    op.BININT: _number("<i"),
     op.LONG1: _Machine.long1,
-    op.BINFLOAT: _Machine.binfloat,
+    op.BINFLOAT: _number(">d"),
     op.BINUNICODE: _Machine.binunicode,
     op.BINUNICODE8: _Machine.binunicode8,
-    op.EMPTY_TUPLE: _Machine.empty_tuple,
-    op.TUPLE1: _Machine.tuple1,
-    op.TUPLE2: _Machine.tuple2,
-    op.TUPLE3: _Machine.tuple3,
+    op.EMPTY_TUPLE: _constant(()),
+    op.TUPLE1: _tuple_of(1),
+    op.TUPLE2: _tuple_of(2),
+    op.TUPLE3: _tuple_of(3),
     op.TUPLE: _Machine.tuple_,
     op.EMPTY_LIST: _Machine.empty_list,
     op.APPEND: _Machine.append,

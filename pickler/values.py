@@ -7,7 +7,7 @@ here too, which decides what a pickle memoises, and cycles are detected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
@@ -38,7 +38,7 @@ class Global:
         return f"{self.module}.{self.name}"
 
     def is_well_formed(self) -> bool:
-        """Whether both lines are dotted names without blanks and control characters.
+        """Return whether both lines are dotted names without blanks and control characters.
 
         They need not be Python identifiers: a model defined in ``my-model.py`` has a class in
         ``__torch__.my-model``, which torch.jit saves and loads.
@@ -150,44 +150,6 @@ def count_references(root: Value) -> References:
     A memoised value is walked once; one that is written anew at each reference is walked at each.
     Stops at the first cycle, which no pickle of this format can hold.
     """
-    return _walk(root, _written_parts)
-
-
-def contains_itself(root: Value) -> bool:
-    """Return whether there is a cycle below the root. Every value is visited once."""
-    return _walk(root, _parts).cyclic
-
-
-def repeats_beyond(root: Value, limit: int) -> bool:
-    """Return whether a walk along every reference meets values again more than ``limit`` times.
-
-    Every value is visited once here. Nothing below the root may contain itself.
-    """
-    lengths: dict[int, int] = {}
-    edges = 0
-    path: list[tuple[Value, Iterator[Value]]] = [(root, _parts(root))]
-    below = [1]
-    while path:
-        value, parts = path[-1]
-        for part in parts:
-            edges += 1
-            length = 1 if type(part) in _LEAVES else lengths.get(id(part), 0)
-            if not length:
-                path.append((part, _parts(part)))
-                below.append(1)
-                break
-            below[-1] += length
-        else:
-            path.pop()
-            length = lengths[id(value)] = below.pop()
-            if length - edges > limit + 1:
-                return True
-            if below:
-                below[-1] += length
-    return False
-
-
-def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
     met: set[int] = set()
     shared: set[int] = set()
     path: list[int] = []
@@ -209,7 +171,7 @@ def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
             else:
                 if not _is_rewritten(value):
                     met.add(key)
-                walks.append(parts(value))
+                walks.append(written_parts(value))
             on_path.add(key)
             path.append(key)
             break
@@ -220,6 +182,49 @@ def _walk(root: Value, parts: Callable[[Value], Iterator[Value]]) -> References:
     return References(frozenset(shared), cyclic=False)
 
 
+class Repeats(Enum):
+    """How often a walk along every reference meets values again."""
+
+    FEW = auto()
+    MANY = auto()
+    ENDLESS = auto()
+    """A value contains itself."""
+
+
+def repeats_in(root: Value, limit: int) -> Repeats:
+    """Return whether a walk along every reference meets values again more than ``limit`` times.
+
+    Every value is visited once here.
+    """
+    lengths: dict[int, int] = {id(root): 0}  # of the walks below values, 0 until they are known
+    edges = 0
+    path: list[tuple[Value, Iterator[Value]]] = [(root, parts_of(root))]
+    below = [1]
+    found = Repeats.FEW
+    while path:
+        value, parts = path[-1]
+        for part in parts:
+            edges += 1
+            length = 1 if type(part) in _LEAVES else lengths.get(id(part))
+            if length is None:
+                lengths[id(part)] = 0
+                path.append((part, parts_of(part)))
+                below.append(1)
+                break
+            if length == 0:
+                return Repeats.ENDLESS
+            below[-1] += length
+        else:
+            path.pop()
+            length = below.pop()
+            if length - edges > limit + 1:
+                found, length = Repeats.MANY, 1
+            lengths[id(value)] = length
+            if below:
+                below[-1] += length
+    return found
+
+
 def _is_rewritten(value: Value) -> bool:
     """Return whether each further reference to the value writes it in full again."""
     if isinstance(value, (Object, Reduce)):
@@ -227,7 +232,8 @@ def _is_rewritten(value: Value) -> bool:
     return type(value) is MarkedTuple
 
 
-def _parts(value: Value) -> Iterator[Value]:
+def parts_of(value: Value) -> Iterator[Value]:
+    """Return everything directly inside a value."""
     if isinstance(value, dict):
         return chain.from_iterable(value.items())
     if isinstance(value, (list, tuple)):
@@ -241,18 +247,18 @@ def _parts(value: Value) -> Iterator[Value]:
     return iter(())
 
 
-def _written_parts(value: Value) -> Iterator[Value]:
+def written_parts(value: Value) -> Iterator[Value]:
     """Yield the parts with an identity of their own, passing through containers without one.
 
     Values that the writer refuses have no parts here.
     """
     if isinstance(value, Object):
-        return _parts(value.state) if type(value.state) is dict else iter((value.state,))
+        return parts_of(value.state) if type(value.state) is dict else iter((value.state,))
     if isinstance(value, Reduce):
         return _arguments(value.argument)
     if isinstance(value, (PersistentId, Memoised)):
-        return _parts(value.value)
-    return _parts(value)
+        return parts_of(value.value)
+    return parts_of(value)
 
 
 def _arguments(argument: Value) -> Iterator[Value]:
@@ -261,6 +267,6 @@ def _arguments(argument: Value) -> Iterator[Value]:
         return
     for item in argument:
         if type(item) is list or type(item) is dict:
-            yield from _parts(item)
+            yield from parts_of(item)
         else:
             yield item

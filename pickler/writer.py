@@ -65,11 +65,13 @@ def global_opcode(value: Global) -> bytes:
     return op.GLOBAL.byte + f"{value.module}\n{value.name}\n".encode()
 
 
+@lru_cache(maxsize=1 << 12)
 def put_opcode(memo: int) -> bytes:
     """Memoise the value on the stack."""
     return _memo_opcode(op.BINPUT, op.LONG_BINPUT, memo)
 
 
+@lru_cache(maxsize=1 << 12)
 def get_opcode(memo: int) -> bytes:
     """Recall a value."""
     return _memo_opcode(op.BINGET, op.LONG_BINGET, memo)
@@ -106,26 +108,29 @@ def dumps(value: Value) -> bytes:
     references = count_references(value)
     if references.cyclic:
         raise SaveError("a value contains itself", hint="break the cycle before saving")
-    return _Writer(references.shared).write(value)
+    writer = PickleWriter(references.shared)
+    writer.write(value)
+    return writer.finished()
 
 
-class _Writer:
-    __slots__ = ("_by_identity", "_by_value", "_memos", "_out", "_shared")
+class PickleWriter:
+    """Writes one record; of the values ``shared``, by their ids, the memo holds those written."""
 
-    def __init__(self, shared: frozenset[int]) -> None:
-        self._out = bytearray()
+    __slots__ = ("_by_identity", "_by_value", "_memos", "_shared", "out")
+
+    def __init__(self, shared: frozenset[int] = frozenset()) -> None:
+        self.out = bytearray(op.PROTO.byte + b"\x02")
         self._shared = shared
         self._by_identity: dict[int, int] = {}
         self._by_value: dict[str | Global, int] = {}
         self._memos = 0
 
-    def write(self, root: Value) -> bytes:
-        self._out += op.PROTO.byte + b"\x02"
+    def write(self, root: Value) -> None:
         pending: list[Iterator[Value]] = [iter((root,))]
         while pending:
             for value in pending[-1]:
                 if type(value) is int:
-                    self._out += int_opcode(value)
+                    self.out += int_opcode(value)
                     continue
                 parts = self._begin(value)
                 if parts is not None:
@@ -133,8 +138,15 @@ class _Writer:
                     break
             else:
                 pending.pop()
-        self._out += op.STOP.byte
-        return bytes(self._out)
+
+    @property
+    def last_memo(self) -> int:
+        """The memo id that was given last."""
+        return self._memos - 1
+
+    def finished(self) -> bytes:
+        """Return the record."""
+        return bytes(self.out + op.STOP.byte)
 
     def _begin(self, value: Value) -> _Parts | None:
         """Write a scalar or a memo reference; for a container, return a generator of its parts."""
@@ -149,60 +161,54 @@ class _Writer:
         memo = self._by_identity.get(identity(value))
         if memo is None:
             return container(self, value)
-        self._get(memo)
+        self.out += get_opcode(memo)
         return None
 
     # Memo
 
-    def _put(self) -> int:
-        memo = self._memos
+    def put(self) -> int:
+        """Memoise what was just written; return its memo id."""
+        self.out += put_opcode(self._memos)
         self._memos += 1
-        self._out += put_opcode(memo)
-        return memo
+        return self.last_memo
 
-    def _get(self, memo: int) -> None:
-        self._out += get_opcode(memo)
-
-    def _recall(self, value: str | Global) -> bool:
-        """Write a reference if the string or global is already in the pickle."""
+    def _named(self, value: str | Global, opcode: Callable[[Any], bytes]) -> None:
+        """Write a string or global; a reference if it is already in the pickle."""
         memo = self._by_value.get(value)
         if memo is None:
-            return False
-        self._get(memo)
-        return True
+            self.out += opcode(value)
+            self._by_value[value] = self.put()
+        else:
+            self.out += get_opcode(memo)
 
     def _memoise(self, value: Value, rule: Memo = Memo.SHARED) -> None:
         """Memoise a complete container, so that memo ids of its children are smaller."""
         key = identity(value)
         if rule is Memo.ALWAYS or (rule is Memo.SHARED and key in self._shared):
-            self._by_identity[key] = self._put()
+            self._by_identity[key] = self.put()
 
     # Scalars
 
     def _none(self, _: None) -> None:
-        self._out += op.NONE.byte
+        self.out += op.NONE.byte
 
     def _bool(self, value: bool) -> None:
-        self._out += op.NEWTRUE.byte if value else op.NEWFALSE.byte
+        self.out += op.NEWTRUE.byte if value else op.NEWFALSE.byte
 
     def _float(self, value: float) -> None:
-        self._out += op.BINFLOAT.byte + struct.pack(">d", value)
+        self.out += op.BINFLOAT.byte + struct.pack(">d", value)
 
     def _complex(self, value: complex) -> None:
         self._global(_COMPLEX)
         self._float(value.real)
         self._float(value.imag)
-        self._out += op.TUPLE2.byte + op.REDUCE.byte
+        self.out += op.TUPLE2.byte + op.REDUCE.byte
 
     def _str(self, value: str) -> None:
-        if not self._recall(value):
-            self._out += str_opcode(value)
-            self._by_value[value] = self._put()
+        self._named(value, str_opcode)
 
     def _global(self, value: Global) -> None:
-        if not self._recall(value):
-            self._out += global_opcode(value)
-            self._by_value[value] = self._put()
+        self._named(value, global_opcode)
 
     # Containers without a memo
 
@@ -216,45 +222,38 @@ class _Writer:
         raise SaveError(f"Memoised holds a list, dict or tuple, not {type(value).__name__}")
 
     def _bare_list(self, value: list[Value]) -> _Parts:
-        self._out += op.EMPTY_LIST.byte + MARK
+        self.out += op.EMPTY_LIST.byte + MARK
         yield from value
-        self._out += op.APPENDS.byte
+        self.out += op.APPENDS.byte
 
     def _bare_dict(self, value: dict[Value, Value]) -> _Parts:
-        self._out += op.EMPTY_DICT.byte + MARK
+        self.out += op.EMPTY_DICT.byte + MARK
         for key, item in value.items():
             yield key
             yield item
-        self._out += op.SETITEMS.byte
+        self.out += op.SETITEMS.byte
 
     def _bare_tuple(self, value: tuple[Value, ...]) -> _Parts:
         opening, closing = _opcodes(value)
-        self._out += opening
+        self.out += opening
         yield from value
-        self._out += closing
+        self.out += closing
 
     def _arguments(self, value: tuple[Value, ...]) -> _Parts:
         """Write arguments of a Reduce, whose lists and dicts have no identity of their own."""
         opening, closing = _opcodes(value)
-        self._out += opening
+        self.out += opening
         for item in value:
             if type(item) is list or type(item) is dict:
                 yield from self._bare(item)
             else:
                 yield item
-        self._out += closing
+        self.out += closing
 
     # Containers, memoised as their rule says
 
     def _container(self, value: Value) -> _Parts:
         yield from self._bare(value)
-        self._memoise(value)
-
-    def _tuple(self, value: tuple[Value, ...]) -> _Parts:
-        opening, closing = _opcodes(value)
-        self._out += opening
-        yield from value
-        self._out += closing
         self._memoise(value)
 
     def _memoised(self, value: Memoised) -> _Parts:
@@ -263,12 +262,12 @@ class _Writer:
 
     def _object(self, value: Object) -> _Parts:
         self._global(value.cls)
-        self._out += op.EMPTY_TUPLE.byte + op.NEWOBJ.byte
+        self.out += op.EMPTY_TUPLE.byte + op.NEWOBJ.byte
         if type(value.state) is dict:
             yield from self._bare_dict(value.state)
         else:
             yield value.state
-        self._out += op.BUILD.byte
+        self.out += op.BUILD.byte
         self._memoise(value, value.memo)
 
     def _reduce(self, value: Reduce) -> _Parts:
@@ -279,33 +278,33 @@ class _Writer:
             yield from self._arguments(value.argument)
         else:
             yield value.argument
-        self._out += op.REDUCE.byte
+        self.out += op.REDUCE.byte
         self._memoise(value, value.memo)
 
     def _persistent_id(self, value: PersistentId) -> _Parts:
         yield from self._bare_tuple(MarkedTuple(value.value))
-        self._out += op.BINPERSID.byte
+        self.out += op.BINPERSID.byte
         self._memoise(value, Memo.ALWAYS)
 
 
-_SCALARS: dict[type, Callable[[_Writer, Any], None]] = {
-    type(None): _Writer._none,
-    bool: _Writer._bool,
-    float: _Writer._float,
-    complex: _Writer._complex,
-    str: _Writer._str,
-    Global: _Writer._global,
+_SCALARS: dict[type, Callable[[PickleWriter, Any], None]] = {
+    type(None): PickleWriter._none,
+    bool: PickleWriter._bool,
+    float: PickleWriter._float,
+    complex: PickleWriter._complex,
+    str: PickleWriter._str,
+    Global: PickleWriter._global,
 }
 
-_CONTAINERS: dict[type, Callable[[_Writer, Any], _Parts]] = {
-    list: _Writer._container,
-    dict: _Writer._container,
-    tuple: _Writer._tuple,
-    MarkedTuple: _Writer._bare_tuple,
-    Memoised: _Writer._memoised,
-    Object: _Writer._object,
-    Reduce: _Writer._reduce,
-    PersistentId: _Writer._persistent_id,
+_CONTAINERS: dict[type, Callable[[PickleWriter, Any], _Parts]] = {
+    list: PickleWriter._container,
+    dict: PickleWriter._container,
+    tuple: PickleWriter._container,
+    MarkedTuple: PickleWriter._bare_tuple,
+    Memoised: PickleWriter._memoised,
+    Object: PickleWriter._object,
+    Reduce: PickleWriter._reduce,
+    PersistentId: PickleWriter._persistent_id,
 }
 
 

@@ -18,7 +18,7 @@ from tsarchive.ir.names import checked_identifier, is_identifier, name_error, to
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_name
 
-from .literals import check_zeros, enum_float_text, quoted
+from .literals import check_zeros, enum_value_text, quoted
 from .reading_back import needed_declarations, shadowed_builtins
 from .statements import Statements
 
@@ -186,14 +186,13 @@ class Definitions(Statements):
                 arguments = schema.arguments[1:]
                 for type_ in (*(argument.type for argument in arguments), schema.return_type):
                     self.register(type_)
-                shown = "".join(f", {self._declared(argument)}" for argument in arguments)
+                shown = ""
+                for argument in arguments:
+                    parameter = checked_identifier(argument.name, "the parameter name")
+                    shown += f", {parameter}: {self.annotation(argument.type)}"
                 method = checked_identifier(name, "the method name")
                 self.line(f"def {method}(self{shown}) -> {self.annotation(schema.return_type)}:")
                 self.line("  pass")
-
-    def _declared(self, argument: Argument) -> str:
-        name = checked_identifier(argument.name, "the parameter name")
-        return f"{name}: {self.annotation(argument.type)}"
 
     def _enum(self, enum: EnumType) -> None:
         self._class_line(enum, "Enum")
@@ -227,10 +226,3 @@ def _check_order(function: Function) -> None:
                 "one with a default, which torch.jit does not read back",
                 hint="Put parameters without a default first, or give none of them a default",
             )
-
-
-def enum_value_text(value: float | str) -> str:
-    """Return the text of an enum member's value, an int, float or str. Raises SaveError for nan."""
-    if isinstance(value, str):
-        return quoted(value)
-    return enum_float_text(value) if isinstance(value, float) else str(value)

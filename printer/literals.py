@@ -63,8 +63,15 @@ def part_text(value: float) -> str:
     return _format_general(value)
 
 
-def enum_float_text(value: float) -> str:
-    """Print an enum member's value, which must be a number literal. Raises SaveError for nan."""
+def enum_value_text(value: Any) -> str:
+    """Return the text of an enum member's value, an int, float or str, as one literal.
+
+    Raises SaveError for nan.
+    """
+    if isinstance(value, str):
+        return quoted(value)
+    if not isinstance(value, float):
+        return str(value)
     if math.isnan(value):
         raise SaveError(
             "an enum value that is nan has no literal that torch.jit reads back",

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.names import TypeNames, checked_type_name
-from tsarchive.ir.source_ranges import TaggedRange, TaggedText, range_records
+from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType
 
 from .definitions import Definitions
 from .literals import ConstantTable, Literals
 from .versions import Versions
-
-
-@dataclass(frozen=True, slots=True)
-class CodeFile:
-    """One code record: its ``name`` without the `code/` folder, and its text."""
-
-    name: str
-    body: TaggedText
-
-    @property
-    def text(self) -> str:
-        return str(self.body)
-
-    def ranges(self) -> list[TaggedRange]:
-        """The source ranges of the text, as recorded on the graph's nodes."""
-        return range_records(self.body.owners, lambda node: node.range)
 
 
 class Program:
@@ -49,22 +32,22 @@ class Program:
         self._literals = Literals(constants, self._reference, names.tag)
         self._versions = Versions()
         self._files: dict[str, Definitions] = {}
-        self._queue: dict[NamedType, None] = {}
+        self._queue: list[NamedType] = []
+        self._queued: set[NamedType] = set()
         self._printed: set[NamedType] = set()
         self._checked: set[str] = set()
 
     def print_classes(self, classes: Iterable[ClassType]) -> None:
         for class_ in classes:
             self._print(class_)
-        for named in self._drain():
+        for named in self._queue:  # grows during the loop
             self._print(named)
 
-    def files(self) -> list[CodeFile]:
-        """The records in creation order."""
-        return [
-            CodeFile(f"{name.replace('.', '/')}.py", file.body)
-            for name, file in self._files.items()
-        ]
+    def files(self) -> dict[str, TaggedText]:
+        """Return the text of each record by its name, in creation order."""
+        return {
+            f"code/{name.replace('.', '/')}.py": file.body for name, file in self._files.items()
+        }
 
     def close(self) -> None:
         """Release the text and the graphs of everything printed; nothing else may need them."""
@@ -85,16 +68,11 @@ class Program:
             self._checked.add(checked_type_name(name))
         return name
 
-    def _drain(self) -> Iterator[NamedType]:
-        position = 0
-        while position < len(self._queue):
-            waiting = list(self._queue)[position:]
-            position += len(waiting)
-            yield from waiting
-
     def _depend(self, named: NamedType) -> None:
         self._names.meet(named)
-        self._queue.setdefault(named)
+        if named not in self._queued:
+            self._queued.add(named)
+            self._queue.append(named)
 
     def _print(self, named: NamedType) -> None:
         if named in self._printed:

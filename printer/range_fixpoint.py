@@ -9,7 +9,7 @@ without printing again.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tsarchive.ir.classes import Function
@@ -22,47 +22,43 @@ _ROUNDS = 2
 
 
 class _Place(NamedTuple):
-    file: int
+    file: str
     offset: int
 
 
-def fixpoint_ranges(files: Sequence[TaggedText]) -> list[list[TaggedRange]]:
+_Ranges = dict[str, list[TaggedRange]]
+
+
+def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     """Return the range records of each file, as torch's third save of the same program has them."""
     places = _places(files)
-    first = {node: node.range for body in files for _, node in body.owners if node is not None}
-    records = [range_records(body.owners, first.get) for body in files]
+    bodies = files.values()
+    first = {node: node.range for body in bodies for _, node in body.owners if node is not None}
+    records = {name: range_records(body.owners, first.get) for name, body in files.items()}
     for _ in range(_ROUNDS):
         records = _after_round(files, records, places)
     return records
 
 
-def ranges_after_reading(
-    files: Sequence[TaggedText], records: Sequence[Sequence[TaggedRange]]
-) -> list[list[TaggedRange]]:
+def ranges_after_reading(files: Mapping[str, TaggedText], records: _Ranges) -> _Ranges:
     """Return the range records of the next save, for files that were read with ``records``."""
     return _after_round(files, records, _places(files))
 
 
 def _after_round(
-    files: Sequence[TaggedText],
-    records: Sequence[Sequence[TaggedRange]],
-    places: Mapping[Node, _Place],
-) -> list[list[TaggedRange]]:
-    loaded = [_Loaded(rows).at for rows in records]
+    files: Mapping[str, TaggedText], records: _Ranges, places: Mapping[Node, _Place]
+) -> _Ranges:
+    loaded = {name: _loaded(rows) for name, rows in records.items()}
     ranges = {node: loaded[file](offset) for node, (file, offset) in places.items()}
-    return [range_records(body.owners, ranges.get) for body in files]
+    return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
 
 
-class _Loaded:
-    """The ranges of one file as a loader sees them: each source is a new object."""
-
-    def __init__(self, records: Sequence[TaggedRange]) -> None:
-        sources: dict[Source | None, Source] = {}
-        self._offsets = [record.offset for record in records]
-        self._ranges = [_reloaded(record.range, sources) for record in records]
-
-    def at(self, offset: int) -> Range:
-        return self._ranges[bisect_right(self._offsets, offset) - 1]
+def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
+    """Return what gives the range at an offset of a file, of which a loader makes new sources."""
+    sources: dict[Source | None, Source] = {}
+    offsets = [record.offset for record in records]
+    ranges = [_reloaded(record.range, sources) for record in records]
+    return lambda offset: ranges[bisect_right(offsets, offset) - 1]
 
 
 def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
@@ -77,12 +73,12 @@ def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Ran
     return Range(sources[source], begin, end)
 
 
-def _places(files: Iterable[TaggedText]) -> dict[Node, _Place]:
+def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
     """Return where each node is created when the text is read back; others are left out."""
     places: dict[Node, _Place] = {}
-    for number, body in enumerate(files):
+    for name, body in files.items():
         for node, offset in _offsets(body.marks, places.keys()):
-            places[node] = _Place(number, offset)
+            places[node] = _Place(name, offset)
     return places
 
 

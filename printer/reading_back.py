@@ -289,9 +289,11 @@ class _Reading:
             self._arguments(arguments, callee.type.function.schema.arguments)
 
     def _call_method(self, node: Node) -> None:
-        type_, arguments = node.input.type, node.inputs[1:]
+        owner, *arguments = node.inputs
         if any(map(self._differs, arguments)):
-            schema = _method_schema(type_, node.name)
+            assert isinstance(owner.type, ClassType | InterfaceType)
+            method = owner.type.methods[node.name]
+            schema = method.schema if isinstance(method, Function) else method
             self._arguments(arguments, schema.arguments[1:])
 
     def _arguments(self, values: Sequence[Value], formals: Sequence[Argument]) -> None:
@@ -352,13 +354,6 @@ def _type_of_text(value: Any, type_: Type) -> Type:
             return DictType(key, _common([_type_of_text(each, item) for each in value.values()]))
     is_scalar = not isinstance(value, tuple | list | dict)
     return type_of_constant(value) if is_scalar and not can_be_inferred(type_) else type_
-
-
-def _method_schema(type_: Type, name: str) -> FunctionSchema:
-    if isinstance(type_, InterfaceType):
-        return type_.methods[name]
-    assert isinstance(type_, ClassType)
-    return type_.methods[name].schema
 
 
 def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:

@@ -172,6 +172,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
     "tsarchive.formats.records", "tsarchive.formats.registry",
     "tsarchive.formats.torchscript.bytecode", "tsarchive.formats.torchscript.code_records",
+    "tsarchive.formats.torchscript.conversion",
     "tsarchive.formats.torchscript.debug", "tsarchive.formats.torchscript.description",
     "tsarchive.formats.torchscript.device_places", "tsarchive.formats.torchscript.devices",
     "tsarchive.formats.torchscript.edits", "tsarchive.formats.torchscript.format",

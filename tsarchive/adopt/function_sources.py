@@ -201,18 +201,13 @@ def _file(name: str) -> _File:
 def _functions_in(
     tree: ast.Module | None, lines: Sequence[str], lines_before: int
 ) -> Iterator[_Function]:
-    for node in _statements(tree) if tree is not None else ():
+    """Yield all functions, outer before inner."""
+    statements: list[ast.AST] = [tree] if tree is not None else []
+    for node in statements:  # grows during the loop
         if isinstance(node, ast.FunctionDef):
             yield _Function(node, lines, lines_before)
-
-
-def _statements(tree: ast.Module) -> list[ast.AST]:
-    """Return statements and their parts, outer before inner: everything that may hold functions."""
-    found: list[ast.AST] = [tree]
-    for node in found:  # grows during the loop
         for part in _BODIES:
-            found += getattr(node, part, ())
-    return found
+            statements += getattr(node, part, ())
 
 
 def _normalized(lines: Sequence[str]) -> str:

@@ -235,7 +235,7 @@ class Probe:
         type_ = self._bindings.AnyType.get()
         for _ in range(depth):
             type_ = self._bindings.ListType(type_)
-        return self._append(graph, "prim::ListConstruct", values, type_).output()
+        return self._append(graph, "prim::ListConstruct", values, type_)
 
     def _follow(self, places: Sequence[Place]) -> tuple[Any, list[Any]]:
         graph = self._bindings.Graph()
@@ -254,36 +254,28 @@ class Probe:
         return known[place]
 
     def _step(self, graph: Any, value: Any, step: Step) -> Any:
+        type_ = value.type()
         match step:
             case Attr(name):
-                return self._attribute(graph, value, name)
+                slot_type = self._slot_type(type_, name)
+                return self._append(graph, "prim::GetAttr", [value], slot_type, name)
             case Item(index):
-                return self._item(graph, value, index)
+                in_tuple = type_.kind() == "TupleType"
+                element = type_.containedTypes()[index if in_tuple else 0]
+                kind = "prim::TupleIndex" if in_tuple else "aten::__getitem__"
+                return self._append(graph, kind, [value, graph.insertConstant(index)], element)
             case Values():
-                type_ = self._bindings.ListType(value.type().containedTypes()[-1])
-                return self._append(graph, "aten::values", [value], type_).output()
-            case State(type_):
-                node = self._append(graph, "prim::CallMethod", [value], type_)
-                node.s_("name", "__getstate__")
-                return node.output()
+                values = self._bindings.ListType(type_.containedTypes()[-1])
+                return self._append(graph, "aten::values", [value], values)
+            case State(state):
+                return self._append(graph, "prim::CallMethod", [value], state, "__getstate__")
 
     def _unwrapped(self, graph: Any, value: Any) -> Any:
         """Unwrap an optional value that is not None."""
         if value.type().kind() != "OptionalType":
             return value
         element = value.type().getElementType()
-        return self._append(graph, "prim::unchecked_unwrap_optional", [value], element).output()
-
-    def _item(self, graph: Any, value: Any, index: int) -> Any:
-        in_tuple = value.type().kind() == "TupleType"
-        element = value.type().containedTypes()[index if in_tuple else 0]
-        kind = "prim::TupleIndex" if in_tuple else "aten::__getitem__"
-        return self._append(graph, kind, [value, graph.insertConstant(index)], element).output()
-
-    def _attribute(self, graph: Any, value: Any, name: str) -> Any:
-        node = self._append(graph, "prim::GetAttr", [value], self._slot_type(value.type(), name))
-        node.s_("name", name)
-        return node.output()
+        return self._append(graph, "prim::unchecked_unwrap_optional", [value], element)
 
     def _slot_type(self, type_: Any, name: str) -> Any:
         known = self._slot_types.get(id(type_))
@@ -292,11 +284,15 @@ class Probe:
             known = self._slot_types[id(type_)] = (type_, dict(slots))
         return known[1][name]
 
-    def _append(self, graph: Any, kind: str, inputs: list[Any], type_: Any) -> Any:
+    def _append(
+        self, graph: Any, kind: str, inputs: list[Any], type_: Any, name: str | None = None
+    ) -> Any:
+        """Append a node, with a ``name`` for its attribute; return its output."""
         node = graph.create(kind, inputs, 1)
         node.output().setType(type_)
-        graph.insertNode(node)
-        return node
+        if name is not None:
+            node.s_("name", name)
+        return graph.insertNode(node).output()
 
     def _run(self, graph: Any, result: Any, places: Sequence[Place]) -> Any:
         graph.registerOutput(result)

@@ -15,7 +15,7 @@ from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR
 from tsarchive.operators.revivals import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
 
-from .model import MODEL, AttributeDef, ModuleDef, ParameterDef
+from .model import MODEL, AttributeDef, ModuleDef
 
 # The importers of these releases ignored ``op_version_set``; operators have their meaning before
 # the first change that archives count.
@@ -73,7 +73,8 @@ class _Classes:
         for module in inner:
             self._add(class_, Attribute(module.definition.name, module.class_))
         for parameter in definition.parameters:
-            self._add(class_, _parameter(parameter))
+            is_buffer = parameter.is_buffer
+            self._add(class_, Attribute(parameter.name, TENSOR, not is_buffer, is_buffer))
         for attribute in definition.attributes:
             self._add_attribute(class_, attribute)
         if definition.code is not None:
@@ -120,11 +121,6 @@ class _Classes:
             )
         for name, piece in _methods(self._records[record], record).items():
             class_.methods[name] = self._code.method(class_, piece, OPERATOR_VERSION)
-
-
-def _parameter(definition: ParameterDef) -> Attribute:
-    is_buffer = definition.is_buffer
-    return Attribute(definition.name, TENSOR, is_parameter=not is_buffer, is_buffer=is_buffer)
 
 
 def _methods(text: str, record: str) -> dict[str, Piece]:

@@ -15,6 +15,7 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.formats.torchscript.code_records import CodeRecords
+from tsarchive.formats.torchscript.conversion import Conversion
 from tsarchive.formats.torchscript.debug import DebugRecords
 from tsarchive.formats.torchscript.inspection import (
     PickledView,
@@ -113,8 +114,6 @@ def _no_constant(index: int) -> tuple[Any, Type]:
 
 ATTRIBUTES = "attributes.pkl"
 _TENSORS = "tensors/"
-# Deeper than any value; only a file made to exhaust the stack has more.
-MAX_DEPTH = 200
 _TENSOR_FROM_ID = Global("torch.jit._pickle", "build_tensor_from_id")
 # The first files with attributes name two Python types that never existed.
 _OLD_TENSOR = Global("__main__", "TensorID")
@@ -205,59 +204,48 @@ class Values:
         return known
 
 
-class _Translation:
-    """Replaces tensor numbers by tensors. Each value is translated once."""
+class _Translation(Conversion):
+    """Replaces tensor numbers by tensors."""
 
     def __init__(self, values: Values) -> None:
+        super().__init__(ATTRIBUTES)
         self._values = values
-        self._known: dict[int, Value] = {}
-        self._depth = 0
 
-    def value(self, value: Value) -> Value:
-        if not isinstance(value, list | tuple | dict | Reduce | Object):
-            return value
-        if id(value) not in self._known:
-            self._depth += 1
-            if self._depth > MAX_DEPTH:
-                raise self._error("values are nested too deeply", MAX_DEPTH)
-            try:
-                self._known[id(value)] = self._translated(value)
-            except RecursionError:
-                raise self._error("values are nested too deeply") from None
-            self._depth -= 1
-        return self._known[id(value)]
-
-    def _translated(self, value: Any) -> Value:
+    def _reduce(self, value: Reduce) -> Value:
         match value:
             case Reduce(function=function, argument=(number,)) if function == _TENSOR_FROM_ID:
                 return self._tensor(number)
-            case Object(cls=cls, state=number) if cls == _OLD_TENSOR:
-                return self._tensor(number)
-            case Object(cls=cls, state=list() as items) if cls == _OLD_INT_LIST:
-                return items
-            case Reduce() if is_tensor(value):
-                raise self._error("a tensor stands where the number of one is expected")
-            case Reduce():
-                argument = self.value(value.argument)
-                return Reduce(value.function, argument, items=value.items, state=value.state)
-            case Object():
-                return Object(value.cls, self.value(value.state))
-            case list():
-                return [self.value(item) for item in value]
-            case tuple():
-                return tuple([self.value(item) for item in value])
+        if is_tensor(value):
+            raise self.error("a tensor stands where the number of one is expected")
+        argument = self.value(value.argument)
+        return Reduce(value.function, argument, items=value.items, state=value.state)
+
+    def _object(self, value: Object) -> Value:
+        if value.cls == _OLD_TENSOR:
+            return self._tensor(value.state)
+        if value.cls == _OLD_INT_LIST and isinstance(value.state, list):
+            return value.state
+        return Object(value.cls, self.value(value.state))
+
+    def _dict(self, value: dict[Value, Value]) -> Value:
         return {self._key(key): self.value(item) for key, item in value.items()}
 
     def _tensor(self, number: Any) -> Value:
         if type(number) is not int:
-            raise self._error("the number of a tensor is not an integer")
+            raise self.error("the number of a tensor is not an integer")
         return self._values.tensor(number)
 
     def _key(self, key: Value) -> Value:
-        found = self.value(key)
+        found: Value = self.value(key)
         if isinstance(found, list):
-            raise self._error("a list is a key of a dict")
+            raise self.error("a list is a key of a dict")
         return found
 
-    def _error(self, message: str, limit: int | None = None) -> PickleError:
-        return PickleError(message, record=ATTRIBUTES, limit=limit)
+
+_Translation.builders = {
+    list: _Translation.list_of,
+    tuple: _Translation.tuple_of,
+    dict: _Translation._dict,
+    Reduce: _Translation._reduce,
+    Object: _Translation._object,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -110,7 +110,7 @@ def read_model(data: bytes) -> Model:
     Raises FormatError, naming the field, where it breaks a rule, and UnsupportedError for a version
     that no release of torch wrote.
     """
-    fields = Fields.parse(data, MODEL)
+    fields = Fields(parse_object(data, MODEL), "")
     version = fields.integer("protoVersion")
     if not 0 <= version <= NEWEST_READ:
         raise UnsupportedError(
@@ -126,7 +126,7 @@ def read_model(data: bytes) -> Model:
 
 
 def _tensor(fields: Fields) -> TensorDef:
-    storage = fields.choice("dataType", _STORAGES.get, "element type of tensors")
+    storage = fields.storage("dataType")
     quantizer = None
     if fields.flag("isQuantized"):
         quantizer = PerTensor(fields.number("scale"), fields.integer("zeroPoint"))
@@ -143,17 +143,13 @@ def _tensor(fields: Fields) -> TensorDef:
         fields.text("device"),
         quantizer,
     )
-    _check(fields, found)
-    return found
-
-
-def _check(fields: Fields, tensor: TensorDef) -> None:
-    if not tensor.device:
+    if not found.device:
         raise fields.error("device", "is missing")
-    if len(tensor.shape) != len(tensor.strides):
-        raise fields.error("strides", f"has {len(tensor.strides)} entries for {tensor.shape}")
-    if min((*tensor.shape, *tensor.strides, tensor.offset)) < 0:
+    if len(found.shape) != len(found.strides):
+        raise fields.error("strides", f"has {len(found.strides)} entries for {found.shape}")
+    if min((*found.shape, *found.strides, found.offset)) < 0:
         raise fields.error("dims", "or strides or offset is negative")
+    return found
 
 
 def debug_records(module: ModuleDef) -> Iterator[tuple[str, str]]:
@@ -218,27 +214,21 @@ _SHOWN = 60
 
 
 class Fields:
-    """The fields of one message; ``path`` is its path in ``record``."""
+    """The fields of one message; ``path`` is its path in the record."""
 
-    def __init__(self, values: dict[str, Any], path: str, record: str) -> None:
+    def __init__(self, values: dict[str, Any], path: str) -> None:
         self._values = values
         self.path = path
-        self.record = record
-
-    @classmethod
-    def parse(cls, text: bytes, record: str) -> Fields:
-        """Parse the outermost message. Raises FormatError for anything but a JSON object."""
-        return cls(parse_object(text, record), "", record)
 
     def error(self, name: str, message: str) -> FormatError:
-        return FormatError(f"{self.path}{name} {message}", record=self.record)
+        return FormatError(f"{self.path}{name} {message}", record=MODEL)
 
     def has(self, name: str) -> bool:
         return self._get(name) is not None
 
-    def integer(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str) -> int:
         value = self._get(name)
-        return default if value is None else self._integer(name, value)
+        return 0 if value is None else self._integer(name, value)
 
     def integers(self, name: str) -> tuple[int, ...]:
         return tuple(self._integer(name, value) for value in self._list(name))
@@ -267,22 +257,22 @@ class Fields:
     def message(self, name: str) -> Fields:
         """Return a nested message; an empty one when it is absent."""
         values = self._typed(name, dict, {}, "an object")
-        return Fields(values, f"{self.path}{name}.", self.record)
+        return Fields(values, f"{self.path}{name}.")
 
     def messages(self, name: str) -> list[Fields]:
         found = []
         for index, values in enumerate(self._list(name)):
             if not isinstance(values, dict):
                 raise self.error(f"{name}[{index}]", f"is {_shown(values)}, not an object")
-            found.append(Fields(values, f"{self.path}{name}[{index}].", self.record))
+            found.append(Fields(values, f"{self.path}{name}[{index}]."))
         return found
 
-    def choice(self, name: str, choices: Callable[[Any], Read | None], what: str) -> Read:
-        """Return a field of an enumeration; ``choices`` maps a name or number to its meaning."""
+    def storage(self, name: str) -> str:
+        """Return the storage type for a type of elements, given by its name or number."""
         value = self._get(name)
-        found = choices(value) if isinstance(value, str | int) else None
+        found = _STORAGES.get(value) if isinstance(value, str | int) else None
         if found is None:
-            raise self.error(name, f"is {_shown(value)}, which is no {what}")
+            raise self.error(name, f"is {_shown(value)}, which is no element type of tensors")
         return found
 
     def _get(self, name: str) -> Any:

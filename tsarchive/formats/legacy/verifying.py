@@ -14,11 +14,8 @@ from tsarchive.formats.torchscript.verifying.checking import (
     record_findings,
 )
 from tsarchive.formats.torchscript.verifying.pickles import (
-    Pickle,
     debug_findings,
     is_debug,
-    is_pickle,
-    read_pickle,
     unreferenced,
     use_findings,
 )
@@ -53,7 +50,7 @@ class LegacyCheck(ArchiveCheck):
         self._check_tensors()
 
     def _is_code(self) -> bool:
-        """Whether all of the code has the syntax of code."""
+        """Return whether all of the code has the syntax of code."""
         code = self._view.code
         return self.is_short(code) and all([self._is_sound_code(name) for name in code])
 
@@ -73,11 +70,7 @@ class LegacyCheck(ArchiveCheck):
 
     def _check_pickles(self, code: CodeImporter | None) -> None:
         may_lack_code = MODEL in self.damaged or self.may_lack_code()
-        for name in filter(is_pickle, self.sound_names()):
-            found = read_pickle(self.container, name)
-            if not isinstance(found, Pickle):
-                self.findings.add(found)
-                continue
+        for name, found in self.pickles():
             self.findings.add(use_findings(found, code, may_lack_code=may_lack_code))
             if is_debug(name):
                 self.findings.add(debug_findings(self.container, name, None))

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
-from tsarchive.pickler import Global, Reduce, loads
+from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.writer import (
-    MARK,
-    get_opcode,
-    global_opcode,
-    int_opcode,
-    put_opcode,
-    str_opcode,
-    tuple_opcodes,
-)
+from tsarchive.pickler.writer import PickleWriter, get_opcode, int_opcode, tuple_opcodes
 
 from .code_records import DEBUG_SUFFIX
 
@@ -70,7 +62,10 @@ class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
 
     def __init__(self, container: Container, records: Mapping[str, str] | None = None) -> None:
         self._container = container
-        self._records = dict(_with_ending(container) if records is None else records)
+        if records is None:
+            found = (name for name in container.records if name.endswith(DEBUG_SUFFIX))
+            records = {name.removesuffix(DEBUG_SUFFIX): name for name in found}
+        self._records = records
 
     def __getitem__(self, name: str) -> Sequence[TaggedRange]:
         record = self._records[name]
@@ -81,12 +76,6 @@ class DebugRecords(Mapping[str, Sequence[TaggedRange]]):
 
     def __len__(self) -> int:
         return len(self._records)
-
-
-def _with_ending(container: Container) -> Iterator[tuple[str, str]]:
-    for name in container.records:
-        if name.endswith(DEBUG_SUFFIX):
-            yield name.removesuffix(DEBUG_SUFFIX), name
 
 
 class _RowReader:
@@ -101,7 +90,7 @@ class _RowReader:
     def row(self, row: Any) -> TaggedRange:
         match row:
             case (int(offset), (tuple(source), int(begin), int(end)), int()):
-                if not all(map(_is_place, (offset, begin, end))):
+                if not all(type(place) is int and place >= 0 for place in (offset, begin, end)):
                     raise self._malformed()
                 found = self._source(source)
                 return TaggedRange(offset, None if found is None else Range(found, begin, end))
@@ -127,16 +116,12 @@ class _RowReader:
         if type(number) is int and 0 <= number < len(self._texts):
             text = self._texts[number]
             if isinstance(text, str):
-                self._spend(len(text))
+                self._text_left -= len(text)
+                if self._text_left < 0:
+                    message = "the sources of the debug record are too long"
+                    raise PickleError(message, record=self._record, limit=MAX_TEXT)
                 return text
         raise self._malformed()
-
-    def _spend(self, characters: int) -> None:
-        self._text_left -= characters
-        if self._text_left < 0:
-            raise PickleError(
-                "the sources of the debug record are too long", record=self._record, limit=MAX_TEXT
-            )
 
     def _malformed(self) -> PickleError:
         return PickleError("the debug record is malformed", record=self._record)
@@ -158,19 +143,11 @@ class _OldRowReader(_RowReader):
         raise self._malformed()
 
 
-def _is_place(number: int) -> bool:
-    return type(number) is int and number >= 0
-
-
 def _is_line(number: int) -> bool:
     return type(number) is int and 0 <= number <= _MAX_LINE
 
 
-_BEGIN = op.PROTO.byte + b"\x02"
-_LIST = MARK + op.EMPTY_LIST.byte + MARK
-_CALL = op.APPENDS.byte + op.TUPLE.byte + op.REDUCE.byte
 _TUPLE3 = op.TUPLE3.byte
-_END = _TUPLE3 + op.STOP.byte
 
 
 class DebugWriter:
@@ -179,23 +156,48 @@ class DebugWriter:
     def __init__(self) -> None:
         self._tags: dict[Range | None, int] = {}
         self._lines: dict[str, list[str]] = {}
-        self._strings: dict[str, bytes] = {}
 
     def record(self, ranges: Sequence[TaggedRange]) -> bytes:
         """Return the pickle for one code record: (format, texts, ((offset, range, tag), ...)).
 
         Raises SaveError for a text that UTF-8 cannot encode.
         """
+        numbers = {"": 0}
         sources = dict.fromkeys(range_.source if range_ else None for _, range_ in ranges)
-        texts = _Texts(self._lines_of)
-        described = {source: texts.described(source) for source in sources}
-        pickle = _Pickle(self._strings)
-        pickle.string(FORMAT)
-        pickle.tuple(len(texts.numbers), map(pickle.string, texts.numbers))
-        pickle.tuple(len(ranges), self._rows(pickle, ranges, described))
-        return bytes(pickle.out + _END)
+        described = {source: self._described(source, numbers) for source in sources}
+        writer, tags = PickleWriter(), self._tags
+        writer.write(FORMAT)
+        writer.write(Memoised(tuple(numbers)))
+        opening, closing = tuple_opcodes(len(ranges))
+        # Rows are most of a record, and none is shared: their bytes are written directly.
+        out, memos = writer.out, dict[Source | None, int]()
+        out += opening
+        for offset, range_ in ranges:
+            source, begin, end = range_ if range_ else (None, 0, 0)
+            out += int_opcode(offset)
+            if source in memos:
+                out += get_opcode(memos[source])
+            else:
+                writer.write(described[source])
+                memos[source] = writer.last_memo
+            out += int_opcode(begin) + int_opcode(end) + _TUPLE3
+            out += int_opcode(tags.setdefault(range_, len(tags))) + _TUPLE3
+        out += closing
+        writer.put()
+        out += _TUPLE3
+        return writer.finished()
 
-    def _lines_of(self, text: str) -> list[str]:
+    def _described(self, source: Source | None, numbers: dict[str, int]) -> Memoised:
+        """Return a source by its texts, which are added to the table ``numbers``."""
+        lines: list[Value] = []
+        filename = first_line = 0
+        if source is not None:
+            lines += [numbers.setdefault(text, len(numbers)) for text in self._split(source.text)]
+            filename = numbers.setdefault(source.filename or "", len(numbers))
+            first_line = source.first_line
+        return Memoised((Reduce(INT_LIST, MarkedTuple((lines,))), filename, first_line))
+
+    def _split(self, text: str) -> list[str]:
         """Split into lines with their line ends; text that ends in one has a last, empty line.
 
         Cached, since records of one archive have many texts in common.
@@ -205,94 +207,3 @@ class DebugWriter:
             *ended, last = text.split("\n")
             known = self._lines[text] = [*(f"{line}\n" for line in ended), last]
         return known
-
-    def _rows(
-        self,
-        pickle: _Pickle,
-        ranges: Iterable[TaggedRange],
-        described: dict[Source | None, _Described],
-    ) -> Iterator[None]:
-        """Write a row at each step."""
-        tags, out = self._tags, pickle.out
-        known: dict[Source | None, int] = {}
-        for offset, range_ in ranges:
-            source, begin, end = range_ if range_ else (None, 0, 0)
-            out += int_opcode(offset)
-            if source in known:
-                out += get_opcode(known[source])
-            else:
-                known[source] = pickle.source(*described[source])
-            out += int_opcode(begin) + int_opcode(end) + _TUPLE3
-            out += int_opcode(tags.setdefault(range_, len(tags))) + _TUPLE3
-            yield
-
-
-_Described = tuple[list[int], int, int]
-
-
-class _Texts:
-    """The text table of one debug record, and the sources that refer to it."""
-
-    def __init__(self, lines_of: Callable[[str], list[str]]) -> None:
-        self.numbers: dict[str, int] = {"": 0}
-        self._lines_of = lines_of
-
-    def described(self, source: Source | None) -> _Described:
-        """Return the indices of the lines and the file name, and the first line."""
-        if source is None:
-            return [], 0, 0
-        numbers = self.numbers
-        lines = [numbers.setdefault(line, len(numbers)) for line in self._lines_of(source.text)]
-        name = source.filename
-        filename = numbers.setdefault(name, len(numbers)) if name is not None else 0
-        return lines, filename, source.first_line
-
-
-class _Pickle:
-    """The bytes of one record, memoised as torch does.
-
-    ``encoded`` caches the bytes of strings for the other records of the archive.
-    """
-
-    def __init__(self, encoded: dict[str, bytes]) -> None:
-        self.out = bytearray(_BEGIN)
-        self._encoded = encoded
-        self._strings: dict[str, int] = {}
-        self._int_list: int | None = None
-        self._memos = 0
-
-    def _put(self) -> int:
-        """Memoise what was just written; return its memo id."""
-        self.out += put_opcode(self._memos)
-        self._memos += 1
-        return self._memos - 1
-
-    def string(self, text: str) -> None:
-        if text in self._strings:
-            self.out += get_opcode(self._strings[text])
-            return
-        encoded = self._encoded.get(text)
-        if encoded is None:
-            encoded = self._encoded[text] = str_opcode(text)
-        self.out += encoded
-        self._strings[text] = self._put()
-
-    def tuple(self, length: int, written: Iterable[None]) -> None:
-        """Write a tuple whose items are written by the steps of ``written``."""
-        opening, closing = tuple_opcodes(length)
-        self.out += opening
-        for _ in written:
-            pass
-        self.out += closing
-        self._put()
-
-    def source(self, lines: Iterable[int], filename: int, first_line: int) -> int:
-        """Write a source for the first time; return its memo id."""
-        if self._int_list is not None:
-            self.out += get_opcode(self._int_list)
-        else:
-            self.out += global_opcode(INT_LIST)
-            self._int_list = self._put()
-        self.out += _LIST + b"".join(map(int_opcode, lines)) + _CALL
-        self.out += int_opcode(filename) + int_opcode(first_line) + _TUPLE3
-        return self._put()

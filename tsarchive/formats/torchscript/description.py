@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
 from tsarchive.describing.facts import Facts, ProgramFacts
@@ -16,14 +15,11 @@ from tsarchive.formats.records import RecordTable
 from .inspection import class_finder, signatures
 from .pickled import objects_of
 
-if TYPE_CHECKING:
-    pass
-
 
 def torchscript_facts(
     archive: OpenedArchive, file: str, nbytes: int, table: RecordTable, *, has_unnamed_classes: bool
 ) -> Facts:
-    """Everything about a TorchScript archive. Raises ArchiveError.
+    """Return the facts of a TorchScript archive. Raises ArchiveError.
 
     ``has_unnamed_classes`` tells that each module is of a class of its own, which no code names.
     """

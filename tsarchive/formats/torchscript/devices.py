@@ -97,10 +97,11 @@ def moved_archive(
     places = places_in(code, only_others=type_ == _HOST)
     keeps_cpu = type_ not in (_HOST, _NOWHERE) and _names_another(container, places, tensors_on)
     devices = DeviceMap(target, keeps_cpu)
-    changed = {
-        **dict(_changed_code(container, code, _edits(places, devices))),
-        **dict(_changed_constants(container, devices)),
-    }
+    changed = dict(_changed_code(container, code, _edits(places, devices)))
+    if _CONSTANTS in container.records:
+        constants = loads(container.read(_CONSTANTS), record=_CONSTANTS)
+        if move_devices(constants, devices.storage, devices.moved):
+            changed[_CONSTANTS] = dumps(constants)
     moved = ChangedContainer(container, changed) if changed else container
     return MovedArchive(moved, devices, places.attributes)
 
@@ -142,20 +143,8 @@ def _changed_code(
     for name, changes in edits.items():
         edited = EditedText(code[name], changes)
         yield name, edited.data
-        for debug in _debug_records(name):
+        # The second is the debug record's name before torch 1.3.
+        old = f"debug/{name.removeprefix('code/').removesuffix('.py')}.pkl"
+        for debug in (f"{name}{DEBUG_SUFFIX}", old):
             if debug in container.records:
                 yield debug, move_debug_record(container.read(debug), edited, debug)
-
-
-def _debug_records(name: str) -> tuple[str, str]:
-    """Return the names of a record's debug record: the current one, and that before torch 1.3."""
-    in_folder = f"debug/{name.removeprefix('code/').removesuffix('.py')}.pkl"
-    return f"{name}{DEBUG_SUFFIX}", in_folder
-
-
-def _changed_constants(container: Container, devices: DeviceMap) -> Iterator[tuple[str, bytes]]:
-    """Yield the constants, if any of them moves."""
-    if _CONSTANTS in container.records:
-        value = loads(container.read(_CONSTANTS), record=_CONSTANTS)
-        if move_devices(value, devices.storage, devices.moved):
-            yield _CONSTANTS, dumps(value)

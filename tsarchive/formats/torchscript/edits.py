@@ -23,7 +23,10 @@ class EditedText:
     """A code record after edits; nested edits are ignored. Offsets are in bytes."""
 
     def __init__(self, data: bytes, edits: Iterable[Edit]) -> None:
-        self._edits = _outermost_edits(edits)
+        self._edits: list[Edit] = []
+        for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end)):
+            if not self._edits or edit.start >= self._edits[-1].end:
+                self._edits.append(edit)
         self._starts = [edit.start for edit in self._edits]
         self._shifts = [0]
         parts, position = [], 0
@@ -42,14 +45,6 @@ class EditedText:
         if before < last.end:
             return last.start + self._shifts[count - 1]
         return before + self._shifts[count]
-
-
-def _outermost_edits(edits: Iterable[Edit]) -> list[Edit]:
-    found: list[Edit] = []
-    for edit in sorted(set(edits), key=lambda edit: (edit.start, -edit.end)):
-        if not found or edit.start >= found[-1].end:
-            found.append(edit)
-    return found
 
 
 def move_debug_record(data: bytes, edited: EditedText, record: str) -> bytes:

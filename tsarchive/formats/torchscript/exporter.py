@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from tsarchive.container import NewRecord, unordered_map_order
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import TypeNames
-from tsarchive.ir.source_ranges import TaggedRange
+from tsarchive.ir.source_ranges import TaggedRange, TaggedText
 from tsarchive.ir.types import ANY, STRING, DictType, EnumType, ListType, Type
 from tsarchive.ir.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.pickler import Memo, Reduce, dumps
@@ -39,58 +39,66 @@ class Code:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """The contents of an archive besides the module: extra files by name, and traced inputs."""
-
-    files: tuple[NewRecord, ...] = ()
-    traced_inputs: tuple[NewRecord, ...] = ()
-
-
 def archive_records(
-    root: ObjectValue, *, code: Code | None, extras: Extras, debug: bool
+    root: ObjectValue,
+    files: Iterable[NewRecord],
+    *,
+    code: Code | None = None,
+    traced_inputs: Iterable[NewRecord] = (),
+    debug: bool,
 ) -> list[NewRecord]:
     """Return every record except the serialization id, which the container adds.
 
-    ``code`` is given when a loaded module is saved, and is then written as it was read. Raises
-    SaveError where the module has no form that reads back as itself.
+    ``files`` are the extra files, ``traced_inputs`` the example inputs of tracing. ``code`` is
+    given when a loaded module is saved, and is then written as it was read. Raises SaveError where
+    the module has no form that reads back as itself.
     """
     names = TypeNames()
     pickling = Pickling(names)
     data = dumps(pickling.held(root, root.type))
     if code is None:
         code = print_code(pickling, names, debug=debug)
-    return _in_order(pickling, data, code, extras)
+    return _in_order(pickling, data, code, files, traced_inputs)
 
 
 def canonical_records(
-    text: CanonicalText, files: tuple[NewRecord, ...], *, debug: bool = False
+    text: CanonicalText, files: Iterable[NewRecord], *, debug: bool = False
 ) -> list[NewRecord]:
     """Return the records of the canonical form, which depends on the model alone.
 
     Nothing is compressed, since builds of zlib differ. ``debug`` adds debug records, which depend
     on where the model was written.
     """
-    sources = _canonical_sources(text, debug=debug)
+    sources = _source_records(text.bodies, text.places if debug else {}, deflate=False)
     code = Code((*sources, *_constant_records(text.constants, text.names)), text.version)
-    return _in_order(text.pickling, dumps(text.data), code, Extras(files))
+    return _in_order(text.pickling, dumps(text.data), code, files)
 
 
-def _canonical_sources(text: CanonicalText, *, debug: bool) -> Iterator[NewRecord]:
+def _source_records(
+    bodies: Mapping[str, TaggedText], ranges: Mapping[str, Sequence[TaggedRange]], *, deflate: bool
+) -> Iterator[NewRecord]:
+    """Yield code records, each followed by the debug record for its ranges, if it has any."""
     writer = DebugWriter()
-    for name, source in text.files.items():
-        yield NewRecord(name, encoded(source))
-        if debug:
-            yield NewRecord(f"{name}{DEBUG_SUFFIX}", writer.record(text.places[name]))
+    for name, body in bodies.items():
+        yield NewRecord(name, encoded(str(body)), deflate=deflate)
+        if name in ranges:
+            record = writer.record(ranges[name])
+            yield NewRecord(f"{name}{DEBUG_SUFFIX}", record, deflate=deflate)
 
 
-def _in_order(pickling: Pickling, data: bytes, code: Code, extras: Extras) -> list[NewRecord]:
+def _in_order(
+    pickling: Pickling,
+    data: bytes,
+    code: Code,
+    files: Iterable[NewRecord],
+    traced_inputs: Iterable[NewRecord] = (),
+) -> list[NewRecord]:
     return [
-        *extras.files,
-        *storage_records("data", pickling),
+        *files,
+        *_storage_records("data", pickling),
         NewRecord("data.pkl", data),
         *code.records,
-        *extras.traced_inputs,
+        *traced_inputs,
         NewRecord(version_record(code.version), b"%d\n" % code.version),
         NewRecord("byteorder", sys.byteorder.encode()),
     ]
@@ -102,7 +110,7 @@ def extra_files(files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
     return tuple(NewRecord(f"extra/{name}", files[name]) for name in order)
 
 
-def storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
+def _storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
     for number, tensor in enumerate(pickling.tensors.storages):
         yield NewRecord(f"{folder}/{number}", storage_bytes(tensor))
 
@@ -115,27 +123,18 @@ def print_code(pickling: Pickling, names: TypeNames, *, debug: bool) -> Code:
     constants = Constants()
     program = Program(names, constants)
     program.print_classes(pickling.classes)
-    records = [*_code_records(program, debug=debug), *_constant_records(constants, names)]
-    program.close()
-    return Code(tuple(records), program.version)
-
-
-def _code_records(program: Program, *, debug: bool) -> Iterator[NewRecord]:
     files = program.files()
-    ranges = fixpoint_ranges([file.body for file in files]) if debug else []
-    debug_writer = DebugWriter()
-    for number, file in enumerate(files):
-        yield NewRecord(f"code/{file.name}", encoded(file.text), deflate=True)
-        if debug:
-            record = debug_writer.record(ranges[number])
-            yield NewRecord(f"code/{file.name}{DEBUG_SUFFIX}", record, deflate=True)
+    sources = _source_records(files, fixpoint_ranges(files) if debug else {}, deflate=True)
+    records = (*sources, *_constant_records(constants, names))
+    program.close()
+    return Code(records, program.version)
 
 
 def _constant_records(constants: Constants, names: TypeNames) -> Iterable[NewRecord]:
     pickling = Pickling(names)
     table = tuple(pickling.held(entry.value, entry.type) for entry in constants.entries)
     data = dumps(table)
-    return [*storage_records("constants", pickling), NewRecord("constants.pkl", data)]
+    return [*_storage_records("constants", pickling), NewRecord("constants.pkl", data)]
 
 
 def traced_input_records(inputs: Mapping[str, list[Any]]) -> tuple[NewRecord, ...]:
@@ -201,14 +200,14 @@ class CanonicalText:
         self.data = self.pickling.held(root, root.type)
         program = Program(self.names, constants, CanonicalDefinitions)
         program.print_classes(self.pickling.classes)
-        self._bodies = {f"code/{file.name}": file.body for file in program.files()}
-        self.files = {f"code/{file.name}": file.text for file in program.files()}
+        self.bodies = program.files()
+        self.files = {name: str(body) for name, body in self.bodies.items()}
         self.version = program.version
 
     @cached_property
     def places(self) -> dict[str, list[TaggedRange]]:
         """Return the ranges of user source for each record, as debug records hold them."""
-        return dict(zip(self._bodies, fixpoint_ranges([*self._bodies.values()]), strict=True))
+        return fixpoint_ranges(self.bodies)
 
 
 class _Rereading:

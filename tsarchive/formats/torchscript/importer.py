@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,13 +48,13 @@ from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
+from .conversion import Conversion
 from .debug import DebugRecords
-from .stored_tensors import MAX_DEPTH, is_device, is_tensor
+from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
     from tsarchive.formats.base import NamedTypes
-    from tsarchive.run.modules import ArchiveModule
 
     from .devices import MovedArchive
 
@@ -166,43 +166,13 @@ class ClassSource(Protocol):
     def moved(self) -> MovedArchive | None: ...
 
 
-class Unpickling:
-    """Converts the inert values of one pickle to objects. Each value is built once."""
+class Unpickling(Conversion):
+    """Converts the inert values of one pickle to objects."""
 
     def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
+        super().__init__(record)
         self.importer = importer
         self.tensors = tensors
-        self.record = record
-        self._built: dict[int, Any] = {}
-        self._depth = 0
-
-    def value(self, value: Any) -> Any:
-        build = _BUILDERS.get(type(value))
-        if build is None:
-            return value
-        if id(value) not in self._built:
-            self._depth += 1
-            if self._depth > MAX_DEPTH:
-                raise self.error("values are nested too deeply", limit=MAX_DEPTH)
-            try:
-                self._built[id(value)] = build(self, value)
-            except RecursionError:
-                raise self.error("values are nested too deeply") from None
-            self._depth -= 1
-        return self._built[id(value)]
-
-    def error(self, message: str, limit: int | None = None) -> PickleError:
-        return PickleError(message, record=self.record, limit=limit)
-
-    def _list(self, value: Iterable[Any]) -> list[Any]:
-        # C calls, such as from `map`, count twice towards recursion in Python 3.12.
-        found = []
-        for item in value:
-            found.append(self.value(item))
-        return found
-
-    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(self._list(value))
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -238,9 +208,9 @@ class Unpickling:
         """Return the builder of a container and its argument, uncalled to limit recursion."""
         match name, argument:
             case _, (list() as items,) if name in _LIST_BUILDERS:
-                return self._list, items
+                return self.list_of, items
             case "restore_type_tag", (list() as content, str()):
-                return self._list, content
+                return self.list_of, content
             case "restore_type_tag", (dict() as content, str()):
                 return self._dict, content
         raise self.error(
@@ -389,9 +359,9 @@ def check_set(built: Any, class_: ClassType, record: str) -> None:
             )
 
 
-_BUILDERS: dict[type, Callable[[Unpickling, Any], Any]] = {
-    list: Unpickling._list,
-    tuple: Unpickling._tuple,
+Unpickling.builders = {
+    list: Unpickling.list_of,
+    tuple: Unpickling.tuple_of,
     dict: Unpickling._dict,
     Reduce: Unpickling._reduce,
     Object: Unpickling._object,
@@ -448,20 +418,17 @@ def may_hold(type_: Type, value: Any) -> bool:
 
 
 def _is_of(value: Any, type_: Type) -> bool:
-    if isinstance(type_, ClassType | InterfaceType | EnumType):
-        return _may_be_of(type_, value)
+    match type_:
+        case ClassType(is_native=True):
+            return isinstance(value, torch.ScriptObject)
+        case ClassType():
+            class_ = getattr(type(value), "tsarchive_class", None)
+            return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
+        case InterfaceType():
+            return isinstance(value, ArchiveModule | ArchiveObject)
+        case EnumType():
+            return isinstance(value, Enum)
     if type_ == TENSOR:
         return isinstance(value, torch.Tensor)
     exact = _EXACT.get(type_)
     return exact is None or type(value) in exact
-
-
-def _may_be_of(type_: ClassType | InterfaceType | EnumType, value: Any) -> bool:
-    if isinstance(type_, ClassType):
-        if type_.is_native:
-            return isinstance(value, torch.ScriptObject)
-        class_ = getattr(type(value), "tsarchive_class", None)
-        return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name
-    if isinstance(type_, EnumType):
-        return isinstance(value, Enum)
-    return isinstance(value, ArchiveModule | ArchiveObject)

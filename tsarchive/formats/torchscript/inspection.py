@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tsarchive.container import Container, Record
-from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
+from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
@@ -21,9 +21,10 @@ from tsarchive.pickler.storage_types import STORAGE_TYPES
 
 from .bytecode import BYTECODE, tables_of
 from .code_records import CodeRecords, format_version
+from .conversion import MAX_DEPTH
 from .debug import DebugRecords
 from .stored_tensors import (
-    MAX_DEPTH,
+    TENSOR_MODULE,
     DenseTensor,
     PerChannel,
     QuantizedTensor,
@@ -34,10 +35,6 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
-
-if TYPE_CHECKING:
-    from tsarchive.describing.contents import Needs
-    from tsarchive.frontend import CodeImporter
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
@@ -227,7 +224,12 @@ class _Described:
             case QuantizedTensor(view):
                 return self._of_view(view, role)
             case SparseTensor(size=size, parts=parts):
-                return _of_parts(size, self._parts(parts), role)
+                infos = self._parts(parts)
+                values, nbytes = infos[-1], sum(info.nbytes for info in infos)
+                storages = tuple(_storages(infos))
+                return TensorInfo(
+                    values.dtype, size, (), None, nbytes, role, storages, values.device
+                )
         return None
 
     def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
@@ -253,15 +255,6 @@ class _Described:
             device=storage.device,
             offset=view.offset * itemsize,
         )
-
-
-def _of_parts(size: tuple[int, ...], parts: list[TensorInfo], role: Role) -> TensorInfo:
-    """Describe a sparse tensor; its values are the last of its parts."""
-    nbytes = sum(part.nbytes for part in parts)
-    values = parts[-1]
-    return TensorInfo(
-        values.dtype, size, (), None, nbytes, role, tuple(_storages(parts)), values.device
-    )
 
 
 def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
@@ -420,7 +413,7 @@ class TorchScriptView(PickledView):
         """Return a constant tensor as the pickle describes it, for defaults of parameters."""
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
-        if isinstance(found, Reduce) and found.function.module == "torch._utils":
+        if isinstance(found, Reduce) and found.function.module == TENSOR_MODULE:
             from tsarchive.ir.values import TableConstant
 
             return TableConstant(found), TENSOR
@@ -447,7 +440,7 @@ def signatures(class_: ClassType) -> Iterator[str]:
 
 
 def with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
-    """A module tree with the signature of each method in place of its name."""
+    """Return a module tree with the signature of each method in place of its name."""
     class_ = classes.find_class(module.qualified_class)
     assert isinstance(class_, ClassType)
     children = tuple(with_signatures(child, classes) for child in module.children)

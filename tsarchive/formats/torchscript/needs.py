@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.describing.contents import Needs
 from tsarchive.errors import SourceError
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
 
 
 def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:
-    """What code needs that is reached from the classes in ``data``, which are pickle values.
+    """Return the needs of code that is reached from the classes in ``data``, pickle values.
 
     Raises SourceError for code that does not parse.
     """
@@ -40,7 +40,7 @@ def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:
 
 
 def needs_of_all(code: Mapping[str, str], renamed: Mapping[str, str]) -> Needs:
-    """What all of the code needs, where no names lead from one record to another.
+    """Return the needs of all code, where no names lead from one record to another.
 
     ``renamed`` gives the names of today of operators that have changed theirs.
     Raises SourceError for code that does not parse.
@@ -68,45 +68,64 @@ class _Mentions:
                         self.names.add(name)
 
 
-class _Text:
-    """The statements of a record, and of all records that differ from it in mangled names."""
+class _Text(NamedTuple):
+    """The statements of a record, and those of them that define something, by its name."""
 
-    def __init__(self, body: list[ast.stmt]) -> None:
-        kinds = ast.ClassDef | ast.FunctionDef
-        self._body = body
-        self._definitions = {node.name: node for node in body if isinstance(node, kinds)}
-        self._mentions: dict[ast.stmt, _Mentions] = {}
-
-    def definition(self, name: str) -> _Mentions | None:
-        found = self._definitions.get(name)
-        return None if found is None else self._of(found)
-
-    def all(self) -> list[_Mentions]:
-        return [self._of(statement) for statement in self._body]
-
-    def _of(self, statement: ast.stmt) -> _Mentions:
-        if statement not in self._mentions:
-            self._mentions[statement] = _Mentions(statement)
-        return self._mentions[statement]
+    body: list[ast.stmt]
+    definitions: dict[str, ast.stmt]
 
 
-class _Texts:
-    """Code records, those that differ in mangled names alone parsed once."""
+def _parse(record: str, text: str) -> list[ast.stmt]:
+    return parse_statements(_UNPARSABLE.sub(" ", text), record, 1)
 
-    def __init__(self, code: Mapping[str, str]) -> None:
+
+class _Reader:
+    """Collects what definitions mention, and goes on with the definitions among that.
+
+    Records that differ in mangled names alone are parsed once.
+    """
+
+    def __init__(self, code: Mapping[str, str], renamed: Mapping[str, str] | None = None) -> None:
         self._code = code
+        self._renamed = renamed or {}
         self._texts: dict[str, _Text] = {}
         self._of_records: dict[str, tuple[_Text, tuple[str, ...]]] = {}
+        self._in_statements: dict[ast.stmt, _Mentions] = {}
+        self._operators: Counter[str] = Counter()
+        self._native: set[str] = set()
+        self._pending: list[tuple[ast.stmt, tuple[str, ...]]] = []
+        self._mentioned: set[str] = set()
 
-    def __contains__(self, record: str) -> bool:
-        return record in self._code
+    def read(self, record: str) -> None:
+        """Read all of a record."""
+        text, numbers = self._text(record)
+        self._pending += [(statement, numbers) for statement in text.body]
 
-    def __getitem__(self, record: str) -> tuple[_Text, tuple[str, ...]]:
-        """The text, and the numbers of mangled names that it has by their place in this list."""
+    def mention(self, name: str) -> None:
+        """Go on with a dotted name, of which the start may be that of a definition."""
+        if name in self._mentioned:
+            return
+        self._mentioned.add(name)
+        if name.startswith(NATIVE_PREFIX):
+            if name.count(".") == NATIVE_PREFIX.count(".") + 1:
+                self._native.add(name)
+            return
+        module, _, own_name = name.rpartition(".")
+        record = f"code/{module.replace('.', '/')}.py"
+        if record in self._code:
+            text, numbers = self._text(record)
+            if own_name in text.definitions:
+                self._pending.append((text.definitions[own_name], numbers))
+
+    def _text(self, record: str) -> tuple[_Text, tuple[str, ...]]:
+        """Return a text, and the numbers in mangled names by their place in this list."""
         if record not in self._of_records:
             text, numbers = renumbered(self._code[record])
             if text not in self._texts:
-                self._texts[text] = _Text(self._parsed(record, text))
+                body = self._parsed(record, text)
+                kinds = ast.ClassDef | ast.FunctionDef
+                definitions = {node.name: node for node in body if isinstance(node, kinds)}
+                self._texts[text] = _Text(body, {**definitions})
             self._of_records[record] = self._texts[text], numbers
         return self._of_records[record]
 
@@ -117,48 +136,16 @@ class _Texts:
             _parse(record, self._code[record])  # errors show names as they are written
             raise
 
-
-def _parse(record: str, text: str) -> list[ast.stmt]:
-    return parse_statements(_UNPARSABLE.sub(" ", text), record, 1)
-
-
-class _Reader:
-    """Collects what definitions mention, and goes on with the definitions among that."""
-
-    def __init__(self, code: Mapping[str, str], renamed: Mapping[str, str] | None = None) -> None:
-        self._texts = _Texts(code)
-        self._renamed = renamed or {}
-        self._operators: Counter[str] = Counter()
-        self._native: set[str] = set()
-        self._pending: list[tuple[_Mentions, tuple[str, ...]]] = []
-        self._mentioned: set[str] = set()
-
-    def read(self, record: str) -> None:
-        """All of a record."""
-        text, numbers = self._texts[record]
-        self._pending += [(mentions, numbers) for mentions in text.all()]
-
-    def mention(self, name: str) -> None:
-        """A dotted name, of which the start may be that of a definition."""
-        if name in self._mentioned:
-            return
-        self._mentioned.add(name)
-        if name.startswith(NATIVE_PREFIX):
-            if name.count(".") == NATIVE_PREFIX.count(".") + 1:
-                self._native.add(name)
-            return
-        module, _, own_name = name.rpartition(".")
-        record = f"code/{module.replace('.', '/')}.py"
-        if record in self._texts:
-            text, numbers = self._texts[record]
-            found = text.definition(own_name)
-            if found is not None:
-                self._pending.append((found, numbers))
+    def _mentions(self, statement: ast.stmt) -> _Mentions:
+        if statement not in self._in_statements:
+            self._in_statements[statement] = _Mentions(statement)
+        return self._in_statements[statement]
 
     def needs(self) -> Needs:
-        """What has been collected when all that is pending has been read."""
+        """Read all that is pending; return what has been collected."""
         while self._pending:
-            mentions, numbers = self._pending.pop()
+            statement, numbers = self._pending.pop()
+            mentions = self._mentions(statement)
             for written, count in mentions.operators.items():
                 name = restored(written, numbers)
                 self._operators[self._renamed.get(name, name)] += count
@@ -169,7 +156,7 @@ class _Reader:
 
 
 def renumbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with the numbers of mangled names replaced by their places in the tuple.
+    """Replace the numbers in mangled names by their places in the tuple that is returned.
 
     One with letters that Python may take for others stays as it is.
     """
@@ -180,12 +167,12 @@ def renumbered(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def restored(name: str, numbers: tuple[str, ...]) -> str:
-    """A name from such a text as the text had it before."""
+    """Return a name from such a text as the text had it before."""
     return _NUMBER.sub(lambda match: numbers[int(match[0])], name) if numbers else name
 
 
 def _operator(name: str) -> Iterator[str]:
-    """The operator that a call of a dotted name means."""
+    """Yield the operator that a call of a dotted name means."""
     match name.split("."):
         case ["torch", name] | ["torch", "autograd", name]:
             yield f"aten::{name}"

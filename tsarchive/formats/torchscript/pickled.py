@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tsarchive.errors import PickleError
 from tsarchive.pickler import Global, Memoised, Object, PersistentId, Reduce
+from tsarchive.pickler.values import parts_of
+
+from .conversion import Conversion
 
 _DEVICE = Global("torch", "device")
 
@@ -64,39 +66,40 @@ def replace_strings(value: Any, replace: Callable[[str], str], record: str) -> A
 
     Lists and dicts are changed in place. Raises PickleError where values are nested too deeply.
     """
-    try:
-        return _Replacing(replace).value(value)
-    except RecursionError:
-        raise PickleError("values are nested too deeply", record=record) from None
+    return _Replacing(replace, record).value(value)
 
 
-class _Replacing:
-    """Visits each container once, however often it is referenced."""
-
-    def __init__(self, replace: Callable[[str], str]) -> None:
+class _Replacing(Conversion):
+    def __init__(self, replace: Callable[[str], str], record: str) -> None:
+        super().__init__(record)
         self._replace = replace
-        self._known: dict[int, Any] = {}
 
-    def value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._replace(value)
-        if not isinstance(value, list | tuple | dict | Reduce):
-            return value
-        if id(value) not in self._known:
-            self._known[id(value)] = self._container(value)
-        return self._known[id(value)]
+    def _string(self, value: str) -> str:
+        return self._replace(value)
 
-    def _container(self, value: Any) -> Any:
-        match value:
-            case tuple():
-                return tuple(map(self.value, value))
-            case list():
-                value[:] = map(self.value, value)
-            case dict():
-                value.update({key: self.value(item) for key, item in value.items()})
-            case Reduce(argument=(list() | dict() as content, *_)):
+    def _list(self, value: list[Any]) -> list[Any]:
+        value[:] = self.list_of(value)
+        return value
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        value.update({key: self.value(item) for key, item in value.items()})
+        return value
+
+    def _reduce(self, value: Reduce) -> Reduce:
+        match value.argument:
+            case (list() | dict() as content, *_):
                 self.value(content)
         return value
+
+
+_Replacing.builders = {
+    str: _Replacing._string,
+    list: _Replacing._list,
+    tuple: _Replacing.tuple_of,
+    dict: _Replacing._dict,
+    Reduce: _Replacing._reduce,
+}
+_CONTAINERS = (Object, Reduce, PersistentId, Memoised, list, tuple, dict)
 
 
 def reachable(root: Any) -> Iterator[Any]:
@@ -108,23 +111,6 @@ def reachable(root: Any) -> Iterator[Any]:
         if id(value) not in seen:
             seen.add(id(value))
             yield value
-            pending += [item for item in reversed(_inside(value)) if _holds_values(item)]
-
-
-def _holds_values(value: Any) -> bool:
-    return isinstance(value, (Object, Reduce, PersistentId, Memoised, list, tuple, dict))
-
-
-def _inside(value: Any) -> list[Any]:
-    match value:
-        case Object():
-            return [value.state]
-        case Reduce():
-            return [value.argument, value.items, value.state]
-        case Memoised():
-            return [value.value]
-        case dict():
-            return [*value.keys(), *value.values()]
-        case list() | tuple():
-            return list(value)
-    return []
+            if not isinstance(value, PersistentId):  # which holds scalars
+                parts = reversed(list(parts_of(value)))
+                pending += [part for part in parts if isinstance(part, _CONTAINERS)]

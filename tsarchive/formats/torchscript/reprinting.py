@@ -16,6 +16,7 @@ from tsarchive.container import Container
 from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType, Type, annotation, own_name
@@ -84,53 +85,36 @@ class Reprinter:
         return self._print({**self._read, **bodies})
 
     def _print(self, texts: Mapping[str, str]) -> Reprinted:
-        records = _Records(texts, self._table, self._version, self._definitions)
+        code = runnable_code(texts, self._table.constant, self._version)
         bodies: dict[str, TaggedText] = {}
         failures: dict[str, ArchiveError] = {}
         for record in texts:
             try:
-                bodies[record] = records.body(record)
+                bodies[record] = self._body(code, record)
             except ArchiveError as error:
                 failures[record] = error
         return Reprinted(bodies, failures)
 
-
-class _Records:
-    """Code records, each printed from the graphs of its definitions."""
-
-    def __init__(
-        self,
-        texts: Mapping[str, str],
-        table: _Table,
-        version: int,
-        definitions: type[Definitions],
-    ) -> None:
-        self._table = table
-        self._definitions = definitions
-        self._code = runnable_code(texts, table.constant, version)
-
-    def body(self, record: str) -> TaggedText:
-        """Print the definitions of a record, in file order."""
+    def _body(self, code: CodeImporter, record: str) -> TaggedText:
+        """Print the definitions of a record from their graphs, in file order."""
         literals = Literals(self._table, own_name)
         # Dependencies are ignored: every definition of a record is printed anyway.
-        printer = self._definitions(literals, own_name, lambda dependency: None)
-        for name in self._code.definitions(record):
-            printer.define(self._hook(name) or self._defined(name))
+        printer = self._definitions(literals, own_name, lambda _: None)
+        for name in code.definitions(record):
+            printer.define(_definition(code, name))
         return printer.body
 
-    def _defined(self, name: str) -> NamedType:
-        found = self._code.find(name)
-        assert found is not None, name
-        return found
 
-    def _hook(self, name: str) -> NamedType | None:
-        """Return a class's own hook for the copy that stands beside the class."""
-        owner = self._code.find(name.rpartition(".")[0])
-        if isinstance(owner, ClassType):
-            for hook in owner.hooks():
-                if hook.qualified_name == name:
-                    return hook.type
-        return None
+def _definition(code: CodeImporter, name: str) -> NamedType:
+    """Return what a record defines; a class's own hook for the copy that stands beside it."""
+    owner = code.find(name.rpartition(".")[0])
+    if isinstance(owner, ClassType):
+        for hook in owner.hooks():
+            if hook.qualified_name == name:
+                return hook.type
+    found = code.find(name)
+    assert found is not None, name
+    return found
 
 
 class _Table:
@@ -162,12 +146,12 @@ def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, b
 
     Raises PickleError for debug records of an older form.
     """
-    bodies = {f"{name}{DEBUG_SUFFIX}": body for name, body in printed.bodies.items()}
-    names = [name for name in bodies if name in container.records]
-    read = [read_debug_record(container.read(name), name) for name in names]
-    ranges = ranges_after_reading([bodies[name] for name in names], read)
+    debug = ((f"{name}{DEBUG_SUFFIX}", body) for name, body in printed.bodies.items())
+    bodies = {name: body for name, body in debug if name in container.records}
+    read = {name: read_debug_record(container.read(name), name) for name in bodies}
     writer = DebugWriter()
-    return {name: writer.record(rows) for name, rows in zip(names, ranges, strict=True)}
+    ranges = ranges_after_reading(bodies, read)
+    return {name: writer.record(rows) for name, rows in ranges.items()}
 
 
 def graph_report(
@@ -198,7 +182,7 @@ def graph_report(
 
 
 def _is_own(container: Container) -> bool:
-    """Whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
+    """Return whether code is compressed as tsarchive does it: torch's deflater gives other bytes.
 
     Code that was loaded keeps the form that its first writer gave it.
     """

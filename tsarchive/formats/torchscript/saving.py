@@ -33,7 +33,6 @@ from tsarchive.run.slots import get_slot
 from .code_records import DEBUG_SUFFIX, format_version
 from .exporter import (
     Code,
-    Extras,
     archive_records,
     canonical_records,
     canonical_text,
@@ -46,21 +45,6 @@ from .pickling import Constants, fits
 _EXTRA = "extra/"
 _CONSTANTS = "constants/"
 _TABLE = "constants.pkl"
-
-
-def loaded_records(
-    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool
-) -> list[NewRecord]:
-    """Return the records of a loaded module. Extra files are kept unless replaced."""
-    container = module.tsarchive_classes.container
-    extras = _kept_extras(container, files)
-    traced = tuple(as_read(container, _names(container, "traced_inputs")))
-    return archive_records(
-        _Objects(container).object(module),
-        code=_code(container, debug=debug),
-        extras=Extras(extras, traced),
-        debug=debug,
-    )
 
 
 def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
@@ -227,7 +211,10 @@ class _Objects:
             case torch.device():
                 return Device(str(value))
             case enum.Enum():
-                return EnumMember(_enum_type(value), value.name, value.value)
+                enum_type = getattr(type(value), "tsarchive_enum", None)
+                if not isinstance(enum_type, EnumType):
+                    raise SaveError(f"{value!r} is of an enum that is not in the archive")
+                return EnumMember(enum_type, value.name, value.value)
             case list():
                 return [self.value(item) for item in value]
             case tuple():
@@ -255,14 +242,6 @@ class _Objects:
         return TypedValue(self.value(state), state_type, held_parts(class_, state, getstate))
 
 
-def _enum_type(member: enum.Enum) -> EnumType:
-    """Return the archive's type of an enum member that loading created."""
-    found = getattr(type(member), "tsarchive_enum", None)
-    if not isinstance(found, EnumType):
-        raise SaveError(f"{member!r} is of an enum that is not in the archive")
-    return found
-
-
 _OPTIMIZED: Final = (
     "the module comes from torch.jit.optimize_for_inference: its code names operators of oneDNN, "
     "such as aten::to_mkldnn, which the default policy of tsarchive.load refuses to run. Save it "
@@ -271,12 +250,21 @@ _OPTIMIZED: Final = (
 
 
 def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> list[NewRecord]:
-    """The records of a module with extra files by name. Raises SaveError where it has no code."""
+    """Return the records of a module with extra files by name; a loaded one keeps those it has.
+
+    Raises SaveError for a module without code.
+    """
     if isinstance(module, ArchiveModule):
-        return loaded_records(module, files, debug=debug)
+        container = module.tsarchive_classes.container
+        return archive_records(
+            _Objects(container).object(module),
+            _kept_extras(container, files),
+            code=_code(container, debug=debug),
+            traced_inputs=as_read(container, _names(container, "traced_inputs")),
+            debug=debug,
+        )
     traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
-    extras = Extras(extra_files(files), traced)
-    return archive_records(_adopted(module), code=None, extras=extras, debug=debug)
+    return archive_records(_adopted(module), extra_files(files), traced_inputs=traced, debug=debug)
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
@@ -308,9 +296,7 @@ def _adopted(module: Any) -> ObjectValue:
 def warn_if_optimized(module: Any, records: Iterable[NewRecord]) -> None:
     """Warn who calls ``tsarchive.save`` of code that makes oneDNN tensors of constants, which
     scripted code has no way to."""
-    if not isinstance(module, ArchiveModule) and any(map(_is_optimized, records)):
+    code = (bytes(record.data) for record in records if record.name.startswith("code/"))
+    optimized = b"torch.to_mkldnn(CONSTANTS."
+    if not isinstance(module, ArchiveModule) and any(optimized in text for text in code):
         warnings.warn(_OPTIMIZED, stacklevel=5)
-
-
-def _is_optimized(record: NewRecord) -> bool:
-    return record.name.startswith("code/") and b"torch.to_mkldnn(CONSTANTS." in bytes(record.data)

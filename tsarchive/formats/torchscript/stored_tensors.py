@@ -186,20 +186,18 @@ class StoredTensors:
 
     def _flags(self, value: Value, view: StridedView) -> dict[str, bool]:
         match value:
-            case Reduce(function=function, argument=(dict(flags), "Dict[str, bool]")) if (
+            case Reduce(function=function, argument=(content, "Dict[str, bool]")) if (
                 function == _TAG
             ):
-                pass
-            case dict(flags):
-                pass
-            case _:
-                self._malformed("the flags of a tensor are not a dict")
-        for name, flag in flags.items():
+                value = content
+        if not isinstance(value, dict):
+            self._malformed("the flags of a tensor are not a dict")
+        for name, flag in value.items():
             if name not in ("conj", "neg") or type(flag) is not bool:
                 self._malformed("a tensor has flags that are not conj and neg")
-        if flags.get("conj") and not view.storage.dtype.startswith("complex"):
+        if value.get("conj") and not view.storage.dtype.startswith("complex"):
             self._malformed(f"a tensor of {view.storage.dtype} is conjugated")
-        return {str(name): True for name, flag in flags.items() if flag}
+        return {str(name): True for name, flag in value.items() if flag}
 
     def _quantizer(self, quantizer: tuple[Value, ...], view: StridedView) -> PerTensor | PerChannel:
         match quantizer:
@@ -384,19 +382,14 @@ def _is_hooks(value: Value) -> bool:
 def _list_of_numbers(value: Value) -> list[Any] | None:
     """Return a list of numbers as version 1 wrote it; None for anything else."""
     match value:
-        case Reduce(function=Global("torch.jit._pickle", name), argument=(list(items),)) if (
+        case Reduce(function=Global("torch.jit._pickle", name), argument=(items,)) if (
             name in _LISTS
         ):
-            pass
-        case list(items):
-            pass
-        case _:
-            return None
-    return items if all(type(item) in (int, float) for item in items) else None
+            value = items
+    is_list = isinstance(value, list) and all(type(item) in (int, float) for item in value)
+    return value if is_list else None  # type: ignore[return-value]
 
 
-# Deeper than any model; only a file made to exhaust the stack has more.
-MAX_DEPTH = 200
 # The rule for a storage whose record has another size.
 STORAGE_SIZE = "tensor-storage-size"
 # Device indices are signed bytes in torch: 256 would be read as 0.

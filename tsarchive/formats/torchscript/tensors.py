@@ -203,7 +203,8 @@ class TensorReader:
         self._name = name
         self._stored = StoredTensors(name)
         self._storages: dict[str, torch.UntypedStorage] = {}
-        self._private = PrivateCopies()
+        # By address: a storage of indices, which is kept alive by being held here, and its copy.
+        self._copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
     def build(self, value: Reduce, part: Callable[[Any], Any]) -> torch.Tensor | SubByteRows:
         """Return the tensor that ``value`` describes; ``part`` builds the tensors inside it.
@@ -319,11 +320,25 @@ class TensorReader:
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
         *indices, values = [part(inner) for inner in described.parts]
-        own = self._private.of(indices)
+        own = map(self._private_copy, indices)
         made = make(*own, values, size=described.size, check_invariants=True)
         tensor = made.detach()  # a leaf, whatever the values are, as torch makes it
-        remember(tensor, indices)
+        _read[tensor] = tuple(indices)
         return tensor.requires_grad_(described.requires_grad)
+
+    def _private_copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy indices, so that checked ones do not share memory with tensors that code writes to.
+
+        They stay views of storages of the same sizes. A storage is copied once, however many
+        tensors view it.
+        """
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._copies:
+            copy = storage.clone()  # type: ignore[no-untyped-call]
+            self._copies[storage._cdata] = storage, copy
+        _, copy = self._copies[storage._cdata]
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return empty.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 # torch warns of these once in each process; users cannot change what a file holds.
@@ -427,36 +442,6 @@ def parse_device(text: str) -> torch.device | None:
 
 # The original indices by sparse tensor, used only by saving.
 _read: Any = WeakIdKeyDictionary()
-
-
-class PrivateCopies:
-    """Copies indices, so that checked ones do not share memory with tensors that code can write to.
-
-    They stay views of storages of the same sizes. A storage is copied once, however many tensors
-    view it.
-    """
-
-    def __init__(self) -> None:
-        # By address: the storage, which is kept alive by being held here, and its copy.
-        self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-
-    def of(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return views like ``indices`` over copies of their storages."""
-        return [self._copy(tensor) for tensor in indices]
-
-    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._storages:
-            copy = storage.clone()  # type: ignore[no-untyped-call]
-            self._storages[storage._cdata] = storage, copy
-        _, copy = self._storages[storage._cdata]
-        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return empty.set_(copy, tensor.storage_offset(), tensor.size(), tensor.stride())
-
-
-def remember(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> None:
-    """Record the originals of the indices of ``sparse``."""
-    _read[sparse] = tuple(indices)
 
 
 def as_read(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

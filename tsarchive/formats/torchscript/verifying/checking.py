@@ -45,31 +45,45 @@ class ArchiveCheck:
     table: RecordTable
     findings: Findings
     damaged: Collection[str]
+    reads_pickles: bool = field(default=True, init=False)
 
     @cached_property
     def storages(self) -> Storages:
         return Storages(self.container, self.damaged)
 
     def sound_names(self) -> Iterator[str]:
-        """The records that can be read."""
+        """Return the names of the records that can be read."""
         return (name for name in self.container.records if name not in self.damaged)
 
+    def pickles(self) -> Iterator[tuple[str, Pickle]]:
+        """Yield the pickles that can be read; ``reads_pickles`` tells afterwards if all can."""
+        for name in filter(is_pickle, self.sound_names()):
+            found = read_pickle(self.container, name)
+            if isinstance(found, Pickle):
+                yield name, found
+            else:
+                self.findings.add(found)
+                self.reads_pickles = False
+
     def is_short(self, code: Iterable[str]) -> bool:
-        """Whether the records of code are not too long to be read."""
+        """Return whether the records of code are not too long to be read."""
         if sum(self.container.records[name].size for name in code) <= MAX_CODE_BYTES:
             return True
         self.findings.add([too_much_code()])
         return False
 
     def has_code_syntax(self, name: str, text: str) -> bool:
-        """Whether a record has the syntax of code."""
+        """Return whether a record has the syntax of code."""
         found = list(syntax_findings(name, text))
         self.findings.add(found)
         return not found
 
     def may_lack_code(self) -> bool:
-        """Whether code may be lost with the damaged records."""
-        return any(may_be_code(name, self.table) for name in self.damaged)
+        """Return whether code may be lost with the damaged records.
+
+        A record of no name that is known may have code: its name may be damaged.
+        """
+        return any(name.endswith(".py") or not self.table.has(name) for name in self.damaged)
 
 
 @dataclass
@@ -78,7 +92,6 @@ class TorchScriptCheck(ArchiveCheck):
 
     _pickles: dict[str, Pickle] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
-    _is_whole: bool = True
 
     @property
     def code_records(self) -> int:
@@ -96,21 +109,14 @@ class TorchScriptCheck(ArchiveCheck):
         self._check_uses(code)
 
     def _read_pickles(self) -> None:
-        for name in filter(is_pickle, self.sound_names()):
-            found = read_pickle(self.container, name)
-            if not isinstance(found, Pickle):
-                self.findings.add(found)
-                self._is_whole = False
-            elif is_debug(name):
+        for name, found in self.pickles():
+            if is_debug(name):
+                code = self.container.records.get(name.removesuffix(DEBUG_SUFFIX))
+                size = None if code is None else code.size
                 self.findings.add(use_findings(found, None))
-                self.findings.add(debug_findings(self.container, name, self._described(name)))
+                self.findings.add(debug_findings(self.container, name, size))
             else:
                 self._pickles[name] = found
-
-    def _described(self, debug: str) -> int | None:
-        """The bytes of the code that a debug record is about."""
-        record = self.container.records.get(debug.removesuffix(DEBUG_SUFFIX))
-        return None if record is None else record.size
 
     def _check_code(self) -> CodeImporter | None:
         """Check the code; give what finds its classes, unless any of it is not code."""
@@ -118,7 +124,10 @@ class TorchScriptCheck(ArchiveCheck):
         if not self.is_short(records):
             return None
         for name in filter(records.__contains__, self.sound_names()):
-            self.findings.add(self._read_code(records, name))
+            try:
+                self._texts[name] = records[name]
+            except ArchiveError as error:
+                self.findings.add([fault(error, "zip-record", record=name)])
         is_code = [self.has_code_syntax(*item) for item in self._texts.items()]
         if len(self._texts) < len(records) or not all(is_code):
             return None
@@ -126,12 +135,6 @@ class TorchScriptCheck(ArchiveCheck):
         code = importer(self._texts, constants, self._version())
         self.findings.add(code_findings(code, self._texts, constants))
         return code
-
-    def _read_code(self, records: CodeRecords, name: str) -> Iterator[Finding]:
-        try:
-            self._texts[name] = records[name]
-        except ArchiveError as error:
-            yield fault(error, "zip-record", record=name)
 
     def _version(self) -> int:
         try:
@@ -152,18 +155,13 @@ class TorchScriptCheck(ArchiveCheck):
         if root is not None and not isinstance(root.value, Object):
             message = "the root of the archive is not an object"
             self.findings.add([broken("pickle-root", message, "data.pkl")])
-        if self._is_whole and not self.damaged:
+        if self.reads_pickles and not self.damaged:
             self.findings.add(unreferenced(self.container, self.storages.referenced))
 
 
 # What file managers put into the folders that they show.
 _OF_DESKTOPS = re.compile(r"(\A|/)(\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini)\Z")
 _BYTE_ORDERS = (b"little", b"big")
-
-
-def may_be_code(name: str, table: RecordTable) -> bool:
-    """Whether a record has code, or is one of no name that is known: the name may be damaged."""
-    return name.endswith(".py") or not table.has(name)
 
 
 def record_findings(
@@ -182,7 +180,7 @@ def record_findings(
 
 
 def unknown_records(container: Container, table: RecordTable) -> Iterator[Finding]:
-    """The findings of records that the format does not have."""
+    """Return a finding for each record that the format does not have."""
     return (_unknown(name) for name in container.records if not table.has(name))
 
 

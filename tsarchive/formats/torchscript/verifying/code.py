@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
 from tsarchive.findings import Finding, Nature, Severity, fault
+from tsarchive.formats.torchscript.inspection import signatures_of_code
+from tsarchive.formats.torchscript.stored_tensors import TENSOR_MODULE
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.splitting import check_code, without_old_lines
 from tsarchive.frontend.syntax import parse_statements
@@ -28,38 +31,23 @@ _IMPORT_OF_ARCHIVE = "import __torch__"
 
 
 def importer(texts: Mapping[str, str], constants: Any, version: int) -> CodeImporter:
-    """What gives the classes of an archive, without operators and without making graphs."""
-    table = _Table(constants)
-    return CodeImporter(
-        texts,
-        operators=lambda name: (),
-        constant=table.constant,
-        version=version,
-        native_class=lambda name: ClassType(name, is_native=True),
-        evaluate=lambda schema: None,
-        reads_bodies=False,
-    )
+    """Return the classes of an archive, without operators and graphs."""
 
-
-class _Table:
-    """The table of constants as the pickle describes it."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def constant(self, index: int) -> tuple[Any, Type]:
-        if not isinstance(self._value, tuple) or not 0 <= index < len(self._value):
+    def constant(index: int) -> tuple[Any, Type]:
+        if not isinstance(constants, tuple) or not 0 <= index < len(constants):
             raise MissingRecordError(
                 f"the code names constant {index}, which the table does not have",
                 record="constants.pkl",
             )
-        found = self._value[index]
-        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        found = constants[index]
+        is_tensor = isinstance(found, Reduce) and found.function.module == TENSOR_MODULE
         return TableConstant(found), TENSOR if is_tensor else STRING
+
+    return signatures_of_code(texts, constant, version)
 
 
 def syntax_findings(record: str, text: str) -> Iterator[Finding]:
-    """Whether a record is code at all, and has the syntax of TorchScript only."""
+    """Check that a record is code, in the syntax of TorchScript alone."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("import ") and not line.startswith(_IMPORT_OF_ARCHIVE):
             yield Finding(
@@ -82,49 +70,45 @@ def syntax_findings(record: str, text: str) -> Iterator[Finding]:
 def code_findings(
     code: CodeImporter, texts: Mapping[str, str], constants: Any
 ) -> Iterator[Finding]:
-    """What is wrong with the definitions of code whose syntax is right."""
-    check = _Definitions(code)
+    """Check the definitions of code whose syntax is right, and the names in it."""
     count = len(constants) if isinstance(constants, tuple) else None
     for record, text in texts.items():
-        yield from check.findings(record)
+        yield from _definition_findings(code, record)
         body = parse_statements(without_old_lines(text, record), record, 1)
-        for mention in mentions(body, check.is_defined, count):
+        for mention in mentions(body, partial(_is_defined, code), count):
             yield _unknown(mention, record)
 
 
-class _Definitions:
-    def __init__(self, code: CodeImporter) -> None:
-        self._code = code
-
-    def findings(self, record: str) -> Iterator[Finding]:
-        """Each definition is found by its name, and the types that it declares resolve."""
+def _definition_findings(code: CodeImporter, record: str) -> Iterator[Finding]:
+    """Check that each definition is found by its name, and that the types it declares resolve."""
+    try:
+        names = code.definitions(record)
+    except ArchiveError as error:
+        yield fault(error, "code-definition", record=record)
+        return
+    for name in names:
         try:
-            names = self._code.definitions(record)
+            _look_at(code.find(name))
+        except UnknownOperatorError:
+            continue  # which operators there are is known to torch alone
         except ArchiveError as error:
             yield fault(error, "code-definition", record=record)
-            return
-        for name in names:
-            try:
-                _look_at(self._code.find(name))
-            except UnknownOperatorError:
-                continue  # which operators there are is known to torch alone
-            except ArchiveError as error:
-                yield fault(error, "code-definition", record=record)
 
-    def is_defined(self, name: str) -> bool:
-        """Whether a name, or the class that it is in, is defined."""
-        if f"{name}.".startswith(NATIVE_PREFIX):
-            return True
-        if name.count(".") > _MOST_PARTS:
-            return False
-        while "." in name:
-            try:
-                if self._code.find(name) is not None:
-                    return True
-            except ArchiveError:
-                return True  # the definition is there: what is wrong with it, others say
-            name = name.rpartition(".")[0]
+
+def _is_defined(code: CodeImporter, name: str) -> bool:
+    """Return whether a name, or the class that it is in, is defined."""
+    if f"{name}.".startswith(NATIVE_PREFIX):
+        return True
+    if name.count(".") > _MOST_PARTS:
         return False
+    while "." in name:
+        try:
+            if code.find(name) is not None:
+                return True
+        except ArchiveError:
+            return True  # the definition is there: what is wrong with it, others say
+        name = name.rpartition(".")[0]
+    return False
 
 
 def _look_at(found: object) -> None:
@@ -149,7 +133,7 @@ def _unknown(mention: Mention, record: str) -> Finding:
 
 
 def too_much_code() -> Finding:
-    """The finding of an archive whose code is too long to be read."""
+    """Return the finding of an archive whose code is too long to be read."""
     return Finding(
         "code-size",
         Severity.ERROR,

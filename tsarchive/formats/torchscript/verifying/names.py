@@ -1,4 +1,4 @@
-"""What the bare names and the qualified names of code stand for, before anything is compiled."""
+"""Checks of the bare and the qualified names in code, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Mention(NamedTuple):
 def mentions(
     body: list[ast.stmt], is_defined: Callable[[str], bool], constants: int | None
 ) -> Iterator[Mention]:
-    """Names in functions that no definition, operator or type has.
+    """Yield the names in functions that no definition, operator or type has.
 
     ``is_defined`` tells for a qualified name whether code records define it, or a class that it
     is inside of; ``constants`` is the length of the table of constants, None where that is
     not known.
     """
     for function in _functions(body):
-        yield from _Function(function, is_defined, constants).mentions()
+        yield from _mentions_in(function, is_defined, constants)
 
 
 def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
@@ -72,46 +72,38 @@ def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
             yield from _functions(node.body)
 
 
-class _Function:
-    def __init__(
-        self, node: ast.FunctionDef, is_defined: Callable[[str], bool], constants: int | None
-    ) -> None:
-        self._node = node
-        self._is_defined = is_defined
-        self._constants = constants
-        self._locals = set(_local_names(node))
+def _mentions_in(
+    function: ast.FunctionDef, is_defined: Callable[[str], bool], constants: int | None
+) -> Iterator[Mention]:
+    known_names = _KNOWN.union(_local_names(function))
+    known: set[int] = set()
+    for node in live_nodes(function):
+        if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
+            yield Mention(name, node.lineno)
+        if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
+            continue
+        name = dotted(node)
+        if isinstance(node, ast.Name):
+            is_known = name in known_names or _SIZED_TYPE.fullmatch(name) is not None
+        elif name.startswith(f"{ARCHIVE_CODE}."):
+            # The parts of the name are nodes of their own.
+            known.update(map(id, ast.walk(node)))
+            is_known = is_defined(name)
+        else:
+            is_known = not name.startswith("CONSTANTS.") or _is_constant(name, constants)
+        if not is_known:
+            yield Mention(name, node.lineno)
 
-    def mentions(self) -> Iterator[Mention]:
-        known: set[int] = set()
-        for node in live_nodes(self._node):
-            if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
-                yield Mention(name, node.lineno)
-            if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
-                continue
-            name = dotted(node)
-            if isinstance(node, ast.Name):
-                if not self._is_known(name):
-                    yield Mention(name, node.lineno)
-            elif name.startswith(f"{ARCHIVE_CODE}."):
-                # The parts of the name are nodes of their own.
-                known.update(map(id, ast.walk(node)))
-                if not self._is_defined(name):
-                    yield Mention(name, node.lineno)
-            elif name.startswith("CONSTANTS.") and not self._is_constant(name):
-                yield Mention(name, node.lineno)
 
-    def _is_known(self, name: str) -> bool:
-        return name in self._locals or name in _KNOWN or _SIZED_TYPE.fullmatch(name) is not None
-
-    def _is_constant(self, name: str) -> bool:
-        number = name.split(".")[1].removeprefix("c")
-        if not (number.isdecimal() and len(number) < 10):
-            return False
-        return self._constants is None or int(number) < self._constants
+def _is_constant(name: str, constants: int | None) -> bool:
+    number = name.split(".")[1].removeprefix("c")
+    if not (number.isdecimal() and len(number) < 10):
+        return False
+    return constants is None or int(number) < constants
 
 
 def _name_of_getattr(call: ast.Call) -> str:
-    """The name in ``getattr(x, "name")``; empty for other calls."""
+    """Return the name in ``getattr(x, "name")``; an empty one for other calls."""
     match call:
         case ast.Call(ast.Name("getattr"), [_, ast.Constant(str() as name)]):
             return name
@@ -119,7 +111,7 @@ def _name_of_getattr(call: ast.Call) -> str:
 
 
 def _local_names(function: ast.FunctionDef) -> Iterator[str]:
-    """Everything that is assigned or defined in a function or around a function inside it."""
+    """Yield what is assigned or defined in a function or around a function inside it."""
     for node in ast.walk(function):
         match node:
             case ast.Name(name, ast.Store()):

@@ -22,10 +22,11 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
+from tsarchive.formats.torchscript.conversion import MAX_DEPTH
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import reachable
-from tsarchive.formats.torchscript.stored_tensors import MAX_DEPTH, tensor_findings
+from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -33,6 +34,7 @@ from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.pickler import opcodes as op
 from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import written_parts
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
@@ -88,17 +90,17 @@ class Pickle:
 
 
 def is_pickle(record: str) -> bool:
-    """Whether records of this name are pickles."""
+    """Return whether records of this name are pickles."""
     return _PICKLES.fullmatch(record) is not None
 
 
 def is_debug(record: str) -> bool:
-    """Whether a pickle of this name says where code came from."""
+    """Return whether a pickle of this name says where code came from."""
     return _DEBUG.fullmatch(record) is not None
 
 
 def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
-    """A pickle, or what is wrong with it."""
+    """Read a pickle; return the findings where it cannot be read."""
     try:
         data = container.read(record)
     except ArchiveError as error:
@@ -113,7 +115,7 @@ def read_pickle(container: Container, record: str) -> Pickle | list[Finding]:
 
 
 def is_foreign(name: str | None) -> bool:
-    """Whether no TorchScript pickle has this name, whatever its code defines."""
+    """Return whether no TorchScript pickle has this name, whatever its code defines."""
     if name is None:
         return True
     known = name in _FUNCTIONS or name in _VALUES or name in _OLD_CLASSES
@@ -181,12 +183,12 @@ class _Uses:
             return True  # the check of the code says what is wrong with it
 
     def foreign(self, name: str | None, offset: int | None) -> Finding:
-        """A name that is not of the format, unless code that is lost had a class of it."""
+        """Return the finding of a name that the format lacks, excused where code is lost."""
         finding = _foreign(self.pickle.record, name, offset)
         return excused(finding) if self.may_lack_code and name is not None else finding
 
     def call(self, value: Reduce) -> Iterator[Finding]:
-        """A function and its argument, or an enum and the value of its member."""
+        """Check a call: a function with its argument, or an enum with the value of a member."""
         name = value.function.qualified_name
         fits = _FUNCTIONS.get(name)
         if fits is not None:
@@ -233,7 +235,7 @@ class _Uses:
             yield self._wrong("pickle-type", message, "torch.jit._pickle.restore_type_tag")
 
     def made(self, value: Object) -> Iterator[Finding]:
-        """An object: its class is one of the archive, and each slot has a value."""
+        """Check that the class of an object is in the archive, and that each slot has a value."""
         name = value.cls.qualified_name
         if name in _OLD_CLASSES or name.startswith(NATIVE_PREFIX) or self.code is None:
             return
@@ -300,7 +302,7 @@ def _fits(argument: Any, *kinds: type | tuple[type, ...]) -> bool:
 
 
 def debug_findings(container: Container, record: str, code_bytes: int | None) -> Iterator[Finding]:
-    """Whether a debug record has its form, and speaks of places in its code of that many bytes."""
+    """Check the form of a debug record, and that its offsets lie in ``code_bytes`` of code."""
     try:
         ranges = read_any_debug_record(container.read(record), record)
     except ArchiveError as error:
@@ -315,7 +317,10 @@ _BUILT = (Object, Reduce, list, tuple, dict)
 
 
 def is_deeper_than(limit: int, root: Any) -> bool:
-    """Whether more than ``limit`` values stand inside each other, each where it is first met."""
+    """Return whether more than ``limit`` values are nested, each where it is first met.
+
+    The state of an object and the arguments of a call belong to these, and do not count.
+    """
     seen: set[int] = set()
     pending = [(root, 1)]
     while pending:
@@ -325,33 +330,8 @@ def is_deeper_than(limit: int, root: Any) -> bool:
         if depth > limit:
             return True
         seen.add(id(value))
-        pending += [(part, depth + 1) for part in reversed(_inside(value))]
+        pending += [(part, depth + 1) for part in reversed(list(written_parts(value)))]
     return False
-
-
-def _inside(value: Any) -> list[Any]:
-    """The parts that are values of their own: a state and an argument belong to what has them."""
-    match value:
-        case Object(state=dict() as state):
-            return list(state.values())
-        case Object():
-            return [value.state]
-        case Reduce(argument=tuple(arguments)):
-            return [part for argument in arguments for part in _argument_parts(argument)]
-        case Reduce():
-            return [value.argument]
-        case dict():
-            return [*value.keys(), *value.values()]
-    return list(value)
-
-
-def _argument_parts(argument: Any) -> list[Any]:
-    match argument:
-        case list():
-            return argument
-        case dict():
-            return [*argument.keys(), *argument.values()]
-    return [argument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,12 +434,12 @@ class _RecentTexts:
         self._memo: dict[str, str | None] = {}
 
     def joined(self) -> str | None:
-        """Module and name, where both were put there by the last two opcodes."""
+        """Return module and name, where both were pushed by the last two opcodes."""
         module, name = self.pushed[-2], self.pushed[-1]
         return None if module is None or name is None else f"{module}.{name}"
 
     def storage_key(self) -> str | None:
-        """The key in a tuple of "storage", type, key, device, size and, in version 1, None."""
+        """Return the key in "storage", type, key, device, size (and None in version 1)."""
         last = self.pushed
         if last[-6] == "storage":
             return last[-4]
@@ -529,7 +509,7 @@ class Storages:
 
 
 def unreferenced(container: Container, referenced: set[str]) -> Iterator[Finding]:
-    """A finding for each storage that no pickle refers to."""
+    """Yield a finding for each storage that no pickle refers to."""
     for name, record in container.records.items():
         if name.startswith(_STORAGE_FOLDERS) and name not in referenced:
             message = f"no tensor lies in these {record.size:,} bytes"
