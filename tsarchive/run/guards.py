@@ -23,9 +23,8 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
-from .checks import Check, plain, require
+from .checks import CHECKS, Check, plain, require
 from .layer_checks import (
-    LAYER_CHECKS,
     SAVED_ARGUMENTS,
     SAVED_WHERE,
     SAVES_RESULTS,
@@ -33,12 +32,11 @@ from .layer_checks import (
     for_saving,
     with_own_indices,
 )
-from .packed import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
+from .packed import BIASES, READS_MEMORY, kept, with_own_scales
 from .tensor_checks import (
     INDICES,
     INDICES_OF,
     SPARSE_MAKERS,
-    TENSOR_CHECKS,
     WITH_SPARE,
     check_lists,
     check_rounding,
@@ -151,7 +149,6 @@ def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
-_CHECKS: Final[Mapping[str, Check]] = {**LAYER_CHECKS, **PACKED_CHECKS, **TENSOR_CHECKS}
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **USUAL_WINDOWS,
     "aten::layer_norm": lambda data, *_: not data.is_nested,
@@ -188,7 +185,7 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     outs = [argument.name for argument in schema.arguments if argument.is_out]
     if outs:
         run = _with_plain_outs(outs, run)
-    check = _CHECKS.get(name) or _CHECKS.get(schema.full_name)
+    check = CHECKS.get(name) or CHECKS.get(schema.full_name)
     if any(argument.name == "rounding_mode" for argument in schema.arguments):
         check = check_rounding
     if name.startswith("aten::_foreach_"):
@@ -201,7 +198,7 @@ def _behind(schema: FunctionSchema, check: Check, run: Run) -> Run:
     defaults = {a.name: a.default for a in schema.arguments if a.has_default}
 
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check({**defaults, **dict(zip(names, args, strict=False)), **kwargs})
+        check(**{**defaults, **dict(zip(names, args, strict=False)), **kwargs})
         return run(*args, **kwargs)
 
     return checked
