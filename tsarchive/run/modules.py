@@ -17,12 +17,12 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar, Final
 
 import torch
-from torch.nn import Module, ModuleList, Sequential
+from torch.nn import Module, ModuleDict, ModuleList, Sequential
 from torch.nn.modules import module as torch_module
 
 from tsarchive.errors import CallError, ScriptError
@@ -319,12 +319,8 @@ class _ListContainer(ArchiveModule):
     """Children by index, as torch.nn.ModuleList has them."""
 
     _of_slices: type[ModuleList | Sequential] = ModuleList
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module | None]:
-        return iter(self._modules.values())
+    __len__ = ModuleList.__len__
+    __iter__ = ModuleList.__iter__
 
     def __getitem__(self, index: int | slice) -> Module | None:
         """A child; a slice gives a container of torch's own with the same children."""
@@ -349,31 +345,18 @@ class _SequentialContainer(_ListContainer):
 class _DictContainer(ArchiveModule):
     """Children by key, as torch.nn.ModuleDict has them."""
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._modules
-
-    def __getitem__(self, key: str) -> Module | None:
-        return self._modules[key]
+    __len__ = ModuleDict.__len__
+    __iter__ = ModuleDict.__iter__
+    __contains__ = ModuleDict.__contains__
+    __getitem__ = ModuleDict.__getitem__
+    keys = ModuleDict.keys
+    items = ModuleDict.items
+    values = ModuleDict.values
 
     def __setitem__(self, key: str, child: Module) -> None:
         if key not in self._modules:
             raise KeyError(key)
         setattr(self, key, child)
-
-    def keys(self) -> KeysView[str]:
-        return self._modules.keys()
-
-    def items(self) -> ItemsView[str, Module | None]:
-        return self._modules.items()
-
-    def values(self) -> ValuesView[Module | None]:
-        return self._modules.values()
 
 
 _CLASSES: Final[dict[str, type[ArchiveModule]]] = {
