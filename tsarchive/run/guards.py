@@ -95,14 +95,6 @@ def _room(slot: Tensor) -> int:
     return elements - int(slot.storage_offset())
 
 
-def outgrown(error: RuntimeError, outs: Sequence[Tensor]) -> ScriptError | None:
-    """The error for an operator that lacked the memory for a result; None for other errors."""
-    if "storage that is not resizable" not in str(error):
-        return None
-    rooms = ", ".join(f"{_room(out):,}" for out in outs)
-    return ScriptError(f"a result does not fit: the bound is {rooms} elements")
-
-
 def _misfit(size: Sequence[int], why: str) -> ScriptError:
     return ScriptError(f"a result of size {list(size)} does not fit: the {why}")
 
@@ -216,8 +208,12 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
             try:
                 return run(*args, **kwargs)
             except RuntimeError as error:
-                _tell_outgrown(error, names, kwargs)
-                raise
+                if "storage that is not resizable" not in str(error):
+                    raise
+                outs = [out for name in names for out in _tensors(kwargs[name])]
+                rooms = ", ".join(f"{_room(out):,}" for out in outs)
+                message = f"a result does not fit: the bound is {rooms} elements"
+                raise ScriptError(message) from error
         inputs = [*args, *(value for name, value in kwargs.items() if name not in names)]
         are_plain = not any(tensor.is_quantized for value in inputs for tensor in _tensors(value))
         require(are_plain, "a quantized tensor beside the out of an operator")
@@ -252,12 +248,6 @@ def _shapes_kept(outs: Sequence[Tensor]) -> Iterator[None]:
             for out, shape in zip(outs, before, strict=True):
                 out.as_strided_(*shape)
         raise
-
-
-def _tell_outgrown(error: RuntimeError, names: Sequence[str], given: Mapping[str, Any]) -> None:
-    found = outgrown(error, [out for name in names for out in _tensors(given[name])])
-    if found is not None:
-        raise found from error
 
 
 def _writable(out: Tensor) -> Tensor:

@@ -485,17 +485,13 @@ def _packed_rows(packed: Any, rows: int) -> None:
     require(found == rows, f"packed weights of {found} rows for {rows} rows of gates")
 
 
-def _state_fits(data: Tensor, hx: Tensor) -> None:
-    fits = data.dim() == _MATRIX and hx.dim() == _MATRIX and data.size(0) == hx.size(0)
-    require(fits, f"a state of sizes {list(hx.size())} for {list(data.size())}")
-
-
 def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
     states = [hx] if isinstance(hx, Tensor) else hx
     if not isinstance(hx, Tensor):
         _two_states(hx)
     for state in states:
-        _state_fits(input, state)
+        fits = input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)
+        require(fits, f"a state of sizes {list(state.size())} for {list(input.size())}")
     for name in ("w_ih", "w_hh"):
         check_rows = _rows if isinstance(given[name], Tensor) else _packed_rows
         check_rows(given[name], gates * states[-1].size(-1))
