@@ -249,21 +249,19 @@ class Compiler:
         ``bound`` names parameters that are constant tensors at the calls in question, ``wanted``
         the part of the result that those calls use.
         """
-        key = function, tuple((position, id(tensor)) for position, tensor in bound), wanted
+        call = Call(function, bound, wanted)
+        key = function, call.key
         with self.lock:
-            found = self._functions.get(key)
-            if found is None:
-                call = Call(function, bound, wanted)
-                found = LazyFunction(call, self._bodies.source, self.lock)
-                self._functions[key] = found
-            return found
+            if key not in self._functions:
+                self._functions[key] = LazyFunction(call, self._bodies.source, self.lock)
+            return self._functions[key]
 
     @property
     def for_tracing(self) -> Compiler:
         """The same compiler, for functions that torch.compile and torch.export trace."""
+        link = self.linkage
         with self.lock:
             if self._for_tracing is None:
-                link = self.linkage
                 self._for_tracing = Compiler(
                     link.table, link.objects, link.enforcement, link.analyses,
                     link.enforcement.traced, self.lock,

@@ -44,7 +44,7 @@ from tsarchive.operators.bindings import (
 
 from .checks import enumerations
 from .guards import USUAL, guarded
-from .layer_checks import SAVED_WHERE, IsHarmless, harmless_windows
+from .layer_checks import HARMLESS_WINDOWS, SAVED_WHERE, IsHarmless
 from .operators import find_native, operator_schemas
 
 _TOO_MANY: Final = 60
@@ -299,7 +299,8 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
 
 
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
-    return _HARMLESS_WHERE.get(schema.full_name) or harmless_windows(schema)
+    found = _HARMLESS_WHERE.get(schema.full_name) or HARMLESS_WINDOWS.get(schema.name, {})
+    return {a.name: found[a.name] for a in schema.arguments if a.name in found} if found else {}
 
 
 def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:

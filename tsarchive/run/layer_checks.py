@@ -18,8 +18,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from tsarchive.ir.schema import FunctionSchema
-
 from .checks import Given, check_before, is_within, require, room_of
 
 IsHarmless = Callable[[Any], bool]
@@ -137,7 +135,7 @@ def _check_window(
 
 
 @check_before(*_PADS)
-def _pad(mode: str = "", pad: Numbers = (), padding: Numbers = (), **_: Any) -> None:
+def _pad(mode: str = "", pad: Sequence[int] = (), padding: Sequence[int] = (), **_: Any) -> None:
     if mode == "constant":
         return  # which narrows and fills, and checks both
     numbers = list(pad or padding)
@@ -164,7 +162,7 @@ _NEAR: Final[Mapping[str, IsHarmless]] = {
 _USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
     ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
 )
-_HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     "aten::pad": {"pad": _is_near},
     **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
     **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
@@ -177,14 +175,7 @@ _HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
         for rank in (1, 2, 3)
     },
 }
-
-
-def harmless_windows(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
-    """Arguments that make a call harmless where they are constants that fulfil these."""
-    if schema.name not in _HARMLESS:
-        return {}
-    names = {argument.name for argument in schema.arguments}
-    return {name: found for name, found in _HARMLESS[schema.name].items() if name in names}
+"""Arguments that make a call harmless where they are constants that fulfil these."""
 
 
 def _is_small_convolution(

@@ -141,7 +141,7 @@ def _check_vector(name: str, vector: Tensor | None, length: int) -> None:
 
 
 def _conv_prepack(rank: int, weight: Tensor, bias: Tensor | None, **given: Any) -> None:
-    shape = {part: given[part] for part in _PARTS if part in given}
+    shape: Shape = {part: given[part] for part in _PARTS if part in given}
     transposed = "output_padding" in given
     check_convolution(weight, bias, shape, given["groups"], rank, transposed=transposed)
 

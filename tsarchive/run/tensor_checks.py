@@ -88,7 +88,7 @@ def _ctc(
 
 @check_before("arange", "range")
 def _range(
-    end: complex, start: complex = 0, step: complex = 1, dtype: int | None = None,
+    end: Any, start: Any = 0, step: Any = 1, dtype: int | None = None,
     out: Tensor | None = None, **_: Any,
 ) -> None:  # fmt: skip
     """torch divides by the step as an integer when the result has integers.

@@ -30,11 +30,6 @@ class Effects:
             self._known[original] = found
         return found
 
-    def of_call(self, node: Node) -> bool:
-        """Calls whose target is known at run time only count as having effects."""
-        callee = called_function(node)
-        return callee is None or self.of(callee)
-
 
 class Liveness:
     """The nodes that run, and the values that are used, when ``wanted`` is asked of the result."""
@@ -105,7 +100,8 @@ class Liveness:
         if node.kind in WITH_EFFECTS or node.has_effects:
             return True
         if node.kind in CALLS:
-            return self._effects.of_call(node)
+            callee = called_function(node)
+            return callee is None or self._effects.of(callee)  # None: known at run time only
         return _may_write(node) and self._writes_to_live(node)
 
     def _writes_to_live(self, node: Node) -> bool:
