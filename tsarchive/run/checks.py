@@ -49,7 +49,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def is_within(values: Tensor, low: int, below: int | None) -> bool:
-    """Whether all values are at least ``low``, and below ``below`` where that is given."""
+    """Return whether all values are at least ``low``, and below ``below`` where that is given."""
     if not values.numel():
         return True
     return int(values.min()) >= low and (below is None or int(values.max()) < below)
@@ -132,7 +132,7 @@ def _kind_by_name(argument: Argument) -> str | None:
 
 
 def is_number_of(kind: str, value: object) -> bool:
-    """Whether an operator may be given the value: a number of this process's torch, or None."""
+    """Return whether an operator may be given the value: a number that torch knows, or None."""
     return value is None or (type(value) is int and value in _NUMBERS[kind])
 
 

@@ -154,7 +154,7 @@ def _is_public(name: str, base: type) -> bool:
 
 
 def _is_free(name: str, base: type) -> bool:
-    """Whether a member of an archive's class may have a name where Python code sees it."""
+    """Return whether a member of an archive's class may have a name where Python code sees it."""
     return not (hasattr(base, name) or hides_member(name, is_module=base is ArchiveModule))
 
 

@@ -214,7 +214,7 @@ class _Writer(Expressions):
             self.line(text)
 
     def _is_inline(self, node: Node) -> bool:
-        """Whether a list is written where it is used: one operator of torch reads it.
+        """Return whether a list is written where it is used: one operator of torch reads it.
 
         Its items are constants, or they are ints and the operator comes next.
         """
@@ -435,7 +435,7 @@ class _Writer(Expressions):
 
 
 def _fails_unless_true(node: Node) -> bool:
-    """Whether a condition does nothing but raise an exception where it is false."""
+    """Return whether a condition does nothing but raise an exception where it is false."""
     true, false = node.blocks
     last = false.nodes[-1:]
     return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)

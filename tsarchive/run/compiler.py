@@ -160,7 +160,7 @@ class _Walk:
         self._reach(self_, None, "")
 
     def is_plain(self, block: Block) -> bool:
-        """Whether a block and those in it only name members of the modules that they have."""
+        """Return whether a block, and those in it, only name members of their modules."""
         given = (value for value in block.params if value not in self._reached)
         if any(_holds_module(value.type) for value in given):
             return False

@@ -242,14 +242,14 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def _is_repeatable(name: str) -> bool:
-    """Whether running the operator of that name without data has no effect on anything else."""
+    """Return whether running an operator without data has no effect on anything else."""
     base = name.partition(".")[0]
     is_of_torch = base.startswith(("aten::", "prim::", "prims::"))
     return is_of_torch and base not in WITH_EFFECTS and base != "aten::from_file"
 
 
 def _has_shadow(value: Any) -> bool:
-    """Whether nothing but the form of an argument decides over sizes."""
+    """Return whether nothing but the form of an argument decides over sizes."""
     if isinstance(value, Tensor):
         return value.layout is torch.strided and not value.is_nested
     return isinstance(value, _PLAIN)

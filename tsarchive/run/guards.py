@@ -66,7 +66,7 @@ def _marked(made: Tensor, kind: str) -> Tensor:
 
 
 def is_planned_out(value: Any) -> bool:
-    """Whether an operator may write to a value, or to each in a list, and resize it."""
+    """Return whether an operator may write to a value, or to each in a list, and resize it."""
     if isinstance(value, list):
         return all(map(is_planned_out, value))
     return hasattr(value, _MARK)
@@ -145,7 +145,7 @@ USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **USUAL_WINDOWS,
     "aten::layer_norm": lambda data, *_: not data.is_nested,
 }
-"""Whether a call is one of those that need no check, by operator."""
+"""Functions that tell whether a call needs no check, by operator."""
 
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = {
     **dict.fromkeys(INDICES_OF, torch.clone),

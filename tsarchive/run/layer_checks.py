@@ -21,7 +21,7 @@ from torch import Tensor
 from .checks import Given, check_before, is_within, require, room_of
 
 IsHarmless = Callable[[Any], bool]
-"""Whether a constant, or each item of a constant list, is harmless."""
+"""Tells whether a constant, or each item of a constant list, is harmless."""
 
 Numbers = Sequence[int] | int
 
@@ -221,7 +221,7 @@ USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = {
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
     **{f"aten::avg_pool{rank}d": _is_usual_average_pool for rank in (1, 2, 3)},
 }
-"""Whether a call is one of those that need no check, by what stands at each position."""
+"""Functions that tell from the positional arguments whether a call needs no check."""
 
 
 _SPATIAL: Final = 2  # dimensions of a convolution before the first of space

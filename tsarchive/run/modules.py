@@ -39,7 +39,7 @@ from .typecheck import type_of_class
 
 
 def is_certain(value: Value, function: Function) -> bool:
-    """Whether no code can make a value be of another class: it is ``self``, or just created.
+    """Return whether no code can make a value be of another class: it is ``self``, or just created.
 
     Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
     of an archive, which gives them what it likes.
@@ -83,7 +83,7 @@ def read_slot(value: Any, class_: type, name: str) -> Any:
 
 
 def is_foreign_module(class_: type) -> bool:
-    """Whether objects of a class are modules that no archive defines."""
+    """Return whether objects of a class are modules that no archive defines."""
     return issubclass(class_, torch.nn.Module) and type_of_class(class_) is None
 
 
@@ -251,7 +251,7 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
 
 
 def is_plain(module: Any, class_: type) -> bool:
-    """Whether ``module`` is exactly of this class, and has no hooks."""
+    """Return whether ``module`` is exactly of this class, and has no hooks."""
     if type(module) is not class_:
         return False
     members = module.__dict__
@@ -292,7 +292,7 @@ def internal_method() -> str:
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether archive code calls ``forward`` with these very arguments, and no hook others.
+    """Return whether archive code calls ``forward`` with these very arguments, and no hook others.
 
     They need no conversion then, and lists are shared with the caller.
     """
@@ -310,7 +310,7 @@ def forward_overloads(class_: ClassType) -> list[Function]:
 
 
 def is_forward(class_: ClassType, method: str) -> bool:
-    """Whether hooks of Python code run around calls of this method."""
+    """Return whether hooks of Python code run around calls of this method."""
     is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
     return class_.is_module and (method == "forward" or is_overload)
 

@@ -49,7 +49,7 @@ def check_bags(
 
 
 def _covers(offsets: Tensor, count: int, *, has_last: bool) -> bool:
-    """Whether bags begin with the first of ``count`` indices and end with the last one."""
+    """Return whether bags begin with the first of ``count`` indices and end with the last one."""
     if offsets.numel() <= has_last:
         return count == 0 and is_within(offsets, 0, 1)
     ends_well = int(offsets[-1]) == count if has_last else int(offsets[-1]) <= count
@@ -527,7 +527,7 @@ def _pivot_pairs(LD: Tensor, pivots: Tensor, **_: Any) -> None:
 
 
 def _is_paired(pivots: Sequence[int]) -> bool:
-    """Whether all name rows, and negative ones stand in pairs."""
+    """Return whether all name rows, and negative ones stand in pairs."""
     places = iter(pivots)
     is_paired = all(place > 0 or next(places, 0) == place for place in places)
     return is_paired and all(0 < abs(place) <= len(pivots) for place in pivots)

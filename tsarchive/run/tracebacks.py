@@ -85,7 +85,7 @@ def place_of_frame(frame: FrameType) -> str:
 
 
 def is_of_operator(traceback: TracebackType | None) -> bool:
-    """Whether an operator that archive code called raised, and not Python code of the user."""
+    """Return whether an operator that archive code called raised, not code of the user."""
     frames = [entry.tb_frame for entry in _entries(traceback)]
     outside = [frame for frame in frames if not _is_within_operator(frame)]
     return bool(outside) and PLACES in outside[-1].f_globals
@@ -163,7 +163,7 @@ def _is_imported(filename: str) -> bool:
 
 
 def _is_importable(filename: str) -> bool:
-    """Whether it is Python source below a folder that this process imports from."""
+    """Return whether it is Python source below a folder that this process imports from."""
     if not filename.endswith(".py"):
         return False
     named = os.path.abspath(filename)

@@ -227,7 +227,7 @@ _RULES: dict[str, Callable[[Aliases, Node], None]] = {
 
 
 def is_mutable(type_: Type) -> bool:
-    """Whether a value of this type can change, or hold a value that can."""
+    """Return whether a value of this type can change, or hold a value that can."""
     if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):
         return True
     return any(map(is_mutable, type_.parts()))

@@ -16,7 +16,7 @@ from .uses import CALLS, NOTHING, Wanted, called_function, wanted_values
 
 
 class Effects:
-    """Whether calling a function does anything beside computing its result; one per archive."""
+    """Tells whether a call does anything beside computing its result; one per archive."""
 
     def __init__(self) -> None:
         self._known: dict[Function, bool] = {}

@@ -74,7 +74,7 @@ class Identities:
         return more
 
     def _gives_new(self, call: Node) -> bool | None:
-        """Whether a call makes its result; None where it may write to tensors that others know."""
+        """Return whether a call makes its result; None where it may write to known tensors."""
         function = called_function(call)
         if function is None:
             return None
@@ -176,7 +176,7 @@ def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | comple
 
 
 def _is_unseen(node: Node, made: Container[Node], live: Container[Node]) -> bool:
-    """Whether numbers suffice for the operands of ``node`` and the users of its result."""
+    """Return whether numbers suffice for the operands of ``node`` and the users of its result."""
     if node.kind == DIVIDED and node.inputs[0].node not in made:
         return False
     users = [use for use in node.output.uses if use.user in live or use.user.kind == RETURN]
