@@ -85,7 +85,9 @@ def _cast(value: Any, cast: Callable[[Any], T], methods: Iterable[str]) -> T:
 
 
 def _to_tensor(value: Any) -> Any:
-    return None if value is None else _to_some_tensor(value)
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    raise Mismatch
 
 
 def _to_some_tensor(value: Any) -> Any:
