@@ -158,7 +158,7 @@ _CONVOLUTIONS: Final = {
 for _name, _rank in _CONVOLUTIONS.items():
     check_before(_name)(partial(_conv_prepack, _rank))
 _LINEAR: Final = ("quantized::linear_prepack", "quantized::linear_prepack_fp16")
-check_before(*_LINEAR)(lambda W, B: check_linear(W, B))
+check_before(*_LINEAR)(lambda W, B, **_: check_linear(W, B))
 check_before("quantized::embedding_bag_prepack")(lambda weight, **_: check_embedding(weight))
 
 

@@ -63,7 +63,7 @@ def _embedding_bag(indices: Tensor, **others: Any) -> None:
 
 
 @check_before("_weight_norm")
-def _weight_norm(v: Tensor, g: Tensor, dim: int) -> None:
+def _weight_norm(v: Tensor, g: Tensor, dim: int, **_: Any) -> None:
     """``g`` has one number for each slice of ``v`` along ``dim``; -1 means the whole of it."""
     require(v.numel() > 0, "the weight has no elements")
     require(-1 <= dim < v.dim(), f"dimension {dim} of a weight that has {v.dim()}")
@@ -268,7 +268,9 @@ def _sum_to_size(self: Tensor, size: Sequence[int] | None, **_: Any) -> None:
 
 
 @check_before("choose_qparams_optimized")
-def _best_scale(input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int) -> None:
+def _best_scale(
+    input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int, **_: Any
+) -> None:
     """The search goes in steps of ratio times range, and reads ``numel`` elements."""
     fits = input.dtype == torch.float32 and input.layout is torch.strided
     fits = fits and 0 < numel <= input.numel() and 0 < n_bins <= _MOST_BINS
