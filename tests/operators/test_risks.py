@@ -92,7 +92,7 @@ def test_evidence_names_guards_that_there_are():
 
 def test_operators_with_a_guard_say_so():
     checked = {
-        *guards._CHECKS,
+        *guards.CHECKS,
         *guards.SAVED_ARGUMENTS,
         *guards.SAVES_RESULTS,
         *guards.READS_MEMORY,

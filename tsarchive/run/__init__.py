@@ -6,8 +6,8 @@
   all that source refers to, and compiles it at the first call.
 * ``calls_from_python``, ``conversion``, ``modules``, ``objects``, ``copying`` and ``tracebacks``:
   archives as callers in Python see them.
-* ``operators`` and ``natives`` run operators, ``direct`` through bindings of torch; ``guards``
-  joins the tables of checks, and ``metering`` and ``costs`` make operators pay.
+* ``operators`` and ``natives`` run operators, ``direct`` through bindings of torch; ``guards`` puts
+  ``checks`` before them, and ``metering`` and ``costs`` make operators pay.
 
 May import the IR, the table of operators, policies and the printer's literals.
 """

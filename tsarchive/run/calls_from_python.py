@@ -137,15 +137,13 @@ def _fitting(name: str, taken: Container[str]) -> str:
 
 
 def public_function(function: Function, compiler: Compiler, *, is_method: bool = False) -> Any:
-    """``function`` for callers in Python: arguments are converted, and the result."""
+    """``function`` for callers in Python: arguments are converted, and the result.
+
+    A method takes ``self`` as it is.
+    """
     signature = Signature(function.name, function.schema, compiler, is_method=is_method)
     finish = export if changes_on_export(function.schema.return_type) else as_it_is
     return public_by(function, compiler, signature, finish)
-
-
-def public_method(function: Function, compiler: Compiler) -> Any:
-    """Like ``public_function``, as an attribute of a class."""
-    return public_function(function, compiler, is_method=True)
 
 
 def public_by(
@@ -204,9 +202,9 @@ def seen_by_callers(error: Exception) -> Exception:
 
 
 def public_forward(function: Function, compiler: Compiler) -> Any:
-    """Like ``public_method``, for the method that ``torch.nn.Module.__call__`` reaches."""
+    """Like ``public_function``, for the method that ``torch.nn.Module.__call__`` reaches."""
     raw, traced = compiler.function(function), TracedFunction(function, compiler)
-    convert = public_method(function, compiler)
+    convert = public_function(function, compiler, is_method=True)
 
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -281,8 +279,9 @@ class PublicMethod:
                 self._method = with_own_code(self._made())
 
     def _made(self) -> Any:
-        make = public_forward if self._is_forward else public_method
-        return make(self._function, self._compiler)
+        if self._is_forward:
+            return public_forward(self._function, self._compiler)
+        return public_function(self._function, self._compiler, is_method=True)
 
 
 class PublicOverloads(PublicMethod):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,7 +23,23 @@ _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 Given = Mapping[str, Any]
 """The arguments of a call by the names of the schema, defaults filled in."""
 
-Check = Callable[[Given], None]
+Check = Callable[..., Any]
+"""Takes what is ``Given`` as keywords, and raises ScriptError where an operator must not run."""
+
+C = TypeVar("C", bound=Check)
+CHECKS: Final[dict[str, Check]] = {}
+"""Checks by the names of operators, or of single overloads."""
+
+
+def check_before(*names: str) -> Callable[[C], C]:
+    """Let the decorated check run before operators; those without a namespace are of aten."""
+
+    def enter(check: C) -> C:
+        full_names = (name if "::" in name else f"aten::{name}" for name in names)
+        CHECKS.update(dict.fromkeys(full_names, check))
+        return check
+
+    return enter
 
 
 def require(condition: bool, message: str) -> None:
@@ -33,7 +49,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def is_within(values: Tensor, low: int, below: int | None) -> bool:
-    """Whether all values are at least ``low``, and below ``below`` where that is given."""
+    """Return whether all values are at least ``low``, and below ``below`` where that is given."""
     if not values.numel():
         return True
     return int(values.min()) >= low and (below is None or int(values.max()) < below)
@@ -116,7 +132,7 @@ def _kind_by_name(argument: Argument) -> str | None:
 
 
 def is_number_of(kind: str, value: object) -> bool:
-    """Whether an operator may be given the value: a number of this process's torch, or None."""
+    """Return whether an operator may be given the value: a number that torch knows, or None."""
     return value is None or (type(value) is int and value in _NUMBERS[kind])
 
 

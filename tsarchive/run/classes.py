@@ -21,7 +21,7 @@ from tsarchive.policy import FOR_STRANGERS, Guard
 from .calls_from_python import (
     PublicMethod,
     PublicOverloads,
-    public_method,
+    public_function,
     restore_grad_mode,
     seen_by_callers,
 )
@@ -38,7 +38,6 @@ from .modules import (
 )
 from .objects import ClassTable, Objects, name_of
 from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind
-from .typecheck import register_class
 
 # Methods with these names work through Python's syntax, as they do in torch.
 _SYNTAX_METHODS = frozenset(
@@ -75,8 +74,10 @@ def _module_class(type_: ClassType, compiler: Compiler) -> type[ArchiveModule]:
     if type_.forward_pre_hooks or type_.forward_hooks:
         bases.insert(0, HookedArchiveModule)
         for name in ("pre_hooks", "hooks"):
-            hooks = getattr(type_, f"forward_{name}")
-            members[f"archive_{name}"] = tuple(public_method(hook, compiler) for hook in hooks)
+            members[f"archive_{name}"] = tuple(
+                public_function(hook, compiler, is_method=True)
+                for hook in getattr(type_, f"forward_{name}")
+            )
     return type(members["__qualname__"], tuple(bases), members)
 
 
@@ -153,7 +154,7 @@ def _is_public(name: str, base: type) -> bool:
 
 
 def _is_free(name: str, base: type) -> bool:
-    """Whether a member of an archive's class may have a name where Python code sees it."""
+    """Return whether a member of an archive's class may have a name where Python code sees it."""
     return not (hasattr(base, name) or hides_member(name, is_module=base is ArchiveModule))
 
 
@@ -230,7 +231,7 @@ class Classes:
         if isinstance(type_, ClassType):
             made.tsarchive_classes = self
         made.tsarchive_reference = ClassReference(made, self, name_of(type_))
-        register_class(made, type_)
+        made.tsarchive_type = type_
         return made
 
     def class_named(self, qualified_name: str) -> Any:

@@ -31,7 +31,7 @@ from tsarchive.operators.python_forms import TURNS
 from .direct import no_call
 from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
-from .linkage import Bound, GeneratedSource, Linkage
+from .linkage import Bound, Linkage, Source
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
 from .passes.liveness import Liveness
@@ -60,7 +60,7 @@ class _Part(NamedTuple):
 
 def generate(
     function: Function, linkage: Linkage, bound: Bound = (), wanted: Wanted = None
-) -> GeneratedSource:
+) -> Source:
     """Python source that runs like ``function``, taking all of its arguments by position.
 
     It computes what is ``wanted`` of the result, and what has effects.
@@ -69,8 +69,9 @@ def generate(
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
-    text = "\n".join(writer.lines) + "\n"
-    return GeneratedSource(name, text, writer.globals.values, writer.places)
+    lines = [f"{line}\n" for line in writer.lines]
+    code = compile("".join(lines), "<tsarchive>", "exec", dont_inherit=True)
+    return Source(name, lines, code, writer.globals.values, writer.places)
 
 
 class _Writer(Expressions):
@@ -213,7 +214,7 @@ class _Writer(Expressions):
             self.line(text)
 
     def _is_inline(self, node: Node) -> bool:
-        """Whether a list is written where it is used: one operator of torch reads it.
+        """Return whether a list is written where it is used: one operator of torch reads it.
 
         Its items are constants, or they are ints and the operator comes next.
         """
@@ -434,7 +435,7 @@ class _Writer(Expressions):
 
 
 def _fails_unless_true(node: Node) -> bool:
-    """Whether a condition does nothing but raise an exception where it is false."""
+    """Return whether a condition does nothing but raise an exception where it is false."""
     true, false = node.blocks
     last = false.nodes[-1:]
     return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)

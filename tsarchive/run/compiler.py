@@ -11,7 +11,7 @@ same, before they reach it, so nothing may be compiled when it is first called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
-from tsarchive.ir.graph import Block, Node, Placed, Value, nested_blocks
+from tsarchive.ir.graph import Block, Node, Placed, Value, closure, nested_blocks
 from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
@@ -65,7 +65,7 @@ class Bodies:
     def _generated(self, call: Call) -> Source:
         # Constants are read now, and stay: they must not become the tensors of a tracer.
         with _disable_current_modes():
-            return Source.of(generate(call.function, self._linkage, call.bound, call.wanted))
+            return generate(call.function, self._linkage, call.bound, call.wanted)
 
 
 @dataclass(eq=False)
@@ -81,8 +81,7 @@ class _Body:
         classes = self._classes_of(method.owner)
         if classes is None or self._named is None:
             return None
-        generated = self._source.generated
-        namespace = dict(generated.namespace)
+        namespace = dict(self._source.namespace)
         for name, (type_, call) in self._named.items():
             own = classes[type_]
             if call is None:
@@ -90,9 +89,8 @@ class _Body:
             else:
                 function = own.function(call.function.name)
                 namespace[name] = linkage.function(function, call.bound, call.wanted)
-        places = _MovedPlaces(generated.places, self._method, method)
-        moved = generated._replace(namespace=namespace, places=places)
-        return self._source._replace(generated=moved)
+        places = _MovedPlaces(self._source.places, self._method, method)
+        return self._source._replace(namespace=namespace, places=places)
 
     def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
         """Return the other class's classes by those of this body; None where two stand for one."""
@@ -113,14 +111,21 @@ class _Body:
 
     @cached_property
     def _steps(self) -> Sequence[_Step] | None:
-        return _steps(self._function.graph)
+        """The steps by which code reaches each module whose class it names.
+
+        None where it does more with a module than access its members, and where it has constants
+        that calls could change: each function has its own.
+        """
+        graph = self._function.graph
+        walk = _Walk(graph.params[0])
+        return walk.steps if walk.is_plain(graph) else None
 
     @cached_property
     def _named(self) -> Mapping[str, tuple[ClassType, Call | None]] | None:
         """The globals that belong to a class of modules, or are one; None where it is unknown."""
         known = {step.type for step in self._steps or ()}
         found: dict[str, tuple[ClassType, Call | None]] = {}
-        for name, value in self._source.generated.namespace.items():
+        for name, value in self._source.namespace.items():
             named = _named(value)
             if named is not None:
                 if named[0] not in known:
@@ -146,16 +151,6 @@ class _Step(NamedTuple):
     name: str
 
 
-def _steps(graph: Block) -> list[_Step] | None:
-    """The steps by which code reaches each module whose class it names.
-
-    None where it does more with a module than access its members, and where it has constants that
-    calls could change: each function has its own.
-    """
-    walk = _Walk(graph.params[0])
-    return walk.steps if all(map(walk.is_plain, _blocks(graph))) else None
-
-
 class _Walk:
     """Follows the modules that code reaches from ``self``."""
 
@@ -165,13 +160,16 @@ class _Walk:
         self._reach(self_, None, "")
 
     def is_plain(self, block: Block) -> bool:
-        """Whether a block only names members of the modules that it has."""
+        """Return whether a block, and those in it, only name members of their modules."""
         given = (value for value in block.params if value not in self._reached)
         if any(_holds_module(value.type) for value in given):
             return False
         return all(map(self._is_plain_node, (*block.nodes, block.return_node)))
 
     def _is_plain_node(self, node: Node) -> bool:
+        return self._is_plain_itself(node) and all(map(self.is_plain, nested_blocks(node)))
+
+    def _is_plain_itself(self, node: Node) -> bool:
         if node.is_constant:
             type_ = node.output.type
             return isinstance(type_, FunctionType) or _is_unchangeable(node.attributes["value"])
@@ -189,14 +187,6 @@ class _Walk:
         self._reached[value] = len(self.steps)
         self.steps.append(_Step(value.type, before, name))
         return True
-
-
-def _blocks(block: Block) -> Iterator[Block]:
-    """A block and its nested blocks, definitions before uses."""
-    yield block
-    for node in block.nodes:
-        for inner in nested_blocks(node):
-            yield from _blocks(inner)
 
 
 def _is_unchangeable(value: Any) -> bool:
@@ -259,21 +249,19 @@ class Compiler:
         ``bound`` names parameters that are constant tensors at the calls in question, ``wanted``
         the part of the result that those calls use.
         """
-        key = function, tuple((position, id(tensor)) for position, tensor in bound), wanted
+        call = Call(function, bound, wanted)
+        key = function, call.key
         with self.lock:
-            found = self._functions.get(key)
-            if found is None:
-                call = Call(function, bound, wanted)
-                found = LazyFunction(call, self._bodies.source, self.lock)
-                self._functions[key] = found
-            return found
+            if key not in self._functions:
+                self._functions[key] = LazyFunction(call, self._bodies.source, self.lock)
+            return self._functions[key]
 
     @property
     def for_tracing(self) -> Compiler:
         """The same compiler, for functions that torch.compile and torch.export trace."""
+        link = self.linkage
         with self.lock:
             if self._for_tracing is None:
-                link = self.linkage
                 self._for_tracing = Compiler(
                     link.table, link.objects, link.enforcement, link.analyses,
                     link.enforcement.traced, self.lock,
@@ -294,23 +282,13 @@ class TracedFunction:
         """Compile ``function`` and what it calls; true when that is done."""
         if not hasattr(self, "function"):
             lazy = self._compiler.for_tracing.function(self._function)
-            _compile_ahead(lazy)
+            closure([lazy], _callees)
             self.function = lazy.compile()
         return True
 
 
-def _compile_ahead(first: LazyFunction) -> None:
-    """Compile everything within reach. What cannot be compiled fails if it is called."""
-    found = {first}
-    pending = [first]
-    while pending:
-        for callee in _callees(pending.pop()):
-            if callee not in found:
-                found.add(callee)
-                pending.append(callee)
-
-
 def _callees(function: LazyFunction) -> list[LazyFunction]:
+    """Compile a function and return those that it calls; an error is left for its call."""
     try:
         named = function.compile().__globals__.values()
     except ArchiveError:

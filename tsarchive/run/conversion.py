@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -44,6 +44,7 @@ from .natives.table import type_fault
 from .typecheck import is_instance, type_of, typed_dict, typed_list
 
 Converter = Callable[[Any], Any]
+T = TypeVar("T")
 
 
 class Mismatch(Exception):
@@ -60,7 +61,7 @@ _NO_NUMBERS: tuple[type, ...] = (str, bytes, Mapping, torch.Tensor)
 
 
 def _has_any(value: Any, methods: Iterable[str]) -> bool:
-    """Whether the class, not its metaclass, has one of the methods."""
+    """Return whether the class, not its metaclass, has one of the methods."""
     return any(name in base.__dict__ for base in type(value).__mro__ for name in methods)
 
 
@@ -72,6 +73,15 @@ def _item(tensor: torch.Tensor) -> Any:
     if tensor.numel() != 1:
         raise Mismatch
     return tensor.item()
+
+
+def _cast(value: Any, cast: Callable[[Any], T], methods: Iterable[str]) -> T:
+    """Convert the only element of a tensor, or a value whose class has one of the methods."""
+    if isinstance(value, torch.Tensor):
+        return cast(_item(value))
+    if _has_any(value, methods):
+        return cast(value)
+    raise Mismatch
 
 
 def _to_tensor(value: Any) -> Any:
@@ -92,14 +102,12 @@ def _to_int(value: Any) -> int:
         return value  # type: ignore[return-value]  # an int whose value tracing leaves open
     if type(value) is int:
         found = value
-    elif isinstance(value, torch.Tensor):
-        found = int(_item(value))
     elif isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         found = _NUMBERS_OF[value]
-    elif not isinstance(value, float) and _has_any(value, _INT_METHODS):
-        found = int(value)
-    else:
+    elif isinstance(value, float):
         raise Mismatch
+    else:
+        found = _cast(value, int, _INT_METHODS)
     if not INT64_MIN <= found <= INT64_MAX:
         raise Mismatch
     return found
@@ -118,31 +126,19 @@ def _to_float(value: Any) -> float:
     if isinstance(value, (int, torch.SymInt, torch.SymFloat)):
         symbol: float = torch.sym_float(value)  # type: ignore[no-untyped-call]
         return symbol
-    if isinstance(value, torch.Tensor):
-        return float(_item(value))
-    if _has_any(value, _FLOAT_METHODS):
-        return float(value)
-    raise Mismatch
+    return _cast(value, float, _FLOAT_METHODS)
 
 
 def _to_complex(value: Any) -> complex:
     if type(value) is complex:  # which has no method to become one in Python 3.10
         return value
-    if isinstance(value, torch.Tensor):
-        return complex(_item(value))
-    if _has_any(value, _COMPLEX_METHODS):
-        return complex(value)
-    raise Mismatch
+    return _cast(value, complex, _COMPLEX_METHODS)
 
 
 def _to_bool(value: Any) -> bool:
     if isinstance(value, (bool, torch.SymBool)):
         return value  # type: ignore[return-value]
-    if isinstance(value, torch.Tensor):
-        return bool(_item(value))
-    if value is None or _has_any(value, ("__bool__",)):
-        return bool(value)
-    raise Mismatch
+    return False if value is None else _cast(value, bool, ("__bool__",))
 
 
 def _to_number(value: Any) -> int | float | complex:
@@ -337,7 +333,7 @@ def _checked(value: Any, type_: Type) -> Any:
 
 
 def changes_on_export(type_: Type) -> bool:
-    """Whether ``export`` may give another object, or refuse, for values of this type."""
+    """Return whether ``export`` may give another object, or refuse, for values of this type."""
     if type_ in (ANY, STRING) or isinstance(type_, (ListType, DictType, EnumType, HandleType)):
         return True
     return any(map(changes_on_export, type_.parts())) and not isinstance(type_, ClassType)

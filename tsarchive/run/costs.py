@@ -242,14 +242,14 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def _is_repeatable(name: str) -> bool:
-    """Whether running the operator of that name without data has no effect on anything else."""
+    """Return whether running an operator without data has no effect on anything else."""
     base = name.partition(".")[0]
     is_of_torch = base.startswith(("aten::", "prim::", "prims::"))
     return is_of_torch and base not in WITH_EFFECTS and base != "aten::from_file"
 
 
 def _has_shadow(value: Any) -> bool:
-    """Whether nothing but the form of an argument decides over sizes."""
+    """Return whether nothing but the form of an argument decides over sizes."""
     if isinstance(value, Tensor):
         return value.layout is torch.strided and not value.is_nested
     return isinstance(value, _PLAIN)
@@ -317,10 +317,6 @@ def _bins(tensor: Tensor, bins: Tensor | int | list[int], *_: Any, **__: Any) ->
     return tensor.element_size() * (math.prod(counts) + sum(counts) + len(counts))
 
 
-def _dense(tensor: Tensor, *_: Any, **__: Any) -> int:
-    return math.prod(tensor.shape) * tensor.element_size()
-
-
 def _quantized(sizes: Iterable[int], **_: Any) -> int:
     return _WIDEST_QUANTIZED * math.prod(sizes)
 
@@ -336,7 +332,6 @@ _ROWS: Mapping[str, Callable[..., int]] = {
     "aten::_histogramdd_from_bin_cts": _bins,
     "aten::_empty_affine_quantized": _quantized,
     "aten::_empty_per_channel_affine_quantized": _quantized,
-    "aten::to_dense": _dense,
-    "aten::_to_dense": _dense,
+    **dict.fromkeys(("aten::to_dense", "aten::_to_dense"), lambda tensor, *_, **__: _size(tensor)),
 }
 """Operators whose results depend on data: their sizes, or bounds of them."""

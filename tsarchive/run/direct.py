@@ -44,7 +44,7 @@ from tsarchive.operators.bindings import (
 
 from .checks import enumerations
 from .guards import USUAL, guarded
-from .layer_checks import SAVED_WHERE, IsHarmless, harmless_windows
+from .layer_checks import HARMLESS_WINDOWS, SAVED_WHERE, IsHarmless
 from .operators import find_native, operator_schemas
 
 _TOO_MANY: Final = 60
@@ -299,7 +299,8 @@ def no_call(_node: Node, _texts: Sequence[str]) -> None:
 
 
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
-    return _HARMLESS_WHERE.get(schema.full_name) or harmless_windows(schema)
+    found = _HARMLESS_WHERE.get(schema.full_name) or HARMLESS_WINDOWS.get(schema.name, {})
+    return {a.name: found[a.name] for a in schema.arguments if a.name in found} if found else {}
 
 
 def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:
@@ -318,7 +319,7 @@ def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:
 def _is_harmless(
     schema: FunctionSchema, node: Node, argument: str, is_harmless: IsHarmless
 ) -> bool:
-    """Whether an argument, and each item of it, is a constant that needs no guard."""
+    """Return whether an argument, and each item of it, is a constant that needs no guard."""
     offset = [known.name for known in schema.arguments].index(argument)
     given = node.inputs[offset].node
     items = [item.node for item in given.inputs] if given.kind == "prim::ListConstruct" else [given]
@@ -348,7 +349,7 @@ def _short(schema: FunctionSchema, offset: int, value: Value) -> str | None:
 
 
 def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Whether a binding that is given such values runs ``schema``."""
+    """Return whether a binding that is given such values runs ``schema``."""
     key = schema.full_name, tuple(given)
     found = _certain.get(key)
     if found is None:
@@ -362,7 +363,7 @@ def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
 
 
 def _takes(schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Whether the signature of ``schema`` takes such values."""
+    """Return whether the signature of ``schema`` takes such values."""
     kinds = enumerations(schema)
     for offset, type_ in enumerate(given):
         is_number_of_kind = offset in kinds and type_ != NONE  # no int to a binding
@@ -424,7 +425,7 @@ def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
 
 
 def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
-    """Whether types, order and defaults, and the names of named arguments, are the same."""
+    """Return whether types, order and defaults, and the names of named arguments, are the same."""
     kinds = enumerations(schema)
     pairs = [
         (argument, _TYPE_WORDS.get(kinds.get(offset, _unwrapped(argument.type)[0])))
@@ -447,7 +448,7 @@ def _can_be_called(schema: FunctionSchema) -> bool:
 
 
 def _is_taken(argument: Argument, type_: Type) -> bool:
-    """Whether a signature takes what is of a type when the code runs."""
+    """Return whether a signature takes what is of a type when the code runs."""
     wanted, is_optional = _unwrapped(argument.type)
     given, may_be_none = _unwrapped(type_)
     if given == NONE:
@@ -457,7 +458,7 @@ def _is_taken(argument: Argument, type_: Type) -> bool:
 
 
 def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Whether ``signature`` might take what is given for the first arguments of ``schema``."""
+    """Return whether ``signature`` might take values for the first arguments of ``schema``."""
     left = {one.name: one for one in (*signature.positional, *signature.named)}
     for offset, type_ in enumerate(given):
         argument = schema.arguments[offset]
@@ -472,7 +473,7 @@ def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type
 
 
 def _may_accept(parameter: Parameter, type_: Type) -> bool:
-    """Whether the parser might accept a value there; it takes tensors of one number for numbers."""
+    """Return whether the parser might accept a value; for numbers it takes tensors of one."""
     given, may_be_none = _unwrapped(type_)
     if may_be_none:
         return True

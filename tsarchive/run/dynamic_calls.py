@@ -30,7 +30,7 @@ _DEVICE, _DTYPE, _ENABLED = "device", "fast_dtype", "_enabled"
 
 
 def is_autocast(type_: Type) -> bool:
-    """Whether objects of this type switch casts on and off; copies of the class do not."""
+    """Return whether objects of this type switch casts on and off; copies of the class do not."""
     return (
         isinstance(type_, ClassType)
         and type_.qualified_name in _CLASSES

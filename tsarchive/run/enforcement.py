@@ -53,14 +53,12 @@ class Enforcement:
         self.dispatch = Dispatch()
         self.traced = Dispatch(traceable, no_call, inlines=False)
         self._allowed: set[str] = set()
-        if guard.limits != NO_LIMITS:
-            self._limit()
-
-    def _limit(self) -> None:
+        if guard.limits == NO_LIMITS:
+            return
         # Metering takes long to import, and few archives have limits.
         from .metering import metering_of
 
-        metering = self.metering = metering_of(self.guard.limits)
+        metering = self.metering = metering_of(guard.limits)
         self.dispatch = Dispatch(
             metering.implementation, no_call, metering.metered, metering.budgets.spend,
             metering.bounded,

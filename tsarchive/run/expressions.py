@@ -240,7 +240,7 @@ class Expressions:
 
     @cached_property
     def _keeps_apart(self) -> bool:
-        """Whether code may compare strings and enum members by ``is``; tracers do not see that."""
+        """Return whether code may compare strings and enum members by ``is``, unseen by tracers."""
         return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
 
     def known_tensor(self, value: Value) -> Any:
@@ -298,7 +298,7 @@ class Expressions:
         return items
 
     def _needs_type(self, node: Node, element: Type) -> bool:
-        """Whether a later isinstance may ask for a type that the elements do not show."""
+        """Return whether a later isinstance may ask for a type that the elements do not show."""
         if node.inputs and can_be_inferred(element):
             return False
         return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
@@ -507,7 +507,7 @@ class Expressions:
         return self.call(read_slot, text, class_, ascii(node.name))
 
     def reads_members(self, node: Node) -> bool:
-        """Whether a node reads a slot straight from the dictionary of a module.
+        """Return whether a node reads a slot straight from the dictionary of a module.
 
         Tracers do better with attributes.
         """
@@ -649,7 +649,7 @@ def scalar_form(schema: FunctionSchema) -> FunctionSchema:
 
 
 def is_literal(value: Any) -> bool:
-    """Whether the text of the Python constant gives the same value back."""
+    """Return whether the text of the Python constant gives the same value back."""
     if type(value) is tuple:
         return len(value) < _LONG_TUPLE and all(map(_is_scalar, value))
     return _is_scalar(value)
@@ -678,7 +678,7 @@ def told_element(schema: FunctionSchema, node: Node) -> str | None:
 
 
 def _keeps_type(user: Node, offset: int, value: Value) -> bool:
-    """Whether the user of ``value`` declares its type exactly, and not as Any or Union."""
+    """Return whether the user of ``value`` declares its type exactly, and not as Any or Union."""
     function = called_function(user)
     if function is not None:
         offset -= user.kind == "prim::CallFunction"

@@ -23,9 +23,8 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
-from .checks import Check, plain, require
+from .checks import CHECKS, Check, plain, require
 from .layer_checks import (
-    LAYER_CHECKS,
     SAVED_ARGUMENTS,
     SAVED_WHERE,
     SAVES_RESULTS,
@@ -33,12 +32,11 @@ from .layer_checks import (
     for_saving,
     with_own_indices,
 )
-from .packed import BIASES, PACKED_CHECKS, READS_MEMORY, kept, with_own_scales
+from .packed import BIASES, READS_MEMORY, kept, with_own_scales
 from .tensor_checks import (
     INDICES,
     INDICES_OF,
     SPARSE_MAKERS,
-    TENSOR_CHECKS,
     WITH_SPARE,
     check_lists,
     check_rounding,
@@ -68,7 +66,7 @@ def _marked(made: Tensor, kind: str) -> Tensor:
 
 
 def is_planned_out(value: Any) -> bool:
-    """Whether an operator may write to a value, or to each in a list, and resize it."""
+    """Return whether an operator may write to a value, or to each in a list, and resize it."""
     if isinstance(value, list):
         return all(map(is_planned_out, value))
     return hasattr(value, _MARK)
@@ -95,14 +93,6 @@ def _room(slot: Tensor) -> int:
     """How many elements a slot has memory for."""
     elements: int = slot.untyped_storage().nbytes() // slot.element_size()
     return elements - int(slot.storage_offset())
-
-
-def outgrown(error: RuntimeError, outs: Sequence[Tensor]) -> ScriptError | None:
-    """The error for an operator that lacked the memory for a result; None for other errors."""
-    if "storage that is not resizable" not in str(error):
-        return None
-    rooms = ", ".join(f"{_room(out):,}" for out in outs)
-    return ScriptError(f"a result does not fit: the bound is {rooms} elements")
 
 
 def _misfit(size: Sequence[int], why: str) -> ScriptError:
@@ -151,12 +141,11 @@ def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
-_CHECKS: Final[Mapping[str, Check]] = {**LAYER_CHECKS, **PACKED_CHECKS, **TENSOR_CHECKS}
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **USUAL_WINDOWS,
     "aten::layer_norm": lambda data, *_: not data.is_nested,
 }
-"""Whether a call is one of those that need no check, by operator."""
+"""Functions that tell whether a call needs no check, by operator."""
 
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = {
     **dict.fromkeys(INDICES_OF, torch.clone),
@@ -188,7 +177,7 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     outs = [argument.name for argument in schema.arguments if argument.is_out]
     if outs:
         run = _with_plain_outs(outs, run)
-    check = _CHECKS.get(name) or _CHECKS.get(schema.full_name)
+    check = CHECKS.get(name) or CHECKS.get(schema.full_name)
     if any(argument.name == "rounding_mode" for argument in schema.arguments):
         check = check_rounding
     if name.startswith("aten::_foreach_"):
@@ -201,7 +190,7 @@ def _behind(schema: FunctionSchema, check: Check, run: Run) -> Run:
     defaults = {a.name: a.default for a in schema.arguments if a.has_default}
 
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check({**defaults, **dict(zip(names, args, strict=False)), **kwargs})
+        check(**{**defaults, **dict(zip(names, args, strict=False)), **kwargs})
         return run(*args, **kwargs)
 
     return checked
@@ -219,8 +208,12 @@ def _with_plain_outs(names: Sequence[str], run: Run) -> Run:
             try:
                 return run(*args, **kwargs)
             except RuntimeError as error:
-                _tell_outgrown(error, names, kwargs)
-                raise
+                if "storage that is not resizable" not in str(error):
+                    raise
+                outs = [out for name in names for out in _tensors(kwargs[name])]
+                rooms = ", ".join(f"{_room(out):,}" for out in outs)
+                message = f"a result does not fit: the bound is {rooms} elements"
+                raise ScriptError(message) from error
         inputs = [*args, *(value for name, value in kwargs.items() if name not in names)]
         are_plain = not any(tensor.is_quantized for value in inputs for tensor in _tensors(value))
         require(are_plain, "a quantized tensor beside the out of an operator")
@@ -255,12 +248,6 @@ def _shapes_kept(outs: Sequence[Tensor]) -> Iterator[None]:
             for out, shape in zip(outs, before, strict=True):
                 out.as_strided_(*shape)
         raise
-
-
-def _tell_outgrown(error: RuntimeError, names: Sequence[str], given: Mapping[str, Any]) -> None:
-    found = outgrown(error, [out for name in names for out in _tensors(given[name])])
-    if found is not None:
-        raise found from error
 
 
 def _writable(out: Tensor) -> Tensor:

@@ -11,18 +11,17 @@ tensor that was saved. So operators save tensors that nobody else holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from tsarchive.ir.schema import FunctionSchema
-
-from .checks import Check, Given, is_within, require, room_of
+from .checks import Given, check_before, is_within, require, room_of
 
 IsHarmless = Callable[[Any], bool]
-"""Whether a constant, or each item of a constant list, is harmless."""
+"""Tells whether a constant, or each item of a constant list, is harmless."""
 
 Numbers = Sequence[int] | int
 
@@ -35,9 +34,17 @@ _SMALL: Final = 1 << 23
 _DIVISOR: Final = 6  # where it stands among the arguments of an average pool
 _WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
 _STEPS: Final = ("stride", "padding", "dilation", "output_padding")
+_PADS: Final = (
+    "pad", *(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3)),
+)  # fmt: skip
+_CONVOLUTIONS: Final = (
+    "_convolution", "_convolution_mode", "convolution",
+    *(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)),
+)  # fmt: skip
 
 
-def check_steps(given: Given) -> None:
+@check_before(*_CONVOLUTIONS)
+def check_steps(**given: Any) -> None:
     """Numbers of a convolution that its kernels, and those of its gradient, can count with."""
     for name in _STEPS:
         numbers = given.get(name, ())
@@ -46,15 +53,12 @@ def check_steps(given: Given) -> None:
     data, weight = given["input"], given["weight"]
     rank = weight.dim() - 2
     is_transposed = given.get("transposed", "output_padding" in given)
-    if data.dim() > rank > 0 and (is_transposed or _may_differentiate(given)):
+    wants_gradient = torch.is_grad_enabled() and (data.requires_grad or weight.requires_grad)
+    may_differentiate = is_transposed or wants_gradient or "grad_output" in given
+    if data.dim() > rank > 0 and may_differentiate:
         channels = weight.size(1) * given["groups"] if is_transposed else data.size(-rank - 1)
         sizes = _transposed_sizes(given, rank) if is_transposed else list(data.size())[-rank:]
         _check_rows(channels, sizes, _spread(given["stride"], rank))
-
-
-def _may_differentiate(given: Given) -> bool:
-    wants = any(given[name].requires_grad for name in ("input", "weight"))
-    return "grad_output" in given or (wants and torch.is_grad_enabled())
 
 
 def convolved_sizes(given: Given) -> list[int]:
@@ -83,34 +87,25 @@ def _check_rows(channels: int, sizes: Iterable[int], strides: Sequence[int]) -> 
         require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
-def _max_pool(rank: int) -> Check:
-    def check(given: Given) -> None:
-        ceil_mode: bool = given["ceil_mode"]
-        for size, *window in _windows(given, rank):
-            _check_window(size, *window, ceil_mode=ceil_mode)
-
-    return check
-
-
-def _average_pool(rank: int) -> Check:
-    def check(given: Given) -> None:
-        for size, kernel, stride, padding, _ in _windows(given, rank):
-            _check_window(size, kernel, stride, padding, 1, ceil_mode=given["ceil_mode"])
-        data: Tensor = given["self"]
-        is_divided = data.is_floating_point() or given.get("divisor_override") != -1
-        require(is_divided, "the least integer cannot be divided by -1")
-
-    return check
-
-
-def _windows(given: Given, rank: int) -> Iterator[tuple[int, ...]]:
-    """Size, kernel, stride, padding and dilation, for each dimension of space."""
-    data: Tensor = given["self"]
-    require(data.dim() >= rank, f"a pool of {rank} dimensions over sizes {list(data.size())}")
+def _max_pool(rank: int, self: Tensor, ceil_mode: bool, **given: Any) -> None:
+    """Check each dimension of space."""
+    require(self.dim() >= rank, f"a pool of {rank} dimensions over sizes {list(self.size())}")
     numbers: list[Numbers] = [given.get(name, 1) for name in _WINDOW]
     numbers[1] = numbers[1] or numbers[0]
-    sizes = list(data.size())[-rank:]
-    return zip(sizes, *(_spread(found, rank) for found in numbers), strict=True)
+    sizes = list(self.size())[-rank:]
+    for window in zip(sizes, *(_spread(found, rank) for found in numbers), strict=True):
+        _check_window(*window, ceil_mode=ceil_mode)
+
+
+def _average_pool(rank: int, self: Tensor, **given: Any) -> None:
+    _max_pool(rank, self, **given)
+    is_divided = self.is_floating_point() or given.get("divisor_override") != -1
+    require(is_divided, "the least integer cannot be divided by -1")
+
+
+for _rank in (1, 2, 3):
+    check_before(f"max_pool{_rank}d", f"max_pool{_rank}d_with_indices")(partial(_max_pool, _rank))
+    check_before(f"avg_pool{_rank}d")(partial(_average_pool, _rank))
 
 
 def _spread(numbers: Numbers, count: int) -> list[int]:
@@ -139,36 +134,25 @@ def _check_window(
         require(all(start % dilation < size for start in starts), f"{told} over {size} elements")
 
 
-def _pad(given: Given) -> None:
-    if given.get("mode") == "constant":
+@check_before(*_PADS)
+def _pad(mode: str = "", pad: Sequence[int] = (), padding: Sequence[int] = (), **_: Any) -> None:
+    if mode == "constant":
         return  # which narrows and fills, and checks both
-    numbers = given["pad"] if "pad" in given else given["padding"]
-    require(all(map(_is_near, numbers)), f"padding by {list(numbers)}")
+    numbers = list(pad or padding)
+    require(all(map(_is_near, numbers)), f"padding by {numbers}")
 
 
 def _is_near(number: int) -> bool:
     return -_FAR < number < _FAR
 
 
-def _columns(given: Given) -> None:
+@check_before("col2im", "im2col")
+def _columns(**given: Any) -> None:
     """The kernel multiplies the numbers of windows of both dimensions."""
     for name in (*_WINDOW, "output_size"):
         numbers = given.get(name, ())
         is_near = all(-_FAR < 2 * number < _FAR for number in numbers)
         require(is_near, f"{name} {list(numbers)} of columns")
-
-
-_PADS: Final = (
-    "pad", *(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3)),
-)  # fmt: skip
-_CONVOLUTIONS: Final = (
-    "_convolution", "_convolution_mode", "convolution",
-    *(f"{name}{rank}d" for name in ("conv", "conv_transpose") for rank in (1, 2, 3)),
-)  # fmt: skip
-_MAX_POOLS: Final = {
-    f"aten::max_pool{rank}d{kind}": rank for rank in (1, 2, 3) for kind in ("", "_with_indices")
-}
-_AVERAGE_POOLS: Final = {f"aten::avg_pool{rank}d": rank for rank in (1, 2, 3)}
 
 
 _NEAR: Final[Mapping[str, IsHarmless]] = {
@@ -178,7 +162,7 @@ _NEAR: Final[Mapping[str, IsHarmless]] = {
 _USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
     ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
 )
-_HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     "aten::pad": {"pad": _is_near},
     **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
     **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
@@ -187,18 +171,11 @@ _HARMLESS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
         for rank in (1, 2, 3)
     },
     **{
-        name: {**_USUAL, "divisor_override": lambda number: number is None}
-        for name in _AVERAGE_POOLS
+        f"aten::avg_pool{rank}d": {**_USUAL, "divisor_override": lambda number: number is None}
+        for rank in (1, 2, 3)
     },
 }
-
-
-def harmless_windows(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
-    """Arguments that make a call harmless where they are constants that fulfil these."""
-    if schema.name not in _HARMLESS:
-        return {}
-    names = {argument.name for argument in schema.arguments}
-    return {name: found for name, found in _HARMLESS[schema.name].items() if name in names}
+"""Arguments that make a call harmless where they are constants that fulfil these."""
 
 
 def _is_small_convolution(
@@ -242,36 +219,39 @@ USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = {
     **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
     **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
-    **dict.fromkeys(_AVERAGE_POOLS, _is_usual_average_pool),
+    **{f"aten::avg_pool{rank}d": _is_usual_average_pool for rank in (1, 2, 3)},
 }
-"""Whether a call is one of those that need no check, by what stands at each position."""
+"""Functions that tell from the positional arguments whether a call needs no check."""
 
 
 _SPATIAL: Final = 2  # dimensions of a convolution before the first of space
 _PLANE: Final = 2
 
 
-def _convolution_gradient(given: Given) -> None:
+@check_before("convolution_backward")
+def _convolution_gradient(
+    grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None,
+    output_mask: Sequence[bool], **numbers: Any,
+) -> None:  # fmt: skip
     """The gradient is of the sizes that the convolution gives, its bias of the channels.
 
     Kernels for transposed ones read outside of their tensors, whatever they are given.
     """
-    require(not given["transposed"], "the gradient of a transposed convolution is not computed")
-    data, weight = given["input"], given["weight"]
-    tensors: list[Tensor] = [given["grad_output"], data, weight]
-    dims = weight.dim()
+    is_transposed = numbers["transposed"]
+    require(not is_transposed, "the gradient of a transposed convolution is not computed")
+    tensors, dims = (grad_output, input, weight), weight.dim()
     fits = dims > _SPATIAL and all(_is_like(tensor, weight, dims) for tensor in tensors)
     require(fits, "a gradient, an input and a weight of convolution do not belong together")
-    check_steps(given)
-    steps = [*given["stride"], *given["dilation"], given["groups"]]
+    given = {**numbers, "input": input, "weight": weight}
+    check_steps(grad_output=grad_output, **given)
+    steps = [*numbers["stride"], *numbers["dilation"], numbers["groups"]]
     require(all(step > 0 for step in steps), "steps of convolution that are not positive")
     channels = weight.size(0)
-    wanted = [data.size(0), channels, *convolved_sizes(given)]
-    found = list(given["grad_output"].size())
+    wanted = [input.size(0), channels, *convolved_sizes(given)]
+    found = list(grad_output.size())
     require(found == wanted, f"a gradient of sizes {found} for a convolution that gives {wanted}")
-    bias, wants_bias = given["bias_sizes"], given["output_mask"][-1]
-    fits = not wants_bias if bias is None else list(bias) == [channels]
-    require(fits, f"a bias of sizes {bias} for {channels} channels")
+    fits = not output_mask[-1] if bias_sizes is None else list(bias_sizes) == [channels]
+    require(fits, f"a bias of sizes {bias_sizes} for {channels} channels")
 
 
 def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
@@ -279,25 +259,24 @@ def _is_like(tensor: Tensor, other: Tensor, dims: int) -> bool:
     return is_dense and tensor.dim() == dims and tensor.dtype is other.dtype
 
 
-def _max_pool_gradient(given: Given) -> None:
+@check_before("max_pool2d_with_indices_backward")
+def _max_pool_gradient(grad_output: Tensor, self: Tensor, indices: Tensor, **_: Any) -> None:
     """The kernel adds to the elements that ``indices`` name, wherever these are.
 
     It goes through the planes of the gradient, which must be as many as those of the data.
     """
-    data: Tensor = given["self"]
-    indices: Tensor = given["indices"]
-    fits = data.dim() > _PLANE and indices.size() == given["grad_output"].size()
-    fits = fits and indices.size()[:-_PLANE] == data.size()[:-_PLANE]
-    require(fits, f"indices of sizes {list(indices.size())} for {list(data.size())}")
-    count = data.size(-1) * data.size(-2)
+    fits = self.dim() > _PLANE and indices.size() == grad_output.size()
+    fits = fits and indices.size()[:-_PLANE] == self.size()[:-_PLANE]
+    require(fits, f"indices of sizes {list(indices.size())} for {list(self.size())}")
+    count = self.size(-1) * self.size(-2)
     require(is_within(indices, 0, count), f"indices that are not within {count} elements")
 
 
-def _distances(given: Given) -> None:
+@check_before("pdist")
+def _distances(self: Tensor, **_: Any) -> None:
     """The formula divides by the number of rows."""
-    data: Tensor = given["self"]
-    has_formula = data.requires_grad and torch.is_grad_enabled()
-    require(not has_formula or (data.dim() > 0 and data.size(0) > 0), "distances of no rows")
+    has_formula = self.requires_grad and torch.is_grad_enabled()
+    require(not has_formula or (self.dim() > 0 and self.size(0) > 0), "distances of no rows")
 
 
 _WITH_TARGETS: Final = (
@@ -361,19 +340,16 @@ def _layers(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:
 def _input(given: Given, state: Tensor) -> None:
     """A sequence, which may come without batches, or the rows of all its steps."""
     if "batch_sizes" in given:
-        _packed(given["data"], given["batch_sizes"], state)
-        return
-    data: Tensor = given["input"]
-    require(data.dim() in (_MATRIX, _SEQUENCE), f"a sequence of {data.dim()} dimensions")
+        data, sizes = given["data"], _steps(given["data"], given["batch_sizes"])
+        fits = data.dim() == _MATRIX and sizes[0] == state.size(1)
+        require(fits, f"batch_sizes do not fit a state of sizes {list(state.size())}")
+    else:
+        dims = given["input"].dim()
+        require(dims in (_MATRIX, _SEQUENCE), f"a sequence of {dims} dimensions")
 
 
-def _packed(data: Tensor, batch_sizes: Tensor, state: Tensor) -> None:
-    sizes = _steps(data, batch_sizes)
-    fits = data.dim() == _MATRIX and sizes[0] == state.size(1)
-    require(fits, f"batch_sizes do not fit a state of sizes {list(state.size())}")
-
-
-def _steps(data: Tensor, batch_sizes: Tensor) -> list[int]:
+@check_before("_pad_packed_sequence")
+def _steps(data: Tensor, batch_sizes: Tensor, **_: Any) -> list[int]:
     """``batch_sizes``: how many rows of ``data`` each step takes, never more than before."""
     is_list = batch_sizes.dim() == 1 and batch_sizes.dtype == torch.int64
     require(is_list and batch_sizes.device.type == "cpu", "batch_sizes is no list of sizes")
@@ -384,16 +360,13 @@ def _steps(data: Tensor, batch_sizes: Tensor) -> list[int]:
     return sizes
 
 
-def _padded(given: Given) -> None:
-    _steps(given["data"], given["batch_sizes"])
-
-
 def _two_states(hx: Sequence[Tensor]) -> None:
     require(len(hx) == _PAIR, f"an LSTM has 2 states, not {len(hx)}")
     require(all(state.dim() > 0 for state in hx), "a state of an LSTM has no dimensions")
 
 
-def _lstm(given: Given) -> None:
+@check_before("lstm")
+def _lstm(**given: Any) -> None:
     hx = given["hx"]
     _two_states(hx)
     is_projected = hx[0].size(-1) != hx[1].size(-1)
@@ -434,15 +407,16 @@ def _width(weight: Tensor, columns: int) -> None:
     require(fits, f"a weight of sizes {list(weight.size())} for {columns} columns")
 
 
-def _rnn(gates: int) -> Check:
-    def check(given: Given) -> None:
-        hx: Tensor = given["hx"]
-        per_layer = 4 if given["has_biases"] else 2
-        _layers(given, [hx], per_layer)
-        _input(given, hx)
-        _gates(given["params"], per_layer, gates * hx.size(-1))
+def _rnn(gates: int, **given: Any) -> None:
+    hx: Tensor = given["hx"]
+    per_layer = 4 if given["has_biases"] else 2
+    _layers(given, [hx], per_layer)
+    _input(given, hx)
+    _gates(given["params"], per_layer, gates * hx.size(-1))
 
-    return check
+
+check_before("gru")(partial(_rnn, 3))
+check_before("rnn_relu", "rnn_tanh")(partial(_rnn, 1))
 
 
 def _gates(
@@ -459,13 +433,14 @@ def _rows(weight: Tensor, rows: int) -> None:
     require(fits, f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
 
 
-def _quantized_lstm(given: Given) -> None:
-    hx = given["hx"]
-    _two_states(hx)
-    _quantized(given, hx, 4)
+@check_before("quantized_lstm")
+def _quantized_lstm(**given: Any) -> None:
+    _two_states(given["hx"])
+    _quantized(given, given["hx"], 4)
 
 
-def _quantized_gru(given: Given) -> None:
+@check_before("quantized_gru")
+def _quantized_gru(**given: Any) -> None:
     _quantized(given, [given["hx"]], 3)
 
 
@@ -501,48 +476,18 @@ def _packed_rows(packed: Any, rows: int) -> None:
     require(found == rows, f"packed weights of {found} rows for {rows} rows of gates")
 
 
-def _state_fits(data: Tensor, hx: Tensor) -> None:
-    fits = data.dim() == _MATRIX and hx.dim() == _MATRIX and data.size(0) == hx.size(0)
-    require(fits, f"a state of sizes {list(hx.size())} for {list(data.size())}")
+def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
+    states = [hx] if isinstance(hx, Tensor) else hx
+    if not isinstance(hx, Tensor):
+        _two_states(hx)
+    for state in states:
+        fits = input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)
+        require(fits, f"a state of sizes {list(state.size())} for {list(input.size())}")
+    for name in ("w_ih", "w_hh"):
+        check_rows = _rows if isinstance(given[name], Tensor) else _packed_rows
+        check_rows(given[name], gates * states[-1].size(-1))
 
 
-def _cell(gates: int) -> Check:
-    def check(given: Given) -> None:
-        hx = given["hx"]
-        states = [hx] if isinstance(hx, Tensor) else hx
-        if not isinstance(hx, Tensor):
-            _two_states(hx)
-        for state in states:
-            _state_fits(given["input"], state)
-        for name in ("w_ih", "w_hh"):
-            check_rows = _rows if isinstance(given[name], Tensor) else _packed_rows
-            check_rows(given[name], gates * states[-1].size(-1))
-
-    return check
-
-
-_CELL_GATES: Final = {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}
-
-
-LAYER_CHECKS: Final[Mapping[str, Check]] = {
-    **{f"aten::{name}": _pad for name in _PADS},
-    **{f"aten::{name}": _columns for name in ("col2im", "im2col")},
-    **{f"aten::{name}": check_steps for name in _CONVOLUTIONS},
-    **{name: _max_pool(rank) for name, rank in _MAX_POOLS.items()},
-    **{name: _average_pool(rank) for name, rank in _AVERAGE_POOLS.items()},
-    "aten::convolution_backward": _convolution_gradient,
-    "aten::max_pool2d_with_indices_backward": _max_pool_gradient,
-    "aten::pdist": _distances,
-    "aten::_pad_packed_sequence": _padded,
-    "aten::gru": _rnn(3),
-    "aten::lstm": _lstm,
-    "aten::quantized_gru": _quantized_gru,
-    "aten::quantized_lstm": _quantized_lstm,
-    "aten::rnn_relu": _rnn(1),
-    "aten::rnn_tanh": _rnn(1),
-    **{f"aten::{kind}_cell": _cell(gates) for kind, gates in _CELL_GATES.items()},
-    **{
-        f"quantized::quantized_{kind}_cell_dynamic": _cell(gates)
-        for kind, gates in _CELL_GATES.items()
-    },
-}
+for _kind, _count in {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}.items():
+    _check = partial(_cell, _count)
+    check_before(f"{_kind}_cell", f"quantized::quantized_{_kind}_cell_dynamic")(_check)

@@ -29,11 +29,15 @@ Bound = tuple[tuple[int, Any], ...]
 _numbers = itertools.count(1)
 
 
-class GeneratedSource(NamedTuple):
-    """Python source that defines ``name``, the globals it needs, and the place of each line."""
+class Source(NamedTuple):
+    """Generated source that defines ``name``: its lines and code, and the globals that it needs.
+
+    ``places`` holds the place of each line in the archive.
+    """
 
     name: str
-    text: str
+    lines: list[str]
+    code: CodeType
     namespace: dict[str, Any]
     places: Sequence[Placed | None]
 
@@ -50,19 +54,6 @@ class Call(NamedTuple):
         """Equal for calls that may share code, of functions of the same structure."""
         bound = tuple((position, id(tensor)) for position, tensor in self.bound)
         return self.function.original, bound, self.wanted
-
-
-class Source(NamedTuple):
-    """Generated source and its compiled code, which defines ``generated.name``."""
-
-    generated: GeneratedSource
-    lines: list[str]
-    code: CodeType
-
-    @classmethod
-    def of(cls, generated: GeneratedSource) -> Source:
-        code = compile(generated.text, "<tsarchive>", "exec", dont_inherit=True)
-        return cls(generated, generated.text.splitlines(keepends=True), code)
 
 
 class LazyFunction:
@@ -119,15 +110,14 @@ class LazyFunction:
 
 def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     """Run the generated definition; tracebacks and ``inspect`` find its source."""
-    generated = source.generated
     filename = _register_source(source.lines, qualified_name)
     # With a module name, torch.compile would look for that module instead of this namespace.
-    namespace = {**generated.namespace, PLACES: generated.places, FUNCTION: qualified_name}
-    for name, value in generated.namespace.items():
+    namespace = {**source.namespace, PLACES: source.places, FUNCTION: qualified_name}
+    for name, value in source.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)
     exec(_renamed(source.code, filename), namespace)
-    compiled: Callable[..., Any] = namespace[generated.name]
+    compiled: Callable[..., Any] = namespace[source.name]
     compiled.__module__ = qualified_name.rpartition(".")[0]
     weakref.finalize(compiled, linecache.cache.pop, filename, None)
     return compiled

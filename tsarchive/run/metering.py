@@ -22,7 +22,7 @@ from torch._guards import TracingContext
 from tsarchive.errors import LimitError
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR
-from tsarchive.operators.costs import MADE, READ, SHOWN, Cost
+from tsarchive.operators.costs import MADE, READ, SHOWN
 from tsarchive.policy import Limits
 
 from .costs import (
@@ -236,11 +236,11 @@ class Metering:
     def _wrapped(self, schema: FunctionSchema, function: Implementation) -> Implementation:
         name = schema.full_name
         if name in MADE:
-            return self._making(function, MADE[name], self.budgets.make)
+            return self._paying(function, MADE[name], self.budgets.make)
         if name in READ:
-            return self._making(function, READ[name], self.budgets.read)
+            return self._paying(function, READ[name], self.budgets.read)
         if name in SHOWN:
-            return self._showing(function)
+            return self._paying(function, lambda *given: text_sizes(given), self._walk)
         if find_native(schema) is function:
             takes = name in _MAKING_TENSORS or any(r.type == TENSOR for r in schema.returns)
         else:
@@ -253,19 +253,12 @@ class Metering:
             return self._timed(function)
         return function
 
-    def _making(
-        self, function: Implementation, cost: Cost, pay: Callable[[int], None]
+    def _paying(
+        self, function: Implementation, cost: Callable[..., Any], pay: Callable[[Any], None]
     ) -> Implementation:
         def call(*arguments: Any, **keywords: Any) -> Any:
             pay(cost(*arguments, **keywords))
             return function(*arguments, **keywords)
-
-        return call
-
-    def _showing(self, function: Implementation) -> Implementation:
-        def call(*arguments: Any) -> Any:
-            self._walk(text_sizes(arguments))
-            return function(*arguments)
 
         return call
 

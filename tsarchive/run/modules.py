@@ -17,12 +17,12 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar, Final
 
 import torch
-from torch.nn import Module, ModuleList, Sequential
+from torch.nn import Module, ModuleDict, ModuleList, Sequential
 from torch.nn.modules import module as torch_module
 
 from tsarchive.errors import CallError, ScriptError
@@ -39,7 +39,7 @@ from .typecheck import type_of_class
 
 
 def is_certain(value: Value, function: Function) -> bool:
-    """Whether no code can make a value be of another class: it is ``self``, or just created.
+    """Return whether no code can make a value be of another class: it is ``self``, or just created.
 
     Methods are called as such only, which looks at their ``self``. Hooks are functions to the code
     of an archive, which gives them what it likes.
@@ -83,7 +83,7 @@ def read_slot(value: Any, class_: type, name: str) -> Any:
 
 
 def is_foreign_module(class_: type) -> bool:
-    """Whether objects of a class are modules that no archive defines."""
+    """Return whether objects of a class are modules that no archive defines."""
     return issubclass(class_, torch.nn.Module) and type_of_class(class_) is None
 
 
@@ -251,7 +251,7 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
 
 
 def is_plain(module: Any, class_: type) -> bool:
-    """Whether ``module`` is exactly of this class, and has no hooks."""
+    """Return whether ``module`` is exactly of this class, and has no hooks."""
     if type(module) is not class_:
         return False
     members = module.__dict__
@@ -292,7 +292,7 @@ def internal_method() -> str:
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether archive code calls ``forward`` with these very arguments, and no hook others.
+    """Return whether archive code calls ``forward`` with these very arguments, and no hook others.
 
     They need no conversion then, and lists are shared with the caller.
     """
@@ -310,7 +310,7 @@ def forward_overloads(class_: ClassType) -> list[Function]:
 
 
 def is_forward(class_: ClassType, method: str) -> bool:
-    """Whether hooks of Python code run around calls of this method."""
+    """Return whether hooks of Python code run around calls of this method."""
     is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
     return class_.is_module and (method == "forward" or is_overload)
 
@@ -319,12 +319,8 @@ class _ListContainer(ArchiveModule):
     """Children by index, as torch.nn.ModuleList has them."""
 
     _of_slices: type[ModuleList | Sequential] = ModuleList
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module | None]:
-        return iter(self._modules.values())
+    __len__ = ModuleList.__len__
+    __iter__ = ModuleList.__iter__
 
     def __getitem__(self, index: int | slice) -> Module | None:
         """A child; a slice gives a container of torch's own with the same children."""
@@ -349,31 +345,18 @@ class _SequentialContainer(_ListContainer):
 class _DictContainer(ArchiveModule):
     """Children by key, as torch.nn.ModuleDict has them."""
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._modules
-
-    def __getitem__(self, key: str) -> Module | None:
-        return self._modules[key]
+    __len__ = ModuleDict.__len__
+    __iter__ = ModuleDict.__iter__
+    __contains__ = ModuleDict.__contains__
+    __getitem__ = ModuleDict.__getitem__
+    keys = ModuleDict.keys
+    items = ModuleDict.items
+    values = ModuleDict.values
 
     def __setitem__(self, key: str, child: Module) -> None:
         if key not in self._modules:
             raise KeyError(key)
         setattr(self, key, child)
-
-    def keys(self) -> KeysView[str]:
-        return self._modules.keys()
-
-    def items(self) -> ItemsView[str, Module | None]:
-        return self._modules.items()
-
-    def values(self) -> ValuesView[Module | None]:
-        return self._modules.values()
 
 
 _CLASSES: Final[dict[str, type[ArchiveModule]]] = {

@@ -117,7 +117,7 @@ def traceable(schema: FunctionSchema) -> Implementation:
 
 
 def _is_exporting() -> bool:
-    """Whether torch.export traces, which torch itself tells since 2.7."""
+    """Return whether torch.export traces, which torch itself tells since 2.7."""
     told: Callable[[], bool] | None = getattr(torch.compiler, "is_exporting", None)
     if told is not None:
         return told()

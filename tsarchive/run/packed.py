@@ -7,15 +7,15 @@ that pack and once for the states that ``__setstate__`` of C++ is given.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from .checks import Check, Given, plain, require, room_of
+from .checks import CHECKS, check_before, plain, require, room_of
 from .layer_checks import convolved_sizes
 from .tensor_checks import check_bags
 
@@ -140,123 +140,106 @@ def _check_vector(name: str, vector: Tensor | None, length: int) -> None:
         require(fits, f"{name} of sizes {list(vector.size())} for {length} channels")
 
 
-def _conv_prepack(name: str) -> Check:
-    found = re.search(r"(\d)d", name)
-    rank = int(found[1]) if found else 2
-
-    def check(given: Given) -> None:
-        parts = ("stride", "padding", "dilation", "output_padding")
-        shape = {part: given[part] for part in parts if part in given}
-        transposed = "output_padding" in given
-        weight, bias = given["weight"], given["bias"]
-        check_convolution(weight, bias, shape, given["groups"], rank, transposed=transposed)
-
-    return check
+def _conv_prepack(rank: int, weight: Tensor, bias: Tensor | None, **given: Any) -> None:
+    shape: Shape = {part: given[part] for part in _PARTS if part in given}
+    transposed = "output_padding" in given
+    check_convolution(weight, bias, shape, given["groups"], rank, transposed=transposed)
 
 
-def _packed_bags(given: Given) -> None:
+_PARTS: Final = ("stride", "padding", "dilation", "output_padding")
+_CONVOLUTIONS: Final = {
+    "quantized::conv_prepack": 2,
+    **{
+        f"quantized::{kind}{rank}d_prepack": rank
+        for kind in ("conv", "conv_transpose")
+        for rank in (1, 2, 3)
+    },
+}
+for _name, _rank in _CONVOLUTIONS.items():
+    check_before(_name)(partial(_conv_prepack, _rank))
+_LINEAR: Final = ("quantized::linear_prepack", "quantized::linear_prepack_fp16")
+check_before(*_LINEAR)(lambda W, B, **_: check_linear(W, B))
+check_before("quantized::embedding_bag_prepack")(lambda weight, **_: check_embedding(weight))
+
+
+@check_before("quantized::embedding_bag_4bit", "quantized::embedding_bag_byte")
+def _packed_bags(pruned_weights: bool, compressed_indices_mapping: Any, **given: Any) -> None:
     """Rows that were left out are found through a mapping that nobody checks."""
-    is_whole = not given["pruned_weights"] and given["compressed_indices_mapping"] is None
+    is_whole = not pruned_weights and compressed_indices_mapping is None
     require(is_whole, "quantized embeddings with pruned rows are not run")
-    check_bags(given)
+    check_bags(**given)
 
 
-def _packed_rows(given: Given) -> None:
-    require(not given["pruned_weights"], "quantized embeddings with pruned rows are not run")
+@check_before("quantized::embedding_4bit", "quantized::embedding_byte")
+def _packed_rows(pruned_weights: bool, **_: Any) -> None:
+    require(not pruned_weights, "quantized embeddings with pruned rows are not run")
 
 
-def _statistics(given: Given) -> None:
+@check_before(
+    *(f"quantized::batch_norm{kind}" for kind in ("", "_relu", "2d", "2d_relu", "3d", "3d_relu"))
+)
+def _statistics(qx: Tensor, **given: Any) -> None:
     """Numbers of each channel are as many as there are channels."""
-    data: Tensor = given["qx"]
-    channels = data.size(1) if data.dim() > 1 else 0
+    channels = qx.size(1) if qx.dim() > 1 else 0
     for name in ("weight", "bias", "mean", "var"):
         _check_vector(name, given[name], channels)
 
 
-def _affine(given: Given) -> None:
-    for name in ("weight", "bias"):
-        value = given[name]
+@check_before("quantized::layer_norm")
+def _affine(weight: Tensor | None, bias: Tensor | None, num_groups: int = 1, **_: Any) -> None:
+    for name, value in (("weight", weight), ("bias", bias)):
         require(value is None or _is_plain_float(value), f"{name} is not of float32")
-    groups = given.get("num_groups", 1)
-    require(groups > 0, f"a norm of {groups} groups")
+    require(num_groups > 0, f"a norm of {num_groups} groups")
 
 
-def _affine_elements(given: Given) -> None:
+@check_before("quantized::group_norm", "quantized::instance_norm")
+def _affine_elements(input: Tensor, **given: Any) -> None:
     """The kernel divides by the channels, and by the elements where channels are the last."""
-    _affine(given)
-    data: Tensor = given["input"]
-    is_last = data.dim() > _SEQUENCE and data.stride(1) == 1
-    fits = data.numel() > 0 or (data.dim() > 1 and data.size(1) > 0 and not is_last)
+    _affine(**given)
+    is_last = input.dim() > _SEQUENCE and input.stride(1) == 1
+    fits = input.numel() > 0 or (input.dim() > 1 and input.size(1) > 0 and not is_last)
     require(fits, "a norm of no elements")
 
 
-def _has_elements(given: Given) -> None:
+@check_before("quantized::conv_transpose2d", "quantized::conv_transpose2d_dynamic")
+def _has_elements(qx: Tensor, packed_weight: Any, **_: Any) -> None:
     """FBGEMM has a kernel of its own for weights whose channels come in eights."""
-    if given["qx"].numel() == 0:
-        weight, _ = given["packed_weight"]._get_method("unpack")()
+    if qx.numel() == 0:
+        weight, _bias = packed_weight._get_method("unpack")()
         is_in_eights = weight.size(0) % 8 == 0 and weight.size(1) % 8 == 0
         require(not is_in_eights, "a transposed convolution of no elements")
 
 
-def _added(given: Given) -> None:
+@check_before("quantized::conv2d_add", "quantized::conv2d_add_relu")
+def _added(qx: Tensor, qaccum: Tensor, packed_weight: Any, **_: Any) -> None:
     """oneDNN adds to ``qaccum`` what the convolution gives, wherever that ends."""
-    packed = given["packed_weight"]
-    numbers = {name: packed._get_method(name)() for name in ("stride", "padding", "dilation")}
-    weight, _ = packed._get_method("unpack")()
-    data: Tensor = given["qx"]
-    fits = data.dim() == weight.dim()
-    sizes = convolved_sizes({"input": data, "weight": weight, **numbers}) if fits else []
-    wanted = [data.size(0), weight.size(0), *sizes]
-    found = list(given["qaccum"].size())
+    parts = ("stride", "padding", "dilation")
+    numbers = {name: packed_weight._get_method(name)() for name in parts}
+    weight, _bias = packed_weight._get_method("unpack")()
+    fits = qx.dim() == weight.dim()
+    sizes = convolved_sizes({"input": qx, "weight": weight, **numbers}) if fits else []
+    wanted = [qx.size(0), weight.size(0), *sizes]
+    found = list(qaccum.size())
     require(found == wanted, f"sums of sizes {found} for a convolution that gives {wanted}")
 
 
-def _cell_params(given: Given) -> None:
-    for name in ("bias_ih", "bias_hh"):
-        bias: Tensor = given[name]
+@check_before("quantized::make_quantized_cell_params_dynamic")
+def _cell_params(bias_ih: Tensor, bias_hh: Tensor, **_: Any) -> None:
+    for name, bias in (("bias_ih", bias_ih), ("bias_hh", bias_hh)):
         fits = _is_plain_float(bias) and bias.dim() == 1
         require(fits, f"{name} of sizes {list(bias.size())} is no bias")
 
 
-_CONVOLUTIONS: Final = (
-    "conv1d_prepack", "conv2d_prepack", "conv3d_prepack", "conv_prepack",
-    "conv_transpose1d_prepack", "conv_transpose2d_prepack", "conv_transpose3d_prepack",
-)  # fmt: skip
-_LINEAR: Final = ("linear_prepack", "linear_prepack_fp16")
-PACKED_CHECKS: Final[Mapping[str, Check]] = {
-    **{f"quantized::{name}": _conv_prepack(name) for name in _CONVOLUTIONS},
-    **dict.fromkeys(
-        (f"quantized::{name}" for name in _LINEAR),
-        lambda given: check_linear(given["W"], given["B"]),
-    ),
-    **{
-        f"quantized::batch_norm{kind}": _statistics
-        for kind in ("", "_relu", "2d", "2d_relu", "3d", "3d_relu")
-    },
-    "quantized::embedding_4bit": _packed_rows,
-    "quantized::embedding_bag_4bit": _packed_bags,
-    "quantized::embedding_bag_byte": _packed_bags,
-    "quantized::embedding_bag_prepack": lambda given: check_embedding(given["weight"]),
-    "quantized::embedding_byte": _packed_rows,
-    "quantized::conv2d_add": _added,
-    "quantized::conv2d_add_relu": _added,
-    "quantized::conv_transpose2d": _has_elements,
-    "quantized::conv_transpose2d_dynamic": _has_elements,
-    "quantized::group_norm": _affine_elements,
-    "quantized::instance_norm": _affine_elements,
-    "quantized::layer_norm": _affine,
-    "quantized::make_quantized_cell_params_dynamic": _cell_params,
-}
 BIASES: Final[Mapping[str, frozenset[str]]] = {
-    **{f"quantized::{name}": frozenset({"bias"}) for name in _CONVOLUTIONS},
-    **{f"quantized::{name}": frozenset({"B"}) for name in _LINEAR},
+    **dict.fromkeys(_CONVOLUTIONS, frozenset({"bias"})),
+    **dict.fromkeys(_LINEAR, frozenset({"B"})),
     "quantized::make_quantized_cell_params_dynamic": frozenset({"bias_ih", "bias_hh"}),
 }
 """Arguments that packed weights keep, by operator: they are given ``kept`` ones."""
 
 READS_MEMORY: Final = frozenset(
     {
-        *PACKED_CHECKS,
+        *(name for name in CHECKS if name.startswith("quantized::")),
         *(
             f"quantized::{name}"
             for name in (
@@ -266,9 +249,7 @@ READS_MEMORY: Final = frozenset(
                 "conv_transpose2d", "conv_transpose2d_dynamic", "conv_transpose3d",
                 "conv_transpose3d_dynamic", "linear", "linear_dynamic", "linear_dynamic_fp16",
                 "linear_leaky_relu", "linear_relu", "linear_relu_dynamic",
-                "linear_relu_dynamic_fp16", "linear_tanh", "matmul", "prelu",
-                "quantized_gru_cell_dynamic", "quantized_lstm_cell_dynamic",
-                "quantized_rnn_relu_cell_dynamic", "quantized_rnn_tanh_cell_dynamic", "softmax",
+                "linear_relu_dynamic_fp16", "linear_tanh", "matmul", "prelu", "softmax",
             )
         ),
         "aten::choose_qparams_optimized",
@@ -280,7 +261,6 @@ READS_MEMORY: Final = frozenset(
 
 _NATIVE: Final = "__torch__.torch.classes."
 _ROWS: Final = "quantized.EmbeddingPackedParamsBase"
-_PARTS: Final = ("stride", "padding", "dilation", "output_padding")
 _PAIR = 2
 _OLD_PARTS = 6
 # Kinds of recurrent cells: how many biases and flags they have; old states have no flags.

@@ -70,7 +70,7 @@ def slot_key(owner: ClassType, name: str) -> str:
 
 
 def hides_member(name: str, *, is_module: bool) -> bool:
-    """Whether Python, torch.nn.Module or this library keeps something else under that name."""
+    """Return whether Python, torch.nn.Module or this library has a member of that name."""
     find = _hides_member if len(name) <= _LONG_NAME else _hides_member.__wrapped__
     return find(name, is_module)
 
@@ -85,12 +85,12 @@ def _hides_member(name: str, is_module: bool) -> bool:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether Python itself gives a name its meaning."""
+    """Return whether Python itself gives a name its meaning."""
     return name.startswith("__") and name.endswith("__")
 
 
 def is_special(name: str) -> bool:
-    """Whether Python's tools may call what has this name: notebooks ``_repr_html_``, to show it."""
+    """Return whether tools may call what has this name, as notebooks do ``_repr_html_``."""
     return not is_dunder(name) and name.startswith("_") and name.endswith("_")
 
 
@@ -183,7 +183,7 @@ def as_submodule(value: Any) -> torch.nn.Module | None:
 
 
 def holds_list(owner: ClassType, attribute: Attribute) -> bool:
-    """Whether a slot is a list of tensors, which may hold parameters of its module as well."""
+    """Return whether a slot is a list of tensors, which may hold parameters of its module."""
     return owner.is_module and attribute.type == _TENSOR_LIST
 
 

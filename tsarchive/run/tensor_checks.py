@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from .checks import Check, Given, is_within, require
+from .checks import Given, check_before, is_within, require
 from .natives.conversions import INT64_MAX, INT64_MIN, wrap
 
 _MATRIX = 2
@@ -34,39 +34,37 @@ _LEAST_SCALE = 2**-30
 _SLACK = 0.01  # a scale was rounded when it was stored
 
 
-def check_bags(given: Given) -> None:
+def check_bags(
+    indices: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None, mode: int,
+    include_last_offset: bool, **_: Any,
+) -> None:  # fmt: skip
     """Offsets rise from 0, and all indices lie in bags; each has one weight, or none has."""
-    indices: Tensor = given["indices"]
-    offsets: Tensor | None = given["offsets"]
-    weights: Tensor | None = given["per_sample_weights"]
     if offsets is not None:
         fits = offsets.dim() == 1 and bool((offsets[1:] >= offsets[:-1]).all())
-        fits = fits and _covers(offsets, indices.numel(), has_last=given["include_last_offset"])
+        fits = fits and _covers(offsets, indices.numel(), has_last=include_last_offset)
         require(fits, f"offsets of bags that do not divide {indices.numel()} indices")
-    fits = weights is None or weights.size() == indices.size()
+    fits = per_sample_weights is None or per_sample_weights.size() == indices.size()
     require(fits, "indices and their weights are not of one size")
-    mode: int = given["mode"]
     require(0 <= mode < _BAG_MODES, f"{mode} is no mode of embedding_bag")
 
 
 def _covers(offsets: Tensor, count: int, *, has_last: bool) -> bool:
-    """Whether bags begin with the first of ``count`` indices and end with the last one."""
+    """Return whether bags begin with the first of ``count`` indices and end with the last one."""
     if offsets.numel() <= has_last:
         return count == 0 and is_within(offsets, 0, 1)
     ends_well = int(offsets[-1]) == count if has_last else int(offsets[-1]) <= count
     return int(offsets[0]) == 0 and ends_well
 
 
-def _embedding_bag(given: Given) -> None:
-    check_bags(given)
-    require(given["indices"].dim() == 1, "the indices of bags are not a list")
+@check_before("embedding_bag")
+def _embedding_bag(indices: Tensor, **others: Any) -> None:
+    check_bags(indices, **others)
+    require(indices.dim() == 1, "the indices of bags are not a list")
 
 
-def _weight_norm(given: Given) -> None:
+@check_before("_weight_norm")
+def _weight_norm(v: Tensor, g: Tensor, dim: int, **_: Any) -> None:
     """``g`` has one number for each slice of ``v`` along ``dim``; -1 means the whole of it."""
-    v: Tensor = given["v"]
-    g: Tensor = given["g"]
-    dim: int = given["dim"]
     require(v.numel() > 0, "the weight has no elements")
     require(-1 <= dim < v.dim(), f"dimension {dim} of a weight that has {v.dim()}")
     wanted = [v.size(i) if i == dim else 1 for i in range(v.dim())]
@@ -74,90 +72,94 @@ def _weight_norm(given: Given) -> None:
     require(fits, f"norms of sizes {list(g.size())} for a weight of {list(v.size())}")
 
 
-def _ctc(given: Given) -> None:
+@check_before("ctc_loss")
+def _ctc(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, **_: Any
+) -> None:
     """Targets are labels as far as their lengths tell, and lengths are not negative."""
-    log_probs, targets = given["log_probs"], given["targets"]
     labels = log_probs.size(-1) if log_probs.dim() else 0
-    counts = torch.as_tensor(given["target_lengths"])
-    for lengths in (torch.as_tensor(given["input_lengths"]), counts):
+    counts = torch.as_tensor(target_lengths)
+    for lengths in (torch.as_tensor(input_lengths), counts):
         require(is_within(lengths, 0, None), "a length is negative")
     if targets.dim() == _MATRIX and list(counts.size()) == [targets.size(0)]:
         targets = targets[torch.arange(targets.size(1)) < counts.unsqueeze(1)]  # less the padding
     require(is_within(targets, 0, labels), f"targets that are no labels from 0 to {labels - 1}")
 
 
-def _range(given: Given) -> None:
+@check_before("arange", "range")
+def _range(
+    end: Any, start: Any = 0, step: Any = 1, dtype: int | None = None,
+    out: Tensor | None = None, **_: Any,
+) -> None:  # fmt: skip
     """torch divides by the step as an integer when the result has integers.
 
     The distance wraps around in 64 bits before it is divided.
     """
-    step = given.get("step", 1)
     if isinstance(step, complex) or not -2 < step < 1:
         return
-    out, dtype = given.get("out"), given.get("dtype")
     is_whole = dtype is not None and dtype <= _LONG
     if isinstance(out, Tensor):
         is_whole = not out.is_floating_point()
     require(not (is_whole and int(step) == 0), "step must be nonzero")
-    ends = given.get("start", 0), given["end"]
-    if int(step) == -1 and all(math.isfinite(number.real) for number in ends):
-        start, end = (int(number.real) for number in ends)
-        require(wrap(end - start) != INT64_MIN, "the least integer cannot be divided by -1")
+    first, last = start.real, end.real
+    if int(step) == -1 and math.isfinite(first) and math.isfinite(last):
+        distance = wrap(int(last) - int(first))
+        require(distance != INT64_MIN, "the least integer cannot be divided by -1")
 
 
-def _attention(given: Given) -> None:
-    heads = given["num_head"] if "num_head" in given else given["num_heads"]
+@check_before("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+def _attention(num_head: int = 0, num_heads: int = 0, **_: Any) -> None:
+    heads = num_head or num_heads
     require(heads > 0, f"attention with {heads} heads")
 
 
-def _grouped_mm(given: Given) -> None:
+@check_before("_grouped_mm")
+def _grouped_mm(self: Tensor, mat2: Tensor, offs: Tensor | None, **_: Any) -> None:
     """Offsets rise within the dimension that they divide."""
-    one: Tensor = given["self"]
-    two: Tensor = given["mat2"]
-    offs: Tensor | None = given["offs"]
-    if offs is None or not (one.dim() and two.dim()):
+    if offs is None or not (self.dim() and mat2.dim()):
         return
-    divided = two.size(-1) if one.dim() == _SEQUENCE else one.size(two.dim() - _SEQUENCE)
+    divided = mat2.size(-1) if self.dim() == _SEQUENCE else self.size(mat2.dim() - _SEQUENCE)
     fits = is_within(offs, 0, divided + 1) and bool((offs[1:] >= offs[:-1]).all())
     require(fits, f"offsets of groups that are not within {divided}")
 
 
-def _histogram(given: Given) -> None:
+@check_before("histc", "histogram", "histogramdd")
+def _histogram(self: Tensor, bins: Any, **_: Any) -> None:
     """The kernel computes the bin of an element in the dtype of the input, which rounds."""
-    data, bins = given["self"], given["bins"]
-    if isinstance(bins, Tensor) or not data.is_floating_point():
+    if isinstance(bins, Tensor) or not self.is_floating_point():
         return
     numbers = [bins] if isinstance(bins, int) else bins
-    is_exact = all(isinstance(n, Tensor) or n * torch.finfo(data.dtype).eps <= 1 for n in numbers)
-    require(is_exact, f"{bins} bins, which {data.dtype} does not tell apart")
+    is_exact = all(isinstance(n, Tensor) or n * torch.finfo(self.dtype).eps <= 1 for n in numbers)
+    require(is_exact, f"{bins} bins, which {self.dtype} does not tell apart")
 
 
-def _layer_norm(given: Given) -> None:
+@check_before("layer_norm", "native_layer_norm")
+def _layer_norm(input: Tensor, normalized_shape: Sequence[int], **_: Any) -> None:
     """torch divides by the sizes that are normalized where the input is nested."""
-    is_sound = not given["input"].is_nested or all(given["normalized_shape"])
+    is_sound = not input.is_nested or all(normalized_shape)
     require(is_sound, "the elements that a nested tensor is normalized over are none")
 
 
-def _combinations(given: Given) -> None:
-    require(given["r"] <= _MOST_DIMENSIONS, f"combinations of {given['r']} elements")
+@check_before("combinations")
+def _combinations(r: int, **_: Any) -> None:
+    require(r <= _MOST_DIMENSIONS, f"combinations of {r} elements")
 
 
-def _batch_norm(given: Given) -> None:
+@check_before("native_batch_norm")
+def _batch_norm(input: Tensor, training: bool, **given: Any) -> None:
     """Numbers of each channel are as many as there are channels."""
     has_both = given["running_mean"] is not None and given["running_var"] is not None
-    is_fine = given["training"] or has_both
-    require(is_fine, "running statistics are needed where there is no training")
-    data: Tensor = given["input"]
-    channels = data.size(1) if data.dim() > 1 else 0
+    require(training or has_both, "running statistics are needed where there is no training")
+    channels = input.size(1) if input.dim() > 1 else 0
     for name in ("weight", "bias", "running_mean", "running_var"):
         value = given[name]
         fits = value is None or list(value.size()) == [channels]
         require(fits, f"{name} is not of {channels} channels")
 
 
-def _dot_product(given: Given) -> None:
+@check_before("scaled_dot_product_attention")
+def _dot_product(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> None:
     """Queries and keys are of one width, keys and values of one number."""
-    query, key, value = (given[name] for name in ("query", "key", "value"))
     if any(tensor.is_nested for tensor in (query, key, value)):
         return
     fits = all(tensor.dim() >= _MATRIX for tensor in (query, key, value))
@@ -166,15 +168,18 @@ def _dot_product(given: Given) -> None:
     require(fits, f"attention to sizes {sizes}")
 
 
-def _moving_average(given: Given) -> None:
+@check_before("fused_moving_avg_obs_fake_quant")
+def _moving_average(
+    self: Tensor, ch_axis: int, per_row_fake_quant: bool, observer_on: Tensor,
+    fake_quant_on: Tensor, running_min: Tensor, running_max: Tensor, scale: Tensor,
+    zero_point: Tensor, **_: Any,
+) -> None:  # fmt: skip
     """Observers hold one element, or one for each row; torch makes missing ones."""
-    data: Tensor = given["self"]
-    axis: int = given["ch_axis"]
-    is_per_row = given["per_row_fake_quant"]
-    require(not is_per_row or -data.dim() <= axis < data.dim(), f"{axis} is no axis of rows")
-    rows = data.size(axis) if is_per_row else 1
-    observed = [given[name] for name in ("running_min", "running_max", "scale", "zero_point")]
-    is_new = is_per_row and not observed[0].numel() and not observed[1].numel()
+    is_axis = -self.dim() <= ch_axis < self.dim()
+    require(not per_row_fake_quant or is_axis, f"{ch_axis} is no axis of rows")
+    rows = self.size(ch_axis) if per_row_fake_quant else 1
+    observed = [running_min, running_max, scale, zero_point]
+    is_new = per_row_fake_quant and not observed[0].numel() and not observed[1].numel()
     if is_new:
         can_grow = all(tensor.untyped_storage().resizable() for tensor in observed)
         require(can_grow, "the memory of what is observed cannot grow")
@@ -182,186 +187,214 @@ def _moving_average(given: Given) -> None:
         counts = [tensor.numel() for tensor in observed]
         require(counts == [rows] * 4, f"{counts} observed numbers for {rows} rows")
     require(all(tensor.is_contiguous() for tensor in observed), "observed numbers share memory")
-    fits = all(given[name].numel() == 1 for name in ("observer_on", "fake_quant_on"))
+    fits = observer_on.numel() == fake_quant_on.numel() == 1
     require(fits, "observer_on and fake_quant_on are one number each")
 
 
-def _copy(given: Given) -> None:
-    target = given["self"]
-    if isinstance(target, Tensor):
-        is_plain = target.layout in (torch.strided, torch.sparse_coo)
-        require(is_plain, f"a tensor of layout {target.layout} cannot be copied to")
+@check_before("copy")
+def _copy(self: Any, **_: Any) -> None:
+    if isinstance(self, Tensor):
+        is_plain = self.layout in (torch.strided, torch.sparse_coo)
+        require(is_plain, f"a tensor of layout {self.layout} cannot be copied to")
 
 
-def _rrelu(given: Given) -> None:
+@check_before("rrelu_with_noise", "rrelu_with_noise_")
+def _rrelu(self: Tensor, noise: Tensor, **_: Any) -> None:
     """The kernel writes to ``noise`` as if it were contiguous, and of the size of ``self``."""
-    data: Tensor = given["self"]
-    noise: Tensor = given["noise"]
-    fits = noise.is_contiguous() and noise.size() == data.size() and noise.dtype == data.dtype
-    require(fits, f"noise of sizes {list(noise.size())} for {list(data.size())}")
+    fits = noise.is_contiguous() and noise.size() == self.size() and noise.dtype == self.dtype
+    require(fits, f"noise of sizes {list(noise.size())} for {list(self.size())}")
 
 
-def _repeats(given: Given) -> None:
+@check_before("repeat_interleave")
+def _repeats(repeats: Any = None, **_: Any) -> None:
     """The kernel adds up the repeats in 64 bits, and writes as many elements as they tell."""
-    repeats = given.get("repeats")
     if isinstance(repeats, Tensor) and not repeats.is_floating_point() and repeats.numel():
         require(is_within(repeats, 0, None), "repeats can not be negative")
         total = int(repeats.max()) * repeats.numel()
         require(total < 2**63 or sum(repeats.flatten().tolist()) < 2**63, "too many repeats")
 
 
-def _resized(given: Given) -> None:
+@check_before("__interpolate", "__upsample", "__upsample_bilinear", "__upsample_nearest")
+def _resized(input: Tensor, size: Any = None, scale_factor: Any = None, **_: Any) -> None:
     """torch reads a size and a scale for each dimension of space, as many as the input has."""
-    data: Tensor = given["input"]
-    for name in ("size", "scale_factor"):
-        numbers = given.get(name)
+    for name, numbers in (("size", size), ("scale_factor", scale_factor)):
         if isinstance(numbers, (list, tuple)):
-            fits = len(numbers) >= max(data.dim() - 2, 1)
-            require(fits, f"{name} {list(numbers)} for an input of {data.dim()} dimensions")
+            fits = len(numbers) >= max(input.dim() - 2, 1)
+            require(fits, f"{name} {list(numbers)} for an input of {input.dim()} dimensions")
 
 
-def _per_channel(given: Given) -> None:
+@check_before("quantize_per_channel")
+def _per_channel(dtype: int, zero_points: Tensor, **_: Any) -> None:
     """torch has no kernel for 32 bits and zero points of floats, and runs into a trap."""
-    has_kernel = given["dtype"] != _QINT32 or not given["zero_points"].is_floating_point()
+    has_kernel = dtype != _QINT32 or not zero_points.is_floating_point()
     require(has_kernel, "qint32 with zero points that are no integers")
 
 
-def _sizes(given: Given) -> None:
+@check_before("as_strided", "as_strided_copy", "as_strided_scatter")
+def _sizes(size: Sequence[int], **_: Any) -> None:
     """torch takes negative sizes where the product of all is zero."""
-    require(all(size >= 0 for size in given["size"]), f"a negative size in {given['size']}")
+    require(all(length >= 0 for length in size), f"a negative size in {size}")
 
 
-def _expanded(given: Given) -> None:
+@check_before("broadcast_to", "expand", "expand_copy")
+def _expanded(size: Sequence[int], **_: Any) -> None:
     """-1 stands for the size that is there; torch takes less beside a dimension of size 0."""
-    require(all(size >= -1 for size in given["size"]), f"a negative size in {given['size']}")
+    require(all(length >= -1 for length in size), f"a negative size in {size}")
 
 
-def _bytes_view(given: Given) -> None:
+@check_before("view.dtype", "view_copy")
+def _bytes_view(self: Tensor, dtype: int | None = None, **_: Any) -> None:
     """torch takes the result for a quantized tensor where one of the two is."""
-    dtype = given.get("dtype")
-    is_plain = dtype is None or not (given["self"].is_quantized or dtype in _QUANTIZED)
+    is_plain = dtype is None or not (self.is_quantized or dtype in _QUANTIZED)
     require(is_plain, "the bytes of a quantized tensor are not viewed in another dtype")
 
 
-def _copied(given: Given) -> None:
+@check_before("to.prim_Device", "to.prim_dtype", "to.prim_other")
+def _copied(copy: bool, dtype: Any = None, device: Any = None, **_: Any) -> None:
     """torch converts to the dtype that lies on its stack where it is given none."""
-    has_target = given.get("dtype") is not None or given.get("device") is not None
-    require(has_target or not given["copy"], "a copy by to() needs a dtype or a device")
+    has_target = dtype is not None or device is not None
+    require(has_target or not copy, "a copy by to() needs a dtype or a device")
 
 
-def _sum_to_size(given: Given) -> None:
+@check_before("_grad_sum_to_size")
+def _sum_to_size(self: Tensor, size: Sequence[int] | None, **_: Any) -> None:
     """Sizes that the tensor can have been expanded from."""
-    wanted, found = given["size"], list(given["self"].size())
-    if wanted is not None:
-        behind = found[len(found) - len(wanted) :]
-        fits = len(wanted) <= len(found)
-        fits = fits and all(a in (1, b) for a, b in zip(wanted, behind, strict=True))
-        require(fits, f"a tensor of sizes {found} is not summed to {wanted}")
+    found = list(self.size())
+    if size is not None:
+        behind = found[len(found) - len(size) :]
+        fits = len(size) <= len(found)
+        fits = fits and all(a in (1, b) for a, b in zip(size, behind, strict=True))
+        require(fits, f"a tensor of sizes {found} is not summed to {size}")
 
 
-def _best_scale(given: Given) -> None:
+@check_before("choose_qparams_optimized")
+def _best_scale(
+    input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int, **_: Any
+) -> None:
     """The search goes in steps of ratio times range, and reads ``numel`` elements."""
-    data: Tensor = given["input"]
-    fits = data.dtype == torch.float32 and data.layout is torch.strided
-    fits = fits and 0 < given["numel"] <= data.numel() and 0 < given["n_bins"] <= _MOST_BINS
-    fits = fits and 0 <= given["ratio"] <= 1 and 0 < given["bit_width"] < _MOST_BITS
+    fits = input.dtype == torch.float32 and input.layout is torch.strided
+    fits = fits and 0 < numel <= input.numel() and 0 < n_bins <= _MOST_BINS
+    fits = fits and 0 <= ratio <= 1 and 0 < bit_width < _MOST_BITS
     require(fits, "arguments of choose_qparams_optimized that do not fit its input")
 
 
-def _group_norm(given: Given) -> None:
+@check_before("native_group_norm")
+def _group_norm(input: Tensor, N: int, C: int, group: int, **given: Any) -> None:
     """The kernel divides by the given sizes and groups, and reads as far as they reach."""
-    data: Tensor = given["input"]
-    batches, channels, space, groups = (given[name] for name in ("N", "C", "HxW", "group"))
-    fits = groups > 0 and min(batches, channels, space) >= 0 and channels % groups == 0
-    fits = fits and data.numel() == batches * channels * space
-    require(fits, f"{groups} groups of {channels} channels for sizes {list(data.size())}")
+    space: int = given["HxW"]
+    fits = group > 0 and min(N, C, space) >= 0 and C % group == 0
+    fits = fits and input.numel() == N * C * space
+    require(fits, f"{group} groups of {C} channels for sizes {list(input.size())}")
     for name in ("weight", "bias"):
         value: Tensor | None = given[name]
-        require(value is None or value.numel() == channels, f"{name} is not of {channels} channels")
+        require(value is None or value.numel() == C, f"{name} is not of {C} channels")
 
 
-def _order(given: Given) -> None:
+@check_before(
+    *(
+        f"special_{kind}chebyshev_polynomial_{n}" for kind in ("", "shifted_") for n in "tuvw"
+    ),
+    "special_hermite_polynomial_h", "special_hermite_polynomial_he",
+    "special_laguerre_polynomial_l", "special_legendre_polynomial_p",
+)  # fmt: skip
+def _order(n: Any, **_: Any) -> None:
     """Kernels of polynomials take as many steps as the order tells, for each element."""
-    orders = torch.as_tensor(given["n"])
+    orders = torch.as_tensor(n)
     if not (orders.is_complex() or orders.is_meta):
         is_high = bool((orders.to(torch.int64) > _HIGHEST).any())  # converted as the kernel does
         require(not is_high, f"a polynomial of an order above {_HIGHEST}")
 
 
-def _zeta(given: Given) -> None:
+@check_before("polygamma", "polygamma_", "special_polygamma", "special_zeta")
+def _zeta(self: Any, n: int = _PAIRS, **given: Any) -> None:
     """The kernel goes in steps of one from a negative number up to zero."""
-    start = torch.as_tensor(given["other"] if "other" in given else given["self"])
-    is_direct = given.get("n", _PAIRS) < _PAIRS  # digamma and trigamma take no steps
+    start = torch.as_tensor(given.get("other", self))
+    is_direct = n < _PAIRS  # digamma and trigamma take no steps
     if not (is_direct or start.is_complex() or start.is_meta):
         is_far = bool((start.to(torch.float64) < -_HIGHEST).any())
         require(not is_far, f"a sum from below {-_HIGHEST}")
 
 
-def _random_from(given: Given) -> None:
+@check_before("random_.from", "random.from", "random.from_out")
+def _random_from(self: Tensor, **given: Any) -> None:
     """torch looks for a whole number above the first one that a float can tell from it."""
-    is_whole = not given["self"].is_floating_point()
+    is_whole = not self.is_floating_point()
     require(is_whole or given["from"] != INT64_MAX, "there are no floats to draw from there")
 
 
-def _not_nested(given: Given) -> None:
+@check_before("trapezoid", "trapz")
+def _not_nested(y: Tensor, **_: Any) -> None:
     """torch selects from nested tensors by a dimension counted from the end without counting."""
-    require(not given.get("y", given.get("self")).is_nested, "a nested tensor has no integral")
+    require(not y.is_nested, "a nested tensor has no integral")
 
 
-def _select(given: Given) -> None:
-    is_counted = given["dim"] >= 0 or not given["self"].is_nested
+@check_before("select.int")
+def _select(self: Tensor, dim: int, **_: Any) -> None:
+    is_counted = dim >= 0 or not self.is_nested
     require(is_counted, "the dimensions of a nested tensor are counted from the front")
 
 
-def _nested_dtype(given: Given) -> None:
+@check_before(
+    *(f"to.{kind}" for kind in ("device", "dtype", "dtype_layout", "other")),
+    *(f"{kind}_like" for kind in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")),
+    "_to_copy",
+)
+def _nested_dtype(
+    self: Tensor, dtype: int | None = None, other: Tensor | None = None, **_: Any
+) -> None:
     """torch makes a quantized tensor of parts that do not fit together."""
-    other = given.get("other")
-    wanted = given.get("dtype") in _QUANTIZED or (other is not None and other.is_quantized)
-    require(not (wanted and given["self"].is_nested), "a nested tensor is not quantized")
+    wanted = dtype in _QUANTIZED or (other is not None and other.is_quantized)
+    require(not (wanted and self.is_nested), "a nested tensor is not quantized")
 
 
-def _binomial(given: Given) -> None:
+@check_before("binomial")
+def _binomial(count: Tensor, **_: Any) -> None:
     """The kernel draws until a number is below the count, which nan never is."""
-    counts: Tensor = given["count"]
-    require(counts.is_meta or not bool(counts.isnan().any()), "a count of nan")
+    require(count.is_meta or not bool(count.isnan().any()), "a count of nan")
 
 
-def check_lists(given: Given) -> None:
+def check_lists(**given: Any) -> None:
     """Formulas of operators on lists read as many items of each as the first list has."""
     lengths = {len(value) for value in given.values() if isinstance(value, (list, tuple))}
     require(len(lengths) <= 1, f"lists of {' and '.join(map(str, sorted(lengths)))} items")
 
 
-def _grid(given: Given) -> None:
-    for name in ("interpolation_mode", "padding_mode"):
-        require(0 <= given[name] < _GRID_MODES, f"{given[name]} is no {name} of grid_sampler")
+@check_before("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _grid(interpolation_mode: int, padding_mode: int, **_: Any) -> None:
+    modes = {"interpolation_mode": interpolation_mode, "padding_mode": padding_mode}
+    for name, mode in modes.items():
+        require(0 <= mode < _GRID_MODES, f"{mode} is no {name} of grid_sampler")
 
 
-def _scaled(given: Given) -> None:
+@check_before(
+    *(f"{name}{n}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
+    "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
+)  # fmt: skip
+def _scaled(**given: Any) -> None:
     """Kernels compute positions from the inverse of a scale, and convert them to integers."""
-    data: Tensor = given["self"] if "self" in given else given["input"]
     for scale in _scales(given):
         require(not 0 < (scale or 0) < _LEAST_SCALE, f"a scale of {scale}")
-    if data.is_quantized:
-        _check_scales(given, data)
+    if _resampled(given).is_quantized:
+        _filtered(**given)
 
 
-def _filtered(given: Given) -> None:
+@check_before(*(f"_upsample_{kind}2d_aa" for kind in ("bicubic", "bilinear", "lanczos")))
+def _filtered(output_size: Sequence[int] | None, **given: Any) -> None:
     """Kernels that filter look as far as the scales tell, and count on them to fit the sizes."""
-    _check_scales(given, given["self"] if "self" in given else given["input"])
+    inputs = list(_resampled(given).size())[2:]
+    for i, (scale, before) in enumerate(zip(_scales(given), inputs, strict=False)):
+        after = math.nan if output_size is None or i >= len(output_size) else output_size[i]
+        require(scale is None or _is_scale(scale, before, after), f"a scale of {scale}")
+
+
+def _resampled(given: Given) -> Tensor:
+    data: Tensor = given["self"] if "self" in given else given["input"]
+    return data
 
 
 def _scales(given: Given) -> Sequence[float | None]:
     names = ("scales", "scales_d", "scales_h", "scales_w")
     return given.get("scale_factors") or [given[n] for n in names if n in given]
-
-
-def _check_scales(given: Given, data: Tensor) -> None:
-    sizes: Sequence[int] | None = given["output_size"]
-    inputs = list(data.size())[2:]
-    for i, (scale, before) in enumerate(zip(_scales(given), inputs, strict=False)):
-        after = math.nan if sizes is None or i >= len(sizes) else sizes[i]
-        require(scale is None or _is_scale(scale, before, after), f"a scale of {scale}")
 
 
 def _is_scale(scale: float, before: int, after: float) -> bool:
@@ -372,62 +405,44 @@ def _is_scale(scale: float, before: int, after: float) -> bool:
     return math.isnan(after) or after - _SLACK <= exact < after + 1 + _SLACK
 
 
-_SCALED: Final = (
-    *(f"upsample_nearest{n}d" for n in (1, 2, 3)),
-    *(f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)),
-    "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
-)  # fmt: skip
-_FILTERED: Final = tuple(f"_upsample_{kind}2d_aa" for kind in ("bicubic", "bilinear", "lanczos"))
-_POLYNOMIALS: Final = (
-    *(f"{kind}chebyshev_polynomial_{n}" for kind in ("", "shifted_") for n in "tuvw"),
-    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-)  # fmt: skip
-_RETYPING: Final = (
-    "_to_copy",
-    *(f"{kind}_like" for kind in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")),
-)
-_RESIZING: Final = ("interpolate", "upsample", "upsample_bilinear", "upsample_nearest")
-
-
 _DIVIDED: Final = (torch.int32, torch.int64)  # as such; smaller integers are divided as int
 # An operation that ends the process cannot be tried, so the version decides.
 _FLOORING_TRAPS: Final[bool] = torch.__version__ < "2.10"
+_FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
 
 
-def check_rounding(given: Given) -> None:
-    _whole_quotient(given)
-    if given["rounding_mode"] == "trunc" or (_FLOORING_TRAPS and given["rounding_mode"] == "floor"):
-        _no_overflow(given)
+def check_rounding(rounding_mode: str | None, **given: Any) -> None:
+    _whole_quotient(given["self"], rounding_mode)
+    if rounding_mode == "trunc" or (_FLOORING_TRAPS and rounding_mode == "floor"):
+        _no_overflow(**given)
 
 
-def _no_overflow(given: Given) -> None:
+@check_before(*(_FLOORING if _FLOORING_TRAPS else ()))
+def _no_overflow(self: Any = None, other: Any = None, **_: Any) -> None:
     """The least integer divided by -1 ends the process, in the dtype that both are converted to.
 
     Overloads for numbers call theirs otherwise, and are Python's.
     """
-    if "self" not in given:
+    if self is None:
         return
-    dtype = torch.result_type(given["self"], given["other"])
+    dtype = torch.result_type(self, other)
     if dtype not in _DIVIDED:
         return
-    one, two = _as_kernels_get(given["self"], dtype), _as_kernels_get(given["other"], dtype)
+    one, two = _as_kernels_get(self, dtype), _as_kernels_get(other, dtype)
     if _has_least(one):
         is_fault = (_elements(one) == torch.iinfo(dtype).min) & (two == -1)
         require(not bool(is_fault.any()), "the least integer cannot be divided by -1")
 
 
-def _floor_divide_in_place(given: Given) -> None:
-    _whole_quotient(given)
-    if _FLOORING_TRAPS:
-        _no_overflow(given)
+@check_before("floor_divide_")
+def _floor_divide_in_place(**given: Any) -> None:
+    check_rounding("floor", **given)
 
 
-def _whole_quotient(given: Given) -> None:
+def _whole_quotient(data: Tensor, rounding_mode: str | None) -> None:
     """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
-    one: Tensor = given["self"]
-    is_sound = one.layout is not torch.sparse_coo or one.is_coalesced()
-    if given.get("rounding_mode", "floor") is not None:
+    is_sound = data.layout is not torch.sparse_coo or data.is_coalesced()
+    if rounding_mode is not None:
         require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
 
 
@@ -436,10 +451,11 @@ def _as_kernels_get(value: Any, dtype: torch.dtype) -> Tensor:
     return (value if isinstance(value, Tensor) else torch.tensor(int(value))).to(dtype)
 
 
-def _multiples(given: Given) -> None:
+@check_before("lcm", "lcm_")
+def _multiples(self: Tensor, other: Tensor, **_: Any) -> None:
     """Kernels divide by what they take for the greatest common divisor, which may be -1."""
-    dtype = torch.result_type(given["self"], given["other"])
-    one, two = given["self"].to(dtype), given["other"].to(dtype)
+    dtype = torch.result_type(self, other)
+    one, two = self.to(dtype), other.to(dtype)
     if _has_least(one):
         is_fault = (one == torch.iinfo(dtype).min) & (torch.gcd(one, two) == -1)
         require(not bool(is_fault.any()), "the least integer has no least common multiple here")
@@ -456,9 +472,6 @@ def _elements(tensor: Tensor) -> Tensor:
     if tensor.layout is torch.strided:
         return tensor
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
-
-
-_FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
 
 
 _MOST_FACTORS = 1 << 10
@@ -491,53 +504,53 @@ def with_spare(run: Callable[..., Any]) -> Callable[..., Any]:
     return run_with_spare
 
 
-def _eigenvalues(given: Given) -> None:
+@check_before("linalg_eigvals")
+def _eigenvalues(self: Tensor, **_: Any) -> None:
     """LAPACK reads beyond its memory when it meets numbers that are not finite."""
-    data: Tensor = given["self"] if "self" in given else given["A"]
-    is_fine = data.layout is not torch.strided or bool(torch.isfinite(data).all())
+    is_fine = self.layout is not torch.strided or bool(torch.isfinite(self).all())
     require(is_fine, "the matrix whose eigenvalues are wanted holds infs or NaNs")
 
 
-def _pivots(given: Given) -> None:
-    data: Tensor = given["LU_data"]
-    pivots: Tensor = given["LU_pivots"]
-    fits = data.dim() >= _MATRIX
-    fits = fits and list(pivots.size()) == [*data.size()[:-2], min(data.size()[-2:])]
-    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
+@check_before("lu_unpack")
+def _pivots(LU_data: Tensor, LU_pivots: Tensor, **_: Any) -> None:
+    sizes, found = list(LU_data.size()), list(LU_pivots.size())
+    fits = len(sizes) >= _MATRIX and found == [*sizes[:-2], min(sizes[-2:])]
+    require(fits, f"pivots of sizes {found} for {sizes}")
 
 
-def _pivot_pairs(given: Given) -> None:
+@check_before("linalg_ldl_solve")
+def _pivot_pairs(LD: Tensor, pivots: Tensor, **_: Any) -> None:
     """LAPACK takes a negative pivot and the one behind it for a block of two rows."""
-    pivots: Tensor = given["pivots"]
-    data: Tensor = given["LD"]
-    fits = data.dim() >= _MATRIX and pivots.size() == data.size()[:-1]
-    require(fits, f"pivots of sizes {list(pivots.size())} for {list(data.size())}")
+    fits = LD.dim() >= _MATRIX and pivots.size() == LD.size()[:-1]
+    require(fits, f"pivots of sizes {list(pivots.size())} for {list(LD.size())}")
     if not pivots.is_meta:
         rows = list(pivots.reshape(-1, pivots.size(-1))) if pivots.numel() else []
         require(all(_is_paired(row.tolist()) for row in rows), "pivots that ldl_factor cannot give")
 
 
 def _is_paired(pivots: Sequence[int]) -> bool:
-    """Whether all name rows, and negative ones stand in pairs."""
+    """Return whether all name rows, and negative ones stand in pairs."""
     places = iter(pivots)
     is_paired = all(place > 0 or next(places, 0) == place for place in places)
     return is_paired and all(0 < abs(place) <= len(pivots) for place in pivots)
 
 
-def _least_squares(given: Given) -> None:
-    is_sound = given["driver"] != "gelss" or given["b"].numel() > 0
-    require(is_sound, "the driver gelss needs a right side")
+@check_before("linalg_lstsq")
+def _least_squares(b: Tensor, driver: str | None, **_: Any) -> None:
+    require(driver != "gelss" or b.numel() > 0, "the driver gelss needs a right side")
 
 
-def _chain(given: Given) -> None:
+@check_before("chain_matmul", "linalg_multi_dot")
+def _chain(tensors: Sequence[Tensor] = (), matrices: Sequence[Tensor] = (), **_: Any) -> None:
     """torch looks for the best order in a table of all pairs."""
-    factors = given["tensors"] if "tensors" in given else given["matrices"]
+    factors = tensors or matrices
     require(len(factors) <= _MOST_FACTORS, f"a product of {len(factors)} matrices")
 
 
-def _power(given: Given) -> None:
+@check_before("linalg_matrix_power", "matrix_power")
+def _power(n: int, **_: Any) -> None:
     """torch takes the power to ``-n`` of the inverse."""
-    require(given["n"] != INT64_MIN, "the least integer has no opposite")
+    require(n != INT64_MIN, "the least integer has no opposite")
 
 
 SPARSE_MAKERS: Final = frozenset(
@@ -604,94 +617,25 @@ def _compressed_parts(tensor: Tensor) -> _Parts:
     return compressed(tensor), plain(tensor)
 
 
-def _in_place(given: Given) -> None:
+@check_before("t_", "transpose_", "swapaxes_", "swapdims_")
+def _in_place(self: Tensor, **_: Any) -> None:
     """torch exchanges rows of the indices in place, beneath other tensors that share them."""
-    require(given["self"].layout is torch.strided, "a sparse tensor is not transposed in place")
+    require(self.layout is torch.strided, "a sparse tensor is not transposed in place")
 
 
-def _blocks(given: Given) -> None:
+@check_before(*(f"to_sparse{kind}" for kind in ("", "_bsc", "_bsr", "_csc", "_csr")))
+def _blocks(self: Tensor, blocksize: Any = None, **_: Any) -> None:
     """torch counts the elements of blocks and of batches in the dtype of the indices."""
-    data: Tensor = given["self"]
-    if data.layout in _ACCESSORS and not data.is_meta:
-        is_flat = data.layout in _WITHOUT_BLOCKS and not given.get("blocksize") and data.dim() <= 2
-        is_counted = _compressed_parts(data)[0].dtype is torch.int64 or data.numel() < _FAR
-        require(is_flat or is_counted, f"indices of 32 bits over sizes {list(data.size())}")
+    if self.layout in _ACCESSORS and not self.is_meta:
+        is_flat = self.layout in _WITHOUT_BLOCKS and not blocksize and self.dim() <= 2
+        is_counted = _compressed_parts(self)[0].dtype is torch.int64 or self.numel() < _FAR
+        require(is_flat or is_counted, f"indices of 32 bits over sizes {list(self.size())}")
 
 
-def _product(sparse: str, dense: str) -> Check:
+@check_before("smm", "sspaddmm")
+def _product(self: Tensor, mat2: Tensor, mat1: Tensor | None = None, **_: Any) -> None:
     """torch multiplies how many elements there are by the columns in 64 bits."""
-
-    def check(given: Given) -> None:
-        one, two = given[sparse], given[dense]
-        is_product = one.layout is torch.sparse_coo and one.dim() == two.dim() == 2
-        count = max(one._nnz(), one.size(0)) * two.size(1) if is_product else 0
-        require(count < _FAR**2, f"a product of sizes {list(two.size())}")
-
-    return check
-
-
-TENSOR_CHECKS: Final[Mapping[str, Check]] = {
-    **{f"aten::__{name}": _resized for name in _RESIZING},
-    "aten::_grouped_mm": _grouped_mm,
-    "aten::_grad_sum_to_size": _sum_to_size,
-    "aten::_native_multi_head_attention": _attention,
-    "aten::_transformer_encoder_layer_fwd": _attention,
-    "aten::_weight_norm": _weight_norm,
-    "aten::arange": _range,
-    "aten::as_strided": _sizes,
-    "aten::as_strided_copy": _sizes,
-    "aten::as_strided_scatter": _sizes,
-    "aten::binomial": _binomial,
-    **{f"aten::{name}": _expanded for name in ("broadcast_to", "expand", "expand_copy")},
-    "aten::choose_qparams_optimized": _best_scale,
-    "aten::combinations": _combinations,
-    "aten::copy": _copy,
-    "aten::ctc_loss": _ctc,
-    "aten::embedding_bag": _embedding_bag,
-    "aten::fused_moving_avg_obs_fake_quant": _moving_average,
-    "aten::grid_sampler": _grid,
-    "aten::grid_sampler_2d": _grid,
-    "aten::grid_sampler_3d": _grid,
-    **{f"aten::{name}": _histogram for name in ("histc", "histogram", "histogramdd")},
-    **{f"aten::{name}": _layer_norm for name in ("layer_norm", "native_layer_norm")},
-    "aten::native_batch_norm": _batch_norm,
-    "aten::native_group_norm": _group_norm,
-    "aten::polygamma": _zeta,
-    "aten::polygamma_": _zeta,
-    "aten::quantize_per_channel": _per_channel,
-    **{f"aten::random{end}": _random_from for end in ("_.from", ".from", ".from_out")},
-    "aten::range": _range,
-    "aten::repeat_interleave": _repeats,
-    "aten::rrelu_with_noise": _rrelu,
-    "aten::rrelu_with_noise_": _rrelu,
-    "aten::scaled_dot_product_attention": _dot_product,
-    "aten::select.int": _select,
-    **{f"aten::to.{kind}": _nested_dtype for kind in ("device", "dtype", "dtype_layout", "other")},
-    **{f"aten::{name}": _nested_dtype for name in _RETYPING},
-    "aten::trapezoid": _not_nested,
-    "aten::trapz": _not_nested,
-    **{f"aten::to.prim_{kind}": _copied for kind in ("Device", "dtype", "other")},
-    "aten::view.dtype": _bytes_view,
-    "aten::view_copy": _bytes_view,
-    **{f"aten::{name}": _scaled for name in _SCALED},
-    **{f"aten::{name}": _filtered for name in _FILTERED},
-    **{f"aten::special_{name}": _order for name in _POLYNOMIALS},
-    "aten::special_polygamma": _zeta,
-    "aten::special_zeta": _zeta,
-    "aten::floor_divide_": _floor_divide_in_place,
-    "aten::lcm": _multiples,
-    "aten::lcm_": _multiples,
-    **{f"aten::{name}": _no_overflow for name in _FLOORING if _FLOORING_TRAPS},
-    "aten::chain_matmul": _chain,
-    "aten::linalg_eigvals": _eigenvalues,
-    "aten::linalg_ldl_solve": _pivot_pairs,
-    "aten::linalg_lstsq": _least_squares,
-    "aten::linalg_matrix_power": _power,
-    "aten::linalg_multi_dot": _chain,
-    "aten::lu_unpack": _pivots,
-    "aten::matrix_power": _power,
-    **{f"aten::{name}_": _in_place for name in ("t", "transpose", "swapaxes", "swapdims")},
-    **{f"aten::to_sparse{kind}": _blocks for kind in ("", "_bsc", "_bsr", "_csc", "_csr")},
-    "aten::smm": _product("self", "mat2"),
-    "aten::sspaddmm": _product("mat1", "mat2"),
-}
+    sparse = self if mat1 is None else mat1
+    is_product = sparse.layout is torch.sparse_coo and sparse.dim() == mat2.dim() == 2
+    count = max(sparse._nnz(), sparse.size(0)) * mat2.size(1) if is_product else 0
+    require(count < _FAR**2, f"a product of sizes {list(mat2.size())}")

@@ -64,10 +64,14 @@ def with_origins(traceback: TracebackType | None) -> TracebackType | None:
 
 def origin_of(frame: FrameType, line: int) -> Location | None:
     """The line of user source behind a line of generated code; None where nothing tells."""
-    places: Sequence[Placed | None] = frame.f_globals.get(PLACES, ())
-    place = places[line - 1] if 0 < line <= len(places) else None
+    place = _place(frame, line)
     range_ = None if place is None else place.range
     return None if range_ is None else range_.location
+
+
+def _place(frame: FrameType, line: int) -> Placed | None:
+    places: Sequence[Placed | None] = frame.f_globals.get(PLACES, ())
+    return places[line - 1] if 0 < line <= len(places) else None
 
 
 def place_of_frame(frame: FrameType) -> str:
@@ -75,16 +79,13 @@ def place_of_frame(frame: FrameType) -> str:
 
     The line is that of user source, or of the code record where the archive does not tell.
     """
-    places: Sequence[Placed | None] = frame.f_globals[PLACES]
-    line = frame.f_lineno
-    place = places[line - 1] if 0 < line <= len(places) else None
-    shown = origin_of(frame, line) or place
+    shown = origin_of(frame, frame.f_lineno) or _place(frame, frame.f_lineno)
     name = str(frame.f_globals[FUNCTION])
     return name if shown is None else f"{name}, {shown}"
 
 
 def is_of_operator(traceback: TracebackType | None) -> bool:
-    """Whether an operator that archive code called raised, and not Python code of the user."""
+    """Return whether an operator that archive code called raised, not code of the user."""
     frames = [entry.tb_frame for entry in _entries(traceback)]
     outside = [frame for frame in frames if not _is_within_operator(frame)]
     return bool(outside) and PLACES in outside[-1].f_globals
@@ -162,7 +163,7 @@ def _is_imported(filename: str) -> bool:
 
 
 def _is_importable(filename: str) -> bool:
-    """Whether it is Python source below a folder that this process imports from."""
+    """Return whether it is Python source below a folder that this process imports from."""
     if not filename.endswith(".py"):
         return False
     named = os.path.abspath(filename)

@@ -116,11 +116,6 @@ def typed_dict(type_: Type, items: Iterable[tuple[Any, Any]] = ()) -> dict[Any, 
     return dict(items) if is_dynamo_compiling() else TypedDict(type_, items)
 
 
-def register_class(class_: type, type_: Type) -> None:
-    """Note that instances of the Python class ``class_`` are values of ``type_``."""
-    class_.tsarchive_type = type_  # type: ignore[attr-defined]
-
-
 def type_of_class(class_: type) -> Type | None:
     """The archive type that ``class_`` was made for."""
     return getattr(class_, "tsarchive_type", None)

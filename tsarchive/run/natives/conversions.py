@@ -132,7 +132,7 @@ def checked_int(value: complex, bits: int, target: str) -> int:
 
 @cache
 def _takes_its_bound() -> bool:
-    """Whether this torch takes 2**63 for an int of 64 bits."""
+    """Return whether this torch takes 2**63 for an int of 64 bits."""
     try:
         torch.full((), 2.0**63, dtype=torch.int64)
     except RuntimeError:

@@ -11,17 +11,12 @@ from typing import Any, TypeVar
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.formatting import format_value
-from tsarchive.run.natives.table import Native, key_fault, native, wrong_kind
+from tsarchive.run.natives.table import Native, check_kind, key_fault, native
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 KEY_TYPES = ("str", "int", "bool", "float", "complex", "Tensor")
-
-
-def _check_dict(table: dict[Any, Any]) -> None:
-    if not isinstance(table, dict):
-        raise wrong_kind(table, dict)
 
 
 def _missing(key: object) -> Exception:
@@ -36,7 +31,7 @@ def _item(table: dict[K, V], key: K) -> V:
 
 
 def _pop(table: dict[K, V], key: K) -> V:
-    _check_dict(table)
+    check_kind(table, dict)
     try:
         return table.pop(key)
     except KeyError:
@@ -49,19 +44,19 @@ def _delete(table: dict[K, V], key: K) -> None:
 
 def _pop_first(table: dict[K, V]) -> tuple[K, V]:
     """Remove and return the item that was inserted first; Python's popitem takes the last."""
-    _check_dict(table)
+    check_kind(table, dict)
     for key in table:
         return key, table.pop(key)
     raise key_fault("popitem(): dictionary is empty")
 
 
 def _values(table: dict[K, V]) -> list[V]:
-    _check_dict(table)
+    check_kind(table, dict)
     return list(table.values())
 
 
 def _items(table: dict[K, V]) -> list[tuple[K, V]]:
-    _check_dict(table)
+    check_kind(table, dict)
     return list(table.items())
 
 
@@ -104,7 +99,7 @@ def _with_key_apart(function: Native) -> Native:
 
 
 def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
-    _check_dict(others)
+    check_kind(others, dict)
     for key, value in others.items():
         table[_apart(key)] = value
 

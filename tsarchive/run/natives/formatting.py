@@ -31,7 +31,7 @@ from tsarchive.run.natives.conversions import (
 from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
-from tsarchive.run.natives.table import check_bytes, native, type_fault, wrong_kind
+from tsarchive.run.natives.table import check_bytes, check_kind, native, type_fault
 
 _LINE_WIDTH = 80
 
@@ -230,8 +230,7 @@ native("aten::str")(lambda value: normalized(format_value(value)))
 @native("aten::format")
 def format_braces(template: str, *arguments: Any) -> str:
     """Replace every ``{}`` in turn; other braces are plain text, spare arguments are ignored."""
-    if not isinstance(template, str):
-        raise wrong_kind(template, str)
+    check_kind(template, str)
     head, *rest = template.split("{}")
     if len(rest) > len(arguments):
         raise ScriptError(f"Too few arguments for format string: {template}")
@@ -247,8 +246,7 @@ def format_percent(template: str, values: Any) -> str:
 
     ``values`` is one value, or a tuple of as many as there are conversions.
     """
-    if not isinstance(template, str):
-        raise wrong_kind(template, str)
+    check_kind(template, str)
     pending = list(values) if isinstance(values, tuple) else [values]
     pending.reverse()
     head, *rest = encode(template).split(b"%")

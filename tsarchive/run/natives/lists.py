@@ -18,14 +18,16 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.conversions import python_slice, wrap32
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import check_items, index_fault, native, value_fault, wrong_kind
+from tsarchive.run.natives.table import (
+    check_items,
+    check_kind,
+    index_fault,
+    native,
+    value_fault,
+    wrong_kind,
+)
 
 T = TypeVar("T")
-
-
-def _check_list(values: list[Any]) -> None:
-    if not isinstance(values, list):
-        raise wrong_kind(values, list)
 
 
 native("aten::len.t", "aten::len.any")(len)
@@ -60,7 +62,7 @@ def concatenate(a: list[T], b: list[T]) -> list[T]:
 
 @native("aten::extend.t")
 def extend(values: list[T], others: list[T]) -> None:
-    _check_list(values)
+    check_kind(values, list)
     check_items(len(values) + len(others))
     values.extend(others)
 
@@ -75,7 +77,7 @@ def append(values: list[T], value: T) -> list[T]:
 
 @native("aten::pop.t")
 def pop(values: list[T], index: int) -> T:
-    _check_list(values)
+    check_kind(values, list)
     if not values:
         raise index_fault("pop from empty list")
     try:
@@ -86,7 +88,7 @@ def pop(values: list[T], index: int) -> T:
 
 @native("aten::Delete.t")
 def delete(values: list[T], index: int) -> None:
-    _check_list(values)
+    check_kind(values, list)
     if not values:
         raise index_fault("pop index out of range")
     pop(values, index)
@@ -94,7 +96,7 @@ def delete(values: list[T], index: int) -> None:
 
 @native("aten::slice.t")
 def slice_list(values: list[T], start: int | None, end: int | None, step: int) -> list[T]:
-    _check_list(values)
+    check_kind(values, list)
     return values[python_slice(start, end, step)]
 
 
@@ -124,7 +126,7 @@ def repeat_in_place(values: list[T], n: int) -> list[T]:
 
 def _position(values: list[Any], value: Any) -> int:
     """Where the first equal item is, or -1; unlike Python, nan is not equal to itself."""
-    _check_list(values)
+    check_kind(values, list)
     if value != value:
         return -1
     try:
@@ -133,24 +135,18 @@ def _position(values: list[Any], value: Any) -> int:
         return -1
 
 
-def _check_tensors(values: list[Any]) -> None:
-    for value in values:
-        if not isinstance(value, torch.Tensor):
-            raise wrong_kind(value, torch.Tensor)
-
-
 def _position_of_tensor(values: list[Any], value: Any) -> int:
-    _check_tensors([value])
+    check_kind(value, torch.Tensor)
     return next((i for i, item in enumerate(values) if bool(value.eq(item))), -1)
 
 
 def _count(values: list[Any], value: Any) -> int:
-    _check_list(values)
+    check_kind(values, list)
     return values.count(value) if value == value else 0
 
 
 def _count_tensor(values: list[Any], value: Any) -> int:
-    _check_tensors([value])
+    check_kind(value, torch.Tensor)
     return sum(bool(value.eq(item)) for item in values)
 
 
@@ -160,7 +156,8 @@ def _equal(a: list[Any], b: list[Any]) -> bool:
 
 
 def _equal_tensors(a: list[Any], b: list[Any]) -> bool:
-    _check_tensors(a)
+    for item in a:
+        check_kind(item, torch.Tensor)
     return len(a) == len(b) and all(bool(x.eq(y)) for x, y in zip(a, b, strict=True))
 
 

@@ -67,6 +67,12 @@ def wrong_kind(value: object, wanted: type) -> ScriptError:
     return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
 
 
+def check_kind(value: object, wanted: type) -> None:
+    """Raise ScriptError for a value of another kind; hot operators test it themselves."""
+    if not isinstance(value, wanted):
+        raise wrong_kind(value, wanted)
+
+
 def overload(key: str) -> Native:
     """The operator ``key`` ("aten::log.float") as torch runs it, looked up when called."""
     namespace, _, name = key.partition("::")

@@ -112,10 +112,6 @@ native("quantized::linear_unpack.legacy")(linear_unpack)
 native("quantized::linear_unpack_fp16.legacy")(_quantized.linear_unpack_fp16.default)
 
 
-def _is_packed(params: list[Any]) -> bool:
-    return all(isinstance(param, torch.ScriptObject) for param in params)
-
-
 def _cells(params: list[Any], dtype: int | None) -> list[Any]:
     """The parameters of each layer and direction: packed weights of input and hidden state."""
     pairs = zip(params[::2], params[1::2], strict=True)
@@ -132,20 +128,22 @@ def _bias(packed: Any) -> Any:
     return torch.zeros(weight.size(0)) if bias is None else bias
 
 
-@native("aten::quantized_lstm.input_legacy")
-def lstm(data: Tensor, hx: list[Tensor], params: list[Any], *rest: Any, **options: Any) -> Any:
-    if not _is_packed(params):
-        return _lstm.input_legacy(data, hx, params, *rest, **options)
-    return _lstm.input(data, hx, _cells(params, options["dtype"]), *rest, **options)
+def _legacy_lstm(kind: str, inputs: int) -> Callable[..., Any]:
+    """The operator whose parameters, packed or not, stand behind so many inputs."""
+    plain, packed = getattr(_lstm, f"{kind}_legacy"), getattr(_lstm, kind)
+
+    def run(*given: Any, **options: Any) -> Any:
+        params = given[inputs]
+        if not all(isinstance(param, torch.ScriptObject) for param in params):
+            return plain(*given, **options)
+        cells = _cells(params, options["dtype"])
+        return packed(*given[:inputs], cells, *given[inputs + 1 :], **options)
+
+    return run
 
 
-@native("aten::quantized_lstm.data_legacy")
-def lstm_of_packed_sequence(
-    data: Tensor, sizes: Tensor, hx: list[Tensor], params: list[Any], *rest: Any, **options: Any
-) -> Any:
-    if not _is_packed(params):
-        return _lstm.data_legacy(data, sizes, hx, params, *rest, **options)
-    return _lstm.data(data, sizes, hx, _cells(params, options["dtype"]), *rest, **options)
+native("aten::quantized_lstm.input_legacy")(_legacy_lstm("input", 2))
+native("aten::quantized_lstm.data_legacy")(_legacy_lstm("data", 3))
 
 
 def _convolution(overload: Any) -> Callable[..., Any]:

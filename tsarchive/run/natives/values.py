@@ -20,6 +20,7 @@ from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
 from tsarchive.run.natives.table import (
     assertion_fault,
+    check_kind,
     index_fault,
     key_fault,
     native,
@@ -81,23 +82,20 @@ native("prim::id")(lambda x: 0 if x is None else id(x))
 
 @native("prim::EnumName")
 def enum_name(member: enum.Enum) -> str:
-    if not isinstance(member, enum.Enum):
-        raise wrong_kind(member, enum.Enum)
+    check_kind(member, enum.Enum)
     return str(member.name)
 
 
 @native("prim::EnumValue.int", "prim::EnumValue.float", "prim::EnumValue.str")
 def enum_value(member: enum.Enum) -> Any:
-    if not isinstance(member, enum.Enum):
-        raise wrong_kind(member, enum.Enum)
+    check_kind(member, enum.Enum)
     return member.value
 
 
 @native("prim::ModuleContainerIndex.list", "prim::ModuleContainerIndex.dict")
 def submodule(container: torch.nn.Module, name: int | str) -> Any:
     """The submodule of a ModuleList or ModuleDict whose key is known at run time only."""
-    if not isinstance(container, torch.nn.Module):
-        raise wrong_kind(container, torch.nn.Module)
+    check_kind(container, torch.nn.Module)
     found = container._modules.get(str(name))
     if found is None:
         raise key_fault(f"the module has no submodule {str(name)!r}")
@@ -193,8 +191,7 @@ def warn(message: str, stacklevel: int) -> None:
     ``stacklevel``, nor does this.
     """
     del stacklevel
-    if not isinstance(message, str):
-        raise wrong_kind(message, str)
+    check_kind(message, str)
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
@@ -204,8 +201,7 @@ def raise_exception(message: str, class_name: str | None) -> None:
 
     An ``assert`` has no class; its name stands before the message.
     """
-    if not isinstance(message, str):
-        raise wrong_kind(message, str)
+    check_kind(message, str)
     if class_name is None and message.startswith(_ASSERTION):
         raise assertion_fault(message.removeprefix(_ASSERTION))
     raise ScriptError(message, exception=class_name or "RuntimeError")

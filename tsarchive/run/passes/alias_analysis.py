@@ -84,17 +84,12 @@ class Aliases:
 
     def written(self, node: Node) -> set[Place]:
         """The places that ``node`` itself may write to, without those of nodes in its blocks."""
-        found: set[Place] = set()
-        for value in self._writes.get(node, ()):
-            found |= self.places(value)
-        return found
+        return set().union(*map(self.places, self._writes.get(node, ())))
 
     def written_tensors(self, node: Node) -> set[Place]:
         """The places of tensors that ``node`` may write to, without those of their containers."""
-        found: set[Place] = set()
-        for value in self._writes.get(node, ()):
-            found |= self.places(value) if value.type == TENSOR else set()
-        return found
+        tensors = (value for value in self._writes.get(node, ()) if value.type == TENSOR)
+        return set().union(*map(self.places, tensors))
 
     def known_outside(self) -> set[Place]:
         """The places that code outside may hold, or may come to hold when the graph runs."""
@@ -208,39 +203,31 @@ class Aliases:
                 self._write(node, node.inputs[offset])
 
 
+_NEW: Final = (
+    "prim::CreateObject", "prim::Uninitialized", "prim::Print", "prim::isinstance", "prim::tolist",
+)  # fmt: skip
+_EXTRACTED: Final = (
+    "prim::Constant",  # shared by all calls
+    "prim::GetAttr", "prim::TupleUnpack", "prim::TupleIndex", "prim::TupleSlice",
+    "prim::ListUnpack", "prim::ModuleContainerIndex", "aten::wait", "prim::awaitable_wait",
+)  # fmt: skip
+_FILLED: Final = ("prim::TupleConstruct", "prim::ListConstruct", "prim::DictConstruct")
+_CALLED: Final = ("prim::CallFunction", "prim::CallMethod", "prim::Enter", "prim::Exit")
 _RULES: dict[str, Callable[[Aliases, Node], None]] = {
-    "prim::Constant": Aliases._extract,  # shared by all calls
-    "prim::CreateObject": Aliases._nothing,
-    "prim::Uninitialized": Aliases._nothing,
-    "prim::Print": Aliases._nothing,
-    "prim::isinstance": Aliases._nothing,
-    "prim::tolist": Aliases._nothing,
+    **dict.fromkeys(_NEW, Aliases._nothing),
+    **dict.fromkeys(_EXTRACTED, Aliases._extract),
+    **dict.fromkeys(_FILLED, Aliases._fill),
+    **dict.fromkeys(_CALLED, Aliases._call),
+    **dict.fromkeys(("prim::fork", "prim::awaitable"), Aliases._start),
     "prim::If": Aliases._if,
     "prim::Loop": Aliases._loop,
-    "prim::GetAttr": Aliases._extract,
-    "prim::TupleUnpack": Aliases._extract,
-    "prim::TupleIndex": Aliases._extract,
-    "prim::TupleSlice": Aliases._extract,
-    "prim::ListUnpack": Aliases._extract,
-    "prim::ModuleContainerIndex": Aliases._extract,
-    "prim::TupleConstruct": Aliases._fill,
-    "prim::ListConstruct": Aliases._fill,
-    "prim::DictConstruct": Aliases._fill,
     "prim::unchecked_cast": Aliases._pass_on,
-    "prim::fork": Aliases._start,
-    "prim::awaitable": Aliases._start,
     "prim::SetAttr": Aliases._set_attribute,
-    "prim::CallFunction": Aliases._call,
-    "prim::CallMethod": Aliases._call,
-    "aten::wait": Aliases._extract,
-    "prim::awaitable_wait": Aliases._extract,
-    "prim::Enter": Aliases._call,
-    "prim::Exit": Aliases._call,
 }
 
 
 def is_mutable(type_: Type) -> bool:
-    """Whether a value of this type can change, or hold a value that can."""
+    """Return whether a value of this type can change, or hold a value that can."""
     if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):
         return True
     return any(map(is_mutable, type_.parts()))

@@ -16,7 +16,7 @@ from .uses import CALLS, NOTHING, Wanted, called_function, wanted_values
 
 
 class Effects:
-    """Whether calling a function does anything beside computing its result; one per archive."""
+    """Tells whether a call does anything beside computing its result; one per archive."""
 
     def __init__(self) -> None:
         self._known: dict[Function, bool] = {}
@@ -29,11 +29,6 @@ class Effects:
             found = bool(Liveness(function.graph, self, NOTHING).nodes)
             self._known[original] = found
         return found
-
-    def of_call(self, node: Node) -> bool:
-        """Calls whose target is known at run time only count as having effects."""
-        callee = called_function(node)
-        return callee is None or self.of(callee)
 
 
 class Liveness:
@@ -105,7 +100,8 @@ class Liveness:
         if node.kind in WITH_EFFECTS or node.has_effects:
             return True
         if node.kind in CALLS:
-            return self._effects.of_call(node)
+            callee = called_function(node)
+            return callee is None or self._effects.of(callee)  # None: known at run time only
         return _may_write(node) and self._writes_to_live(node)
 
     def _writes_to_live(self, node: Node) -> bool:

@@ -86,7 +86,7 @@ def own_value(value: Any) -> Any:
 
 
 def may_hold_shared(type_: Type) -> bool:
-    """Whether values of a type are such, or hold such, that Python does not tell apart."""
+    """Return whether values of a type are such, or hold such, that Python does not tell apart."""
     if type_ in _HOLDING or isinstance(type_, EnumType):
         return True
     return isinstance(type_, COMPOSITE) and any(map(may_hold_shared, type_.parts()))
@@ -97,7 +97,7 @@ def _may_be_shared(type_: Type) -> bool:
 
 
 def makes_text(node: Node) -> bool:
-    """Whether an operator makes new strings, and does not take them from its operands."""
+    """Return whether an operator makes new strings, and does not take them from its operands."""
     if node.schema is None or node.kind == "prim::EnumValue":
         return node.kind == "prim::EnumName"
     returned = [value.type for value in node.schema.returns]
@@ -108,7 +108,7 @@ def makes_text(node: Node) -> bool:
 
 
 def must_differ(first: Value, second: Value, graph: Block) -> bool:
-    """Whether two values of a function are different objects in torch, whatever they hold.
+    """Return whether two values of a function are different objects in torch, whatever they hold.
 
     A constant is another object wherever code has it, and each time that torch reads it, unless
     it is a member of an enum.
@@ -149,7 +149,7 @@ def _is_read(value: Value) -> bool:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether the object is one that its node makes."""
+    """Return whether the object is one that its node makes."""
     if value.type == STRING and makes_text(value.node):
         return True
     return _is_read(value) or value.node.kind == "prim::TupleConstruct"
@@ -168,7 +168,7 @@ class Comparisons:
         return self._texts.setdefault(constant, own_text(constant))
 
     def of(self, function: Function) -> bool:
-        """Whether a function, or one that it passes such values to, compares them by ``is``."""
+        """Return whether a function, or one that it passes them to, compares such values."""
         found = self._known.get(function)
         if found is None:
             with self._lock:
@@ -198,7 +198,7 @@ class Comparisons:
 
 
 def _compares(node: Node, graph: Block) -> bool:
-    """Whether a node compares such values; methods of interfaces may."""
+    """Return whether a node compares such values; methods of interfaces may."""
     if node.kind == "prim::CallMethod" and isinstance(node.input.type, InterfaceType):
         return any(may_hold_shared(value.type) for value in node.inputs)
     if node.kind not in _COMPARISONS:

@@ -14,7 +14,7 @@ nothing else can see such a tensor, generated code has the number itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ class Identities:
 
     def of(self, graph: Block, kept: Container[Node], number_of: NumberOf) -> set[Node]:
         """The nodes of ``graph`` whose result is their first operand, among those ``kept``."""
-        nodes = [node for node in _walk(graph) if node in kept]
+        nodes = [node for node in all_nodes(graph.nodes) if node in kept]
         candidates = [node for node in nodes if _changes_nothing(node, number_of)]
         found: set[Node] = set()
         while len(found) < len(candidates):
@@ -74,7 +74,7 @@ class Identities:
         return more
 
     def _gives_new(self, call: Node) -> bool | None:
-        """Whether a call makes its result; None where it may write to tensors that others know."""
+        """Return whether a call makes its result; None where it may write to known tensors."""
         function = called_function(call)
         if function is None:
             return None
@@ -86,16 +86,9 @@ class Identities:
 
     def _result_is_new(self, graph: Block) -> bool | None:
         aliases = Aliases(graph, gives_new=self._gives_new)
-        if any(OUTSIDE in aliases.written_tensors(node) for node in _walk(graph)):
+        if any(OUTSIDE in aliases.written_tensors(node) for node in all_nodes(graph.nodes)):
             return None
         return all(OUTSIDE not in aliases.places(value) for value in graph.returns)
-
-
-def _walk(block: Block) -> Iterator[Node]:
-    for node in block.nodes:
-        yield node
-        for inner in node.blocks:
-            yield from _walk(inner)
 
 
 def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
@@ -183,7 +176,7 @@ def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | comple
 
 
 def _is_unseen(node: Node, made: Container[Node], live: Container[Node]) -> bool:
-    """Whether numbers suffice for the operands of ``node`` and the users of its result."""
+    """Return whether numbers suffice for the operands of ``node`` and the users of its result."""
     if node.kind == DIVIDED and node.inputs[0].node not in made:
         return False
     users = [use for use in node.output.uses if use.user in live or use.user.kind == RETURN]

@@ -121,7 +121,7 @@ def _escapes(value: Value, inside: Container[Node]) -> bool:
 
 
 def holds_memory(type_: Type) -> bool:
-    """Whether values of this type may hold tensors; objects keep theirs in any case."""
+    """Return whether values of this type may hold tensors; objects keep theirs in any case."""
     if isinstance(type_, ClassType):
         return False
     return type_ in (TENSOR, ANY) or any(map(holds_memory, type_.parts()))
