@@ -17,7 +17,14 @@ COMPUTED: Final = "{...}"
 """What stands in a finding for text that code computes."""
 
 
-class Severity(str, Enum):
+class _Ranked(str, Enum):
+    @property
+    def rank(self) -> int:
+        """The position in the order of the members, 0 for the mildest."""
+        return list(type(self)).index(self)
+
+
+class Severity(_Ranked):
     """The severity of a finding. Severities are ordered, and compare equal to their names."""
 
     INFO = "info"
@@ -26,11 +33,6 @@ class Severity(str, Enum):
     """Look at it before the file is used."""
     ERROR = "error"
     """Do not use the file."""
-
-    @property
-    def rank(self) -> int:
-        """The position in the order of severities, 0 for the mildest."""
-        return list(Severity).index(self)
 
     def __lt__(self, other: str) -> bool:
         return self.rank < Severity(other).rank
@@ -45,7 +47,7 @@ class Severity(str, Enum):
         return self.rank >= Severity(other).rank
 
 
-class Nature(str, Enum):
+class Nature(_Ranked):
     """What a finding says about its file. Each nature is graver than those before it."""
 
     ABILITY = "ability"
@@ -60,11 +62,6 @@ class Nature(str, Enum):
     """Two places that should agree do not: explained by damage or by forgery."""
     HOSTILE = "hostile"
     """Explained only by intent."""
-
-    @property
-    def rank(self) -> int:
-        """The position in the order of natures, 0 for the mildest."""
-        return list(Nature).index(self)
 
 
 @dataclass(frozen=True, slots=True)
