@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
-    import torch
+    from torch.utils._pytree import MappingKey, SequenceKey
 
     from tsarchive.converting import Conversion
     from tsarchive.preparing.writing import Agreement
@@ -71,7 +71,7 @@ def command(
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Write the model of one archive as another.
 
     The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
@@ -118,8 +118,7 @@ def command(
         print_json(asdict(done))
     else:
         _show(done, data)
-    if not all(found.ok for found in done.agreements):
-        ctx.exit(FINDINGS)
+    return 0 if all(found.ok for found in done.agreements) else FINDINGS
 
 
 @contextmanager
@@ -158,9 +157,14 @@ def _agreement(found: Agreement) -> str:
 
 
 def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
-    """The sizes of each given argument that stay open, as torch.export takes them."""
+    """Return the sizes of each given argument that stay open, as torch.export takes them."""
+    from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
+
     given = {**dict(zip(_names(source), inputs.args, strict=False)), **inputs.kwargs}
-    tensors = dict(_tensors(given, ""))
+    leaves, structure = tree_flatten_with_path(given)
+    places = [".".join(map(_key_text, path)) for path, _ in leaves]
+    placed = zip(places, leaves, strict=True)
+    tensors = {place: leaf for place, (_, leaf) in placed if hasattr(leaf, "ndim")}
     shapes: dict[str, dict[int, Any]] = {}
     for size in sizes:
         match = _SIZE.fullmatch(size)
@@ -174,8 +178,12 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
         if dimension >= rank:
             raise _not_open(f"{place!r} has {plural(rank, 'dimension')}, counted from 0")
         shapes.setdefault(place, {})[dimension] = _open_size(match)
-    found: dict[str, Any] = _shaped(given, "", shapes)
+    found: dict[str, Any] = tree_unflatten(map(shapes.get, places), structure)
     return found
+
+
+def _key_text(key: MappingKey[Any, Any] | SequenceKey[Any]) -> str:
+    return str(key.idx if hasattr(key, "idx") else key.key)
 
 
 def _open_size(match: re.Match[str]) -> Any:
@@ -186,32 +194,6 @@ def _open_size(match: re.Match[str]) -> Any:
         return Dim.DYNAMIC
     name = re.sub(r"\W", "_", f"size_{match['place']}_{match['dimension']}", flags=re.ASCII)
     return Dim(name, min=int(match["least"] or 1), max=int(match["most"]))
-
-
-def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in arguments by their places, such as ``x`` or ``x.key.0``."""
-    if hasattr(value, "ndim"):
-        yield place, value
-    for key, item in _items(value):
-        yield from _tensors(item, f"{place}.{key}" if place else str(key))
-
-
-def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()
-
-
-def _shaped(value: Any, place: str, shapes: Mapping[str, Any]) -> Any:
-    """The open dimensions at each place, in the structure of the arguments."""
-    found = {
-        key: _shaped(item, f"{place}.{key}" if place else str(key), shapes)
-        for key, item in _items(value)
-    }
-    if isinstance(value, list | tuple):
-        values = found.values()
-        return [*values] if isinstance(value, list) else (*values,)
-    return found if isinstance(value, dict) else shapes.get(place)
 
 
 def _not_open(message: str) -> click.BadParameter:

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 )
 @import_option
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, file: str, *, check: bool, imports: tuple[str, ...], as_json: bool
-) -> None:
+def command(file: str, *, check: bool, imports: tuple[str, ...], as_json: bool) -> int:
     """Show what a file is and what it holds.
 
     Runs nothing of the file, and does not import torch. The line 'needs' names the operators
@@ -57,8 +54,7 @@ def command(
         print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
     else:
         _show(facts, found)
-    if found:
-        ctx.exit(FINDINGS)
+    return FINDINGS if found else 0
 
 
 def _document(found: Missing) -> dict[str, object]:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .command import Command
+from .options import together
 
 if TYPE_CHECKING:
     import numpy
@@ -184,8 +185,6 @@ def _not_random(message: str) -> click.BadParameter:
     return click.BadParameter(message, param_hint="--random")
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 # No argument of a process holds a NUL, so no file name is mistaken for a marked option.
 _MARK = "\0"
 _OPTIONS = ("--arg", "--random")
@@ -229,27 +228,24 @@ def split_file(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
     return None, rest
 
 
-def input_options(function: _F) -> _F:
-    """The options of a command that calls a model."""
-    for decorate in (
-        click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
-        click.option(
-            "--arg",
-            multiple=True,
-            expose_value=False,
-            metavar="[NAME=]LITERAL",
-            help="A Python literal, such as 3, '[1, 2]' or '\"greedy\"'.",
-        ),
-        click.option(
-            "--random",
-            multiple=True,
-            expose_value=False,
-            metavar="[NAME=]SHAPE[:DTYPE][<HIGH]",
-            help="A random tensor, such as 1x3x64x64 or '2x5:int64<100'.",
-        ),
-    ):
-        function = decorate(function)
-    return function
+# The options of a command that calls a model.
+input_options = together(
+    click.option(
+        "--random",
+        multiple=True,
+        expose_value=False,
+        metavar="[NAME=]SHAPE[:DTYPE][<HIGH]",
+        help="A random tensor, such as 1x3x64x64 or '2x5:int64<100'.",
+    ),
+    click.option(
+        "--arg",
+        multiple=True,
+        expose_value=False,
+        metavar="[NAME=]LITERAL",
+        help="A Python literal, such as 3, '[1, 2]' or '\"greedy\"'.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+)
 
 
 def gather(arguments: list[str], seed: int) -> Inputs:
@@ -264,8 +260,6 @@ def gather(arguments: list[str], seed: int) -> Inputs:
 
 
 def _add(inputs: Inputs, argument: str, generator: torch.Generator) -> None:
-    from .inputs import random_tensor, read_inputs
-
     if not argument.startswith(_MARK):
         read_inputs(argument, inputs)
         return

@@ -11,18 +11,18 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from unicodedata import category, east_asian_width
 
 import click
 
-from tsarchive.describing.text import LAYOUT, visible
+from tsarchive.describing.text import LAYOUT, escaped, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from tsarchive import Finding
 
 
 class Guarded:
@@ -344,17 +344,27 @@ def _print(text: str, *, stderr: bool = False) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print a document in which NaN and infinities, which JSON lacks, are strings."""
+    """Print a document of plain values, dataclasses, members of enumerations, and bytes.
+
+    A dataclass becomes an object of its fields, a member its value, and bytes ASCII text with
+    escapes. NaN and infinities, which JSON lacks, become strings.
+    """
     import json
 
-    _print(json.dumps(_finite(document), indent=2, allow_nan=False) + "\n")
+    _print(json.dumps(_as_json(document), indent=2, allow_nan=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_as_json(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return escaped(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -362,20 +372,6 @@ def _finite(value: Any) -> Any:
 
 STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 """The colour of each severity."""
-
-
-def finding_document(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON; parts that it does not have are null."""
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "nature": finding.nature.value,
-        "message": finding.message,
-        "record": finding.record,
-        "offset": finding.offset,
-        "line": finding.line,
-        "hint": finding.hint,
-    }
 
 
 @contextmanager

@@ -35,9 +35,7 @@ _ALL = "*"
     help="Show N modules, tensors, operators and records at most (2000).",
 )
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     file: str,
     *,
     path: str,
@@ -45,7 +43,7 @@ def command(
     no_findings: bool,
     rows: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Write one HTML page about a file.
 
     The page needs no network and no other file. It shows the facts of the file, what verify and
@@ -77,8 +75,7 @@ def command(
         print_json({"file": file, **document(made)})
     else:
         _show(made)
-    if made.ok is False:
-        ctx.exit(FINDINGS)
+    return FINDINGS if made.ok is False else 0
 
 
 def document(made: Page) -> dict[str, Any]:

@@ -183,8 +183,6 @@ def _write_npy(output: Any, path: str) -> None:
 def _write_npz(output: Any, path: str) -> None:
     import numpy
 
-    from .results import leaves
-
     arrays = {name: _array(value) for name, value in leaves(output) if value is not None}
     with Path(path).open("wb") as file:
         numpy.savez(file, **arrays)
@@ -206,8 +204,6 @@ def _array(value: Any) -> Any:
 
 def _write_pt(output: Any, path: str) -> None:
     import torch
-
-    from .results import plain
 
     torch.save(plain(output), path)
 

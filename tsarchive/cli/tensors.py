@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ def command(
         found.sort(key=_ORDERS[sort])
     if as_json:
         rows = [_document(name, info) for name, info in found]
-        print_json({"file": file, "tensors": rows, "total": asdict(_totals(found))})
+        print_json({"file": file, "tensors": rows, "total": _totals(found)})
     elif match is not None and not found:
         say(f"no tensor has a name that fits {match}")
     else:
@@ -76,7 +75,7 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
-        "storages": [asdict(storage) for storage in info.storages],
+        "storages": info.storages,
         "device": info.device,
         "role": info.role,
     }

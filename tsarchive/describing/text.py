@@ -40,6 +40,12 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """``a, b and 3 more``: the first names, and the number of the others."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
+
+
 def visible(text: str, *, keep: str = "\n") -> str:
     """The text with escapes in place of what a terminal would act on.
 
