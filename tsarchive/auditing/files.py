@@ -8,14 +8,14 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import open_source, read_all
-from tsarchive.errors import ArchiveError, CallError
+from tsarchive.container.source import not_a_file, open_source, read_all
+from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.archive import known_totals
 from tsarchive.formats.base import FileFormat
@@ -57,15 +57,13 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
                 return _audit(file, path)
             return _audit(io.BytesIO(read_all(file)), None)
     if not hasattr(source, "read"):
-        raise CallError(
-            f"an archive cannot be read from {type(source).__name__}",
-            hint="Pass a path, a file opened with mode 'rb', or io.BytesIO(data)",
-        )
+        raise not_a_file(type(source).__name__)
     return _audit(io.BytesIO(read_all(source)), None)
 
 
 def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     """``path`` is given for files on disk, of which the container maps what it needs."""
+    source = file if path is None else path
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
@@ -73,10 +71,10 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
+        kind = audit_zip(source, found, _DEPTH)
     own = file_format(head)
     if own is not None:
-        is_looked_into = _audit_own(path if path is not None else file, own, found)
+        is_looked_into = _audit_own(source, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
@@ -90,10 +88,8 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
 def _audit_own(source: str | BinaryIO, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
     add_soundness(source, found)
-    if not isinstance(source, str):
-        source.seek(0)
     try:
-        archive = archive_of(format_.opened(open_source(source)))
+        archive = archive_of(format_.opened(open_source(from_start(source))))
     except ArchiveError:
         return False
     format_.audit(archive, found)
@@ -136,21 +132,20 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, depth: int) -> str:
-    """Add what a zip archive holds, and give its kind. ``data`` are the bytes where they have
-    been read; ``depth`` is how far archives inside are looked into."""
+def audit_zip(source: str | BinaryIO, found: Collected, depth: int) -> str:
+    """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
     add_soundness(source, found)
     try:
         container = Container.open(from_start(source))
     except ArchiveError:
-        salvage(_all_bytes(source) if data is None else data, found)
+        salvage(_all_bytes(source), found)
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
         archive.audit()
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
-        salvage(_all_bytes(source) if data is None else data, found)
+        salvage(_all_bytes(source), found)
     return archive.format.kind
 
 
@@ -158,8 +153,7 @@ def _all_bytes(source: str | BinaryIO) -> bytes:
     if isinstance(source, str):
         with open(source, "rb") as file:
             return file.read(_LONGEST_RECORD)
-    source.seek(0)
-    return source.read(_LONGEST_RECORD)
+    return _read(source, 0, _LONGEST_RECORD)
 
 
 class _Archive:
@@ -230,7 +224,9 @@ class _Archive:
 
     def _record(self, name: str, data: bytes, around: Surroundings) -> None:
         if data.startswith(LOCAL_HEADER) and self.depth > 0:
-            self._inner(name, data)
+            inner = Collected(self.found.budgets, prefix=f"{name}/")
+            audit_zip(io.BytesIO(data), inner, self.depth - 1)
+            self.found.take(inner)
         else:
             self._single(name, data, around)
         if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
@@ -246,11 +242,6 @@ class _Archive:
         if data.startswith(LOCAL_HEADER):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
-
-    def _inner(self, name: str, data: bytes) -> None:
-        inner = Collected(self.found.budgets, prefix=f"{name}/")
-        audit_zip(io.BytesIO(data), data, inner, self.depth - 1)
-        self.found.take(inner)
 
     def _uses_pickle(self, name: str) -> None:
         message = "it tells the reader to unpickle a record, whatever that may call"
@@ -302,12 +293,12 @@ _MOST_HEADERS: Final = 65_536
 
 def salvage(data: bytes, found: Collected) -> None:
     """Look at the file as it is, where records in it begin, and at what it holds deflated."""
-    headers = [_Header.at(data, offset) for offset in _offsets(data)]
-    starts = [header.data for header in headers if header.method != DEFLATED]
+    headers = [_header(data, offset) for offset in _offsets(data)]
+    starts = [start for method, start in headers if method != DEFLATED]
     found.look_at(data, None, Surroundings(), starts=starts)
     room = _MOST_INFLATED
-    for header in headers:
-        content = inflated(memoryview(data)[header.data :]) if header.method == DEFLATED else b""
+    for method, start in headers:
+        content = inflated(memoryview(data)[start:]) if method == DEFLATED else b""
         if content:
             found.look_at(content, None, Surroundings())
         room -= len(content)
@@ -318,19 +309,12 @@ def salvage(data: bytes, found: Collected) -> None:
         found.find("record-unread", Severity.WARNING, Nature.HOSTILE, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """The compression method of a local header, and the offset of the data behind it."""
-
-    method: int
-    data: int
-
-    @classmethod
-    def at(cls, data: bytes, offset: int) -> _Header:
-        method, name, extra = (
-            int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
-        )
-        return cls(method, offset + _HEADER_BYTES + name + extra)
+def _header(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the compression method of a local header, and where the data behind it begins."""
+    method, name, extra = (
+        int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
+    )
+    return method, offset + _HEADER_BYTES + name + extra
 
 
 def _offsets(data: bytes) -> Iterator[int]:

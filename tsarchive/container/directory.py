@@ -269,7 +269,7 @@ def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
     _check_inflated(packed, caps.inflated_cap(sum(e.stored_size for e in packed)), faults)
     if sum(entry.size for entry in packed) > caps.FREE_PARSED_BYTES:
         parsed = [entry for entry in packed if caps.size_cap(entry.name) is not None]
-        blown_up = [e for e in parsed if caps.exceeds_ratio(e.size, e.stored_size)]
+        blown_up = [e for e in parsed if e.size > caps.MAX_INFLATED_RATIO * e.stored_size]
         _check_inflated(blown_up, caps.FREE_PARSED_BYTES, faults)
 
 
