@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .text import plural, size
-
-if TYPE_CHECKING:
-    from .facts import TensorFacts
 
 Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
 
@@ -155,7 +152,7 @@ def uniquely_named(
         yield shown, info
 
 
-def totals_text(totals: TensorTotals | TensorFacts) -> str:
+def totals_text(totals: TensorTotals) -> str:
     """``19 tensors in 5 storages, 654.6 KiB``"""
     storages = plural(totals.storages, "storage")
     return f"{plural(totals.count, 'tensor')} in {storages}, {size(totals.bytes)}"

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.describing.contents import TensorTotals
+from tsarchive.describing.facts import GroupFacts
 from tsarchive.findings import COMPUTED, Finding, Nature, Severity, is_fine
 from tsarchive.operators.risks import Risk, row_of
 
@@ -93,15 +94,6 @@ class Payload:
     size: int
 
 
-@dataclass(slots=True)
-class Group:
-    """Records of one kind: how many, their bytes, and the bytes they take in the file."""
-
-    records: int = 0
-    bytes: int = 0
-    stored_bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """The abilities of a file.
@@ -120,7 +112,7 @@ class AuditReport:
     pickled_names: tuple[PickledName, ...] = ()
     classes: tuple[str, ...] = ()
     payloads: tuple[Payload, ...] = ()
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     tensors: TensorTotals | None = None
 
     @property
@@ -129,7 +121,6 @@ class AuditReport:
         return is_fine(self.findings)
 
 
-"""The name of a file that code computes."""
 # What the ability to run an operator of each class means for someone who did not write the file.
 SEVERITIES: Final[Mapping[Risk, Severity | None]] = {
     Risk.COMPUTE: None,
