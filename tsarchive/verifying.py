@@ -86,7 +86,9 @@ def _verified(
     try:
         check.run(step)
     except RecursionError:
-        findings.add([_too_deep()])
+        message = "what it holds is nested too deeply: not all of it was looked at"
+        hint = "Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth"
+        findings.add([Finding("record-depth", Severity.ERROR, Nature.HOSTILE, message, hint=hint)])
     archive = Archive(container, found)
     with container.buffer() as buffer:
         size = buffer.nbytes
@@ -98,16 +100,6 @@ def _verified(
         known_totals(archive),
         check.code_records,
         findings.ordered(),
-    )
-
-
-def _too_deep() -> Finding:
-    return Finding(
-        "record-depth",
-        Severity.ERROR,
-        Nature.HOSTILE,
-        "what it holds is nested too deeply: not all of it was looked at",
-        hint="Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth",
     )
 
 

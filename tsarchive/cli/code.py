@@ -84,8 +84,10 @@ def command(
         _show_names(chosen)
     elif raw:
         print_source(_joined(chosen).encode("utf-8", "surrogateescape"))
+    elif has_styles():
+        _highlight(chosen)
     else:
-        _show_source(chosen)
+        print_source(visible(_joined(chosen), keep=LAYOUT).encode())
 
 
 def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
@@ -143,25 +145,17 @@ def _show_names(chosen: Iterable[Definition]) -> None:
     show(names.lines())
 
 
-def _show_source(chosen: list[Definition]) -> None:
-    if not has_styles():
-        print_source(visible(_joined(chosen), keep=LAYOUT).encode())
-        return
-    for found in chosen:
-        _highlight(found)
-
-
 def _joined(chosen: list[Definition]) -> str:
     """The text of each, and an empty line between them."""
     ends = ("" if found.text.endswith("\n") else "\n" for found in chosen)
     return "\n".join(found.text + end for found, end in zip(chosen, ends, strict=True))
 
 
-def _highlight(found: Definition) -> None:
+def _highlight(chosen: Iterable[Definition]) -> None:
     from rich.syntax import Syntax
 
-    out = console()
-    out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
-    text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
-    shown = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=True)
-    out.print(shown)
+    out, theme = console(), "ansi_dark"
+    for found in chosen:
+        out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
+        text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
+        out.print(Syntax(text, "python", theme=theme, background_color="default", word_wrap=True))
