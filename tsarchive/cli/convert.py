@@ -20,8 +20,6 @@ from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
-    from torch.utils._pytree import MappingKey, SequenceKey
-
     from tsarchive.converting import Conversion
     from tsarchive.preparing.writing import Agreement
 
@@ -56,10 +54,9 @@ _SIZE = re.compile(
 @import_option
 @policy_options
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    arguments: tuple[str, ...],
+    file: str | None,
+    arguments: list[str],
     *,
     seed: int,
     sizes: tuple[str, ...],
@@ -67,7 +64,6 @@ def command(
     backends: tuple[str, ...],
     model: str | None,
     map_location: str | None,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -90,23 +86,21 @@ def command(
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
-    source, rest = split_file(arguments)
-    destination, rest = split_file(tuple(rest))
-    if source is None or destination is None:
-        missing = "'SOURCE'" if source is None else "'DESTINATION'"
+    destination, rest = split_file(arguments)
+    if file is None or destination is None:
+        missing = "'SOURCE'" if file is None else "'DESTINATION'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
-    ctx.params["file"] = source
     import tsarchive
 
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
     with _without_logs(), progress(steps) as step:
         done = tsarchive.convert(
-            source,
+            file,
             destination,
             args=None if inputs is None else inputs.args,
             kwargs=None if inputs is None else inputs.kwargs,
-            dynamic_shapes=_dynamic_shapes(source, inputs or Inputs(), sizes) if sizes else None,
+            dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
             model=model,
             policy=chosen_policy(allow, trust=trust),
             map_location=map_location,
@@ -182,7 +176,8 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
     return found
 
 
-def _key_text(key: MappingKey[Any, Any] | SequenceKey[Any]) -> str:
+def _key_text(key: Any) -> str:
+    """Return the position in a list or tuple, or the key of a dict."""
     return str(key.idx if hasattr(key, "idx") else key.key)
 
 

@@ -35,7 +35,6 @@ def command(
     force: bool,
     full_paths: bool,
     map_location: str | None,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 )
 @import_option
 @json_option
-def command(file: str, *, check: bool, imports: tuple[str, ...], as_json: bool) -> int:
+def command(file: str, *, check: bool, as_json: bool) -> int:
     """Show what a file is and what it holds.
 
     Runs nothing of the file, and does not import torch. The line 'needs' names the operators
@@ -51,14 +50,11 @@ def command(file: str, *, check: bool, imports: tuple[str, ...], as_json: bool) 
         facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
     found = tsarchive.missing(file) if check else None
     if as_json:
-        print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
+        missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}
+        print_json({**asdict(facts), **missing})
     else:
         _show(facts, found)
     return FINDINGS if found else 0
-
-
-def _document(found: Missing) -> dict[str, object]:
-    return {"operators": found.operators, "classes": found.classes, "hints": _hints(found)}
 
 
 def _hints(found: Missing) -> dict[str, str]:
@@ -67,15 +63,10 @@ def _hints(found: Missing) -> dict[str, str]:
 
 def _show(facts: Facts, found: Missing | None) -> None:
     missing = [] if found is None else named("missing", _hints(found), "nothing")
-    lines = [*fact_lines(facts), *missing]
-    show((*_pairs(lines).lines(), "", *_groups(facts).lines()))
-
-
-def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
-    grid = Table([Column(style="bold"), Column()], gap=2)
-    for label, value in lines:
-        grid.add_row(label, value)
-    return grid
+    labelled = Table([Column(style="bold"), Column()], gap=2)
+    for label, text in (*fact_lines(facts), *missing):
+        labelled.add_row(label, text)
+    show((*labelled.lines(), "", *_groups(facts).lines()))
 
 
 def _groups(facts: Facts) -> Table:

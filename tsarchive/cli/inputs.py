@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,11 +195,14 @@ class InputsCommand(Command):
     """Keeps files, --arg and --random in the order of the command line.
 
     click collects each option on its own and forgets the order between them, so the options
-    become marked positional arguments before click sees them.
+    become marked positional arguments before click sees them. The first file among ``arguments``
+    is taken out of them, and becomes the parameter ``file``.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_marked(args)))
+        left = super().parse_args(ctx, list(_marked(args)))
+        ctx.params["file"], ctx.params["arguments"] = split_file(ctx.params["arguments"])
+        return left
 
 
 def _marked(args: list[str]) -> Iterator[str]:
@@ -219,8 +222,8 @@ def _marked(args: list[str]) -> Iterator[str]:
             yield option if following is None else f"{_MARK}{option}={following}"
 
 
-def split_file(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    """The first argument that is not an option, and the others in order."""
+def split_file(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the first argument that is not an option, and the others in order."""
     rest = list(arguments)
     for index, argument in enumerate(rest):
         if not argument.startswith(_MARK):

@@ -48,7 +48,6 @@ def command(
     folder: str | None,
     map_location: str | None,
     canonical: bool,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,

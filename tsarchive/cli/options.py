@@ -30,7 +30,11 @@ def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
     return decorate
 
 
-def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> Any:
+IMPORTS = "tsarchive.imports"
+"""Under this key, the context of a command has what ``import_option`` imported."""
+
+
+def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
     # Other processes that import the same libraries may run in another folder.
     names = tuple(os.path.abspath(n) if n.endswith(_SHARED_LIBRARIES) else n for n in names)
     try:
@@ -39,13 +43,13 @@ def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, 
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
         raise click.BadParameter(f"{type(error).__name__}: {lines[0]}", ctx, param) from error
-    return names
+    ctx.meta[IMPORTS] = names
 
 
 import_option = click.option(
     "--import",
-    "imports",
     multiple=True,
+    expose_value=False,
     metavar="NAME",
     callback=_import_named,
     help="First import a module that registers operators, or load a shared library (.so).",

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import zip_longest
@@ -79,7 +79,11 @@ def encodable(text: str, stream: TextIO | None) -> str:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Put guards before stdout and stderr, where there is none."""
-    with _guard("stdout"), _guard("stderr"):
+    with ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if not isinstance(stream, Guarded):
+                stack.enter_context(_replaced(name, stream, stream))
         yield
 
 
@@ -87,16 +91,6 @@ def guarded() -> Iterator[None]:
 def code_apart() -> Iterator[None]:
     """Let what code of files prints go to stderr, so that stdout has nothing else than results."""
     with _replaced("stdout", own_stream(), own_stream(stderr=True)):
-        yield
-
-
-@contextmanager
-def _guard(name: str) -> Iterator[None]:
-    stream = getattr(sys, name)
-    if stream is None or isinstance(stream, Guarded):
-        yield
-        return
-    with _replaced(name, stream, stream):
         yield
 
 

@@ -12,7 +12,7 @@ from tsarchive.errors import ArchiveError, ScriptError, UnsupportedError
 from tsarchive.policy import Limits
 
 from .command import FINDINGS, ModelError, json_option
-from .inputs import Inputs, InputsCommand, gather, input_options, split_file
+from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, limit_options, policy_options
 from .output import print_json, say
 from .results import check_path, lines, summary, write_output
@@ -40,16 +40,14 @@ if TYPE_CHECKING:
 @click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of --bundled.")
 @click.option("--atol", default=1e-8, show_default=True, help="Absolute tolerance of --bundled.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    arguments: tuple[str, ...],
+    file: str | None,
+    arguments: list[str],
     *,
     method: str,
     seed: int,
     model_name: str | None,
     map_location: str,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     max_steps: int | None,
@@ -85,10 +83,8 @@ def command(
       tsarchive run program.bpte --bundled
       tsarchive run detector.pt image.npy --import torchvision --allow "torchvision::*"
     """
-    file, rest = split_file(arguments)
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
-    ctx.params["file"] = file
     if out is not None:
         check_path(out)
     _require_usable(map_location)
@@ -103,11 +99,11 @@ def command(
         data=data or None,
     )
     if bundled:
-        if rest:
+        if arguments:
             raise click.UsageError("--bundled takes no inputs: the file brings them.")
         is_fine = run_bundled(model, file, rtol=rtol, atol=atol, as_json=as_json)
         return 0 if is_fine else FINDINGS
-    inputs = _on_device(gather(rest, seed), map_location)
+    inputs = _on_device(gather(arguments, seed), map_location)
     output, seconds = _call(_method(model, method), inputs, seed)
     if out is not None:
         write_output(output, out)
