@@ -194,14 +194,14 @@ def require_whole(findings: Iterable[Finding]) -> None:
 
 
 def broken(
-    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+    rule: str, message: str, record: str | None, hint: str | None = None, offset: int | None = None
 ) -> Finding:
     """Return a finding of damage: nothing can be done with the part that the rule is about."""
     return Finding(rule, Severity.ERROR, Nature.BROKEN, message, record, offset, hint=hint)
 
 
 def hostile(
-    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+    rule: str, message: str, record: str | None, hint: str | None = None, offset: int | None = None
 ) -> Finding:
     """Return a finding that only intent explains."""
     return Finding(rule, Severity.ERROR, Nature.HOSTILE, message, record, offset, hint=hint)

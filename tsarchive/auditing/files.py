@@ -9,10 +9,12 @@ import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
+from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import not_a_file, open_source, read_all
 from tsarchive.errors import ArchiveError
@@ -223,7 +225,7 @@ class _Archive:
         self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
 
     def _record(self, name: str, data: bytes, around: Surroundings) -> None:
-        if data.startswith(LOCAL_HEADER) and self.depth > 0:
+        if data.startswith(LOCAL_SIGNATURE) and self.depth > 0:
             inner = Collected(self.found.budgets, prefix=f"{name}/")
             audit_zip(io.BytesIO(data), inner, self.depth - 1)
             self.found.take(inner)
@@ -239,7 +241,7 @@ class _Archive:
 
     def _single(self, name: str, data: bytes, around: Surroundings) -> None:
         self.found.look_at(data, name, around, is_unpickled=name in self.unpickled)
-        if data.startswith(LOCAL_HEADER):
+        if data.startswith(LOCAL_SIGNATURE):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
 
@@ -268,8 +270,8 @@ class _Archive:
                 "Treat it as a program: a torch.package is one",
             )  # fmt: skip
 
-    def _native(self, name: str | None, kind: str) -> None:
-        role = None if name is None else self.roles[name]
+    def _native(self, name: str, kind: str) -> None:
+        role = self.roles[name]
         is_expected = role in (Role.NATIVE, Role.EXECUTORCH)
         is_unknown = not self.format.is_known
         severity = Severity.WARNING if is_expected or is_unknown else Severity.ERROR
@@ -281,9 +283,6 @@ class _Archive:
         self.found.find("record-native", severity, nature, message, name, hint)
 
 
-LOCAL_HEADER: Final = b"PK\x03\x04"
-DEFLATED: Final = 8
-_HEADER_BYTES: Final = 30
 _PIECE: Final = 1 << 16
 # Of one record, and of all of them: a bomb is not inflated to its end.
 _LONGEST_INFLATED: Final = 1 << 25
@@ -293,7 +292,8 @@ _MOST_HEADERS: Final = 65_536
 
 def salvage(data: bytes, found: Collected) -> None:
     """Look at the file as it is, where records in it begin, and at what it holds deflated."""
-    headers = [_header(data, offset) for offset in _offsets(data)]
+    found_headers = islice(re.finditer(re.escape(LOCAL_SIGNATURE), data), _MOST_HEADERS)
+    headers = [_header(data, match.start()) for match in found_headers]
     starts = [start for method, start in headers if method != DEFLATED]
     found.look_at(data, None, Surroundings(), starts=starts)
     room = _MOST_INFLATED
@@ -314,17 +314,7 @@ def _header(data: bytes, offset: int) -> tuple[int, int]:
     method, name, extra = (
         int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
     )
-    return method, offset + _HEADER_BYTES + name + extra
-
-
-def _offsets(data: bytes) -> Iterator[int]:
-    """Yield the offsets of local headers, up to a number of them."""
-    position = data.find(LOCAL_HEADER)
-    for _ in range(_MOST_HEADERS):
-        if position < 0:
-            return
-        yield position
-        position = data.find(LOCAL_HEADER, position + 1)
+    return method, offset + LOCAL.size + name + extra
 
 
 def inflated(stored: memoryview | bytes) -> bytes:
