@@ -108,8 +108,10 @@ class Findings:
             self._counts[finding.rule] += 1
             if self._counts[finding.rule] <= MAX_PER_RULE:
                 self._found[finding] = None
-            else:
-                self._keep_worst(finding)
+                continue
+            known = self._worst.setdefault(finding.rule, finding)
+            if _weight(finding) > _weight(known):
+                self._worst[finding.rule] = finding
 
     def excuse(self, in_doubt: frozenset[str]) -> None:
         """Treat later findings in these records as possible results of damage."""
@@ -128,22 +130,14 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         """In the order in which they came; one more for each rule with too many."""
         yield from self._found
-        yield from self._surplus()
-
-    def ordered(self) -> tuple[Finding, ...]:
-        """All of them, worst first, then by place."""
-        return tuple(sorted(self, key=_place))
-
-    def _keep_worst(self, finding: Finding) -> None:
-        known = self._worst.get(finding.rule)
-        if known is None or _weight(finding) > _weight(known):
-            self._worst[finding.rule] = finding
-
-    def _surplus(self) -> Iterator[Finding]:
         for rule, worst in self._worst.items():
             more = self._counts[rule] - MAX_PER_RULE
             message = f"and {more:,} more of this rule; the worst of them: {worst.message}"
             yield replace(worst, message=message)
+
+    def ordered(self) -> tuple[Finding, ...]:
+        """All of them, worst first, then by place."""
+        return tuple(sorted(self, key=_place))
 
 
 def _weight(finding: Finding) -> tuple[int, int]:

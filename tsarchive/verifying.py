@@ -58,13 +58,10 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
-        findings.excuse(found.in_doubt | _without_checksum(found.container))
+        records = found.container.records
+        without_checksum = {name for name, record in records.items() if record.crc is None}
+        findings.excuse(found.in_doubt | without_checksum)
         return _verified(found.container, found.in_doubt | findings.damaged(), findings, step)
-
-
-def _without_checksum(container: Container) -> frozenset[str]:
-    """The records whose damage nothing would show."""
-    return frozenset(name for name, record in container.records.items() if record.crc is None)
 
 
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:

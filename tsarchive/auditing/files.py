@@ -114,18 +114,12 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
             message = f"the file is native code or a program ({payload.format})"
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
     if not form.is_inert and not audit.streams.pickles:
-        message = f"it is {_described(form)}"
-        hint = _looks(data) if form is UNKNOWN else form.advice
+        message, hint = f"it is of the kind {form.kind}", form.advice
+        if form is UNKNOWN:
+            looks = recognise(data[:HEAD_BYTES])
+            message = "it is of no kind that is known here"
+            hint = f"By its looks {looks.message}. {looks.hint}"
         found.find("file-kind", Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
-
-
-def _looks(data: bytes) -> str:
-    found = recognise(data[:HEAD_BYTES])
-    return f"By its looks {found.message}. {found.hint}"
-
-
-def _described(form: Form) -> str:
-    return "of no kind that is known here" if form is UNKNOWN else f"of the kind {form.kind}"
 
 
 # Longer records are looked into up to here.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
@@ -37,7 +37,21 @@ _UNKNOWN: Final = "What it does is unknown: do not load the file"
 
 def program_of(code: Mapping[str, bytes], container: Container) -> Program:
     """Return the code of an archive; what only its constants tell is not known without them."""
-    return Program(code, _Constants(container).constant, _version(container))
+
+    @cache
+    def table() -> Any:
+        try:
+            return loads(container.read(_CONSTANTS), record=_CONSTANTS)
+        except ArchiveError:
+            return None  # the walk over the pickle has told of it
+
+    def constant(index: int) -> tuple[Any, Type]:
+        values = table()
+        found = values[index] if isinstance(values, tuple) and 0 <= index < len(values) else None
+        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
+
+    return Program(code, constant, _version(container))
 
 
 def _version(container: Container) -> int:
@@ -45,26 +59,6 @@ def _version(container: Container) -> int:
         return format_version(container)
     except ArchiveError:
         return NEWEST_VERSION
-
-
-class _Constants:
-    """The table of constants as the pickle describes it."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-
-    def constant(self, index: int) -> tuple[Any, Type]:
-        table = self._table
-        found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
-        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
-        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
-
-    @cached_property
-    def _table(self) -> Any:
-        try:
-            return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
-        except ArchiveError:
-            return None  # the walk over the pickle has told of it
 
 
 def audit_program(

@@ -200,14 +200,9 @@ def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: boo
     if not results:
         raise UnsupportedError("the bundled program brings no calls to compare")
     is_fine = all(result.ok for result in results)
-    if as_json:
-        print_json(_cases_document(file, results, is_fine))
-    else:
+    if not as_json:
         _show_cases(results)
-    return is_fine
-
-
-def _cases_document(file: str, results: list[CaseResult], is_fine: bool) -> dict[str, Any]:
+        return is_fine
     cases = [
         {
             "method": result.method,
@@ -218,7 +213,8 @@ def _cases_document(file: str, results: list[CaseResult], is_fine: bool) -> dict
         }
         for result in results
     ]
-    return {"file": file, "ok": is_fine, "cases": cases}
+    print_json({"file": file, "ok": is_fine, "cases": cases})
+    return is_fine
 
 
 def _show_cases(results: list[CaseResult]) -> None:

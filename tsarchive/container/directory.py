@@ -264,7 +264,10 @@ def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
     """Check inflated sizes against the caps before anything is inflated."""
     for entry in entries:
         if entry.size > caps.SMALLEST_CAP:
-            _check_size(entry, faults)
+            cap = caps.size_cap(entry.name)
+            if cap is not None and entry.size > cap:
+                problem = f"a record of this name has {entry.size} bytes"
+                faults.report("zip-large-record", problem, entry.place, limit=cap)
     packed = [entry for entry in entries if entry.method != STORED]
     _check_inflated(packed, caps.inflated_cap(sum(e.stored_size for e in packed)), faults)
     if sum(entry.size for entry in packed) > caps.FREE_PARSED_BYTES:
@@ -283,13 +286,6 @@ def _check_inflated(packed: list[Entry], limit: int, faults: Faults) -> None:
 
 
 _REPACK = "If the file is known to be good, pack it again without compression"
-
-
-def _check_size(entry: Entry, faults: Faults) -> None:
-    cap = caps.size_cap(entry.name)
-    if cap is not None and entry.size > cap:
-        problem = f"a record of this name has {entry.size} bytes"
-        faults.report("zip-large-record", problem, entry.place, limit=cap)
 
 
 _FIELD = Struct("<2H")

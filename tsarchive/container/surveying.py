@@ -139,13 +139,12 @@ def survey_inside(container: Container, name: str) -> ContainerSurvey:
 
 
 def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
+    container = None
     try:
         container, in_doubt = _survey(opened, faults)
-    except BaseException:
-        opened.close()
-        raise
-    if container is None:
-        opened.close()
+    finally:
+        if container is None:
+            opened.close()
     return ContainerSurvey(faults.findings(), container, in_doubt)
 
 

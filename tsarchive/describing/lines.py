@@ -117,7 +117,9 @@ def _model_lines(model: ModelFacts) -> Lines:
     for held in model.objects:
         class_name = held.class_name or "unknown class"
         yield "pickled", f"{held.name}: {held.kind} of {class_name}, in {held.record}"
-    yield "sample inputs", _sample_inputs(model)
+    problem = model.sample_inputs_problem
+    inputs = model.sample_inputs or "none"
+    yield "sample inputs", inputs if problem is None else f"not described: {problem}"
 
 
 def _symbol_lines(model: ModelFacts) -> Lines:
@@ -127,12 +129,6 @@ def _symbol_lines(model: ModelFacts) -> Lines:
         yield "" if number else "guards", guard
     if (more := len(model.guards) - _GUARDS_SHOWN) > 0:
         yield "", f"and {more:,} more: --json lists them"
-
-
-def _sample_inputs(model: ModelFacts) -> str:
-    if model.sample_inputs_problem is not None:
-        return f"not described: {model.sample_inputs_problem}"
-    return model.sample_inputs or "none"
 
 
 def _compiled_lines(machine: Compiled) -> Lines:

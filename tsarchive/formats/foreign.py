@@ -108,20 +108,18 @@ class _ForeignCheck:
     def run(self, step: Step) -> None:
         if self._format.may_be_torchscript and any(map(_TELLING.fullmatch, self._names)):
             self._findings.add(self._missing())
-        else:
-            self._findings.add([self._other_kind()])
+            return
+        what, hint = self._format.what_it_is, self._format.what_to_do
+        message = f"it is {what}, not a TorchScript archive: only its container was checked"
+        self._findings.add(
+            [Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)]
+        )
 
     def _missing(self) -> Iterator[Finding]:
         message = "a TorchScript archive has this record, and it is not there"
         for name in ("data.pkl", "constants.pkl"):
             if name not in self._names:
                 yield broken("record-missing", message, name, INCOMPLETE)
-
-    def _other_kind(self) -> Finding:
-        what = self._format.what_it_is
-        message = f"it is {what}, not a TorchScript archive: only its container was checked"
-        hint = self._format.what_to_do
-        return Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
 
 
 class _ForeignView(View):

@@ -139,13 +139,9 @@ def _weight(seen: Walk, weight: int, data: bytes) -> int:
     """Return the weight of evidence for a pickle that calls a global; 0 for one that calls none."""
     is_whole = seen.fault is None
     is_clean = is_whole and seen.is_clean and any(e.act is Act.CHANGE for e in seen.events)
-    ends = is_whole + is_clean + _is_end(seen, data)
+    is_end = len(data) - seen.end <= _BLANK_BYTES and not data[seen.end :].strip()
+    ends = is_whole + is_clean + is_end
     return weight and weight + _WEIGHT_OF_END * ends
-
-
-def _is_end(seen: Walk, data: bytes) -> bool:
-    """Whether nothing but blank follows."""
-    return len(data) - seen.end <= _BLANK_BYTES and not data[seen.end :].strip()
 
 
 def _called(seen: Walk) -> Iterator[Event]:
