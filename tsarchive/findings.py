@@ -119,11 +119,11 @@ class Findings:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any finding is an error."""
+        """Return whether any finding is an error."""
         return any(finding.severity is Severity.ERROR for finding in self._found)
 
     def damaged(self) -> frozenset[str]:
-        """The records that errors have been found in."""
+        """Return the records that errors have been found in."""
         errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
         return frozenset(finding.record for finding in errors if finding.record is not None)
 
@@ -156,7 +156,7 @@ def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
 
 
 def excused(finding: Finding) -> Finding:
-    """The finding as it is told of what may be damaged."""
+    """Return the finding, no longer hostile, for what may be damaged."""
     is_hostile = finding.nature is Nature.HOSTILE
     return replace(finding, nature=Nature.INCONSISTENT) if is_hostile else finding
 
@@ -164,7 +164,7 @@ def excused(finding: Finding) -> Finding:
 def fault(
     error: ArchiveError, rule: str, nature: Nature = Nature.BROKEN, record: str | None = None
 ) -> Finding:
-    """The finding of an error, which is about ``record`` where it does not name one."""
+    """Return the finding of an error, which is about ``record`` where it does not name one."""
     return Finding(
         rule,
         Severity.ERROR,

@@ -32,7 +32,7 @@ class Missing:
 
 
 def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
-    """The operators and torchbind classes that a file needs and this process lacks.
+    """Return the operators and torchbind classes that a file needs and this process lacks.
 
     ``source`` is a path, a binary file object or an opened archive. A library registers its
     operators when it is imported, so the answer may change. Operators count by name: an

@@ -65,7 +65,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
 
 
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
-    """Findings but for what torch wrote itself, up to version 2.7 with Python's zipfile."""
+    """Return the findings but for what torch itself wrote, up to 2.7 with Python's zipfile."""
     container = found.container
     by_zipfile = (
         container is not None

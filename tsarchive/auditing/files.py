@@ -192,7 +192,7 @@ class _Archive:
             yield record.name, self._read(record)
 
     def _read(self, record: Record) -> bytes:
-        """The data of a record, or what can be had of it."""
+        """Return the data of a record, or what can be had of it."""
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
@@ -205,7 +205,7 @@ class _Archive:
         return self._read(self.container.records[name])
 
     def _as_stored(self, record: Record) -> bytes:
-        """The first bytes of a record that is too long or damaged; none where it is refused."""
+        """Return the first bytes of a record that is too long or damaged; none if it is refused."""
         try:
             stored = bytes(self.container.payload(record.name)[:_LONGEST_RECORD])
         except ArchiveError:
@@ -332,7 +332,7 @@ _MOST_MEMBERS: Final = 100_000
 
 
 def members_of(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, up to the first header that is none."""
+    """Yield names and contents, up to the first header that is none."""
     position = 0
     for _ in range(_MOST_MEMBERS):
         header = data[position : position + _BLOCK]
@@ -346,7 +346,7 @@ def members_of(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _number(field: bytes) -> int | None:
-    """A size: octal digits or, for large ones, binary behind a bit that says so."""
+    """Parse a size: octal digits or, for large ones, binary behind a bit that says so."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -358,7 +358,7 @@ _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
 def add_soundness(source: str | BinaryIO, found: Collected) -> None:
-    """The worst of what verifying finds: a file that is no sound archive is not known to be
+    """Add the worst of what verifying finds: a file that is no sound archive is not known to be
     harmless, whatever its code can do."""
     findings = [f for f in verify(from_start(source)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
@@ -373,7 +373,7 @@ def add_soundness(source: str | BinaryIO, found: Collected) -> None:
 
 
 def from_start(source: str | BinaryIO) -> str | BinaryIO:
-    """The source; the container in a file object is what follows its position."""
+    """Rewind a file object: the container in it is what follows its position."""
     if not isinstance(source, str):
         source.seek(0)
     return source

@@ -18,7 +18,7 @@ _MOST_PLACES: Final = 1000
 def operators_of(
     reach: Reach, renamed: Mapping[str, str], pickled: PickledText
 ) -> tuple[OperatorUse, ...]:
-    """Every operator that functions of the archive name, the most dangerous first."""
+    """Return the operators that functions of the archive name, the most dangerous first."""
     program = reach.program
     texts = Texts(program, pickled)
     places: dict[tuple[str, bool], list[Place]] = {}

@@ -115,7 +115,7 @@ def _unreadable(program: Program) -> Iterator[Finding]:
 
 
 def _pickled_text(pickles: Mapping[str, bytes]) -> dict[tuple[str, str], list[str]]:
-    """Text in the attributes of pickled objects."""
+    """Return text in the attributes of pickled objects."""
     texts: dict[tuple[str, str], list[str]] = {}
     for record in _LOADED:
         for class_, attribute, text in _texts_in(record, pickles.get(record, b"")):
@@ -136,7 +136,7 @@ def _texts_in(record: str, data: bytes) -> Iterator[tuple[str, str, str]]:
 
 
 def _native_classes(code: Mapping[str, bytes], found: Collected) -> None:
-    """Classes bound from C++, in code and in pickles."""
+    """Add the classes bound from C++, in code and in pickles."""
     named = {match.decode() for data in code.values() for match in _NATIVE_CLASS.findall(data)}
     pickled = (name.name for name in found.pickled_names if name.name.startswith(NATIVE_PREFIX))
     named |= {name.removeprefix(NATIVE_PREFIX) for name in pickled}

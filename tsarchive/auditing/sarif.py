@@ -18,7 +18,7 @@ _LEVELS: Final = {Severity.INFO: "note", Severity.WARNING: "warning", Severity.E
 
 
 def sarif_document(file: str, report: AuditReport, version: str) -> dict[str, Any]:
-    """One run of the tool over one file.
+    """Describe one run of the tool over one file.
 
     The artifact is the file; records and functions inside of it are logical locations, and the
     region is the line in the record where there is one, else the offset in bytes.

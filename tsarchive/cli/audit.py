@@ -67,7 +67,7 @@ def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
 
 
 def document(report: AuditReport) -> dict[str, Any]:
-    """A report as JSON; operators that only compute are counted, without their places."""
+    """Return a report as JSON; operators that only compute are counted, without their places."""
     return {
         "ok": report.ok,
         "kind": report.kind,

@@ -115,7 +115,7 @@ def _one(name: str, candidates: list[Definition]) -> Definition:
 
 
 def _similar(name: str, names: list[str]) -> list[str]:
-    """Names with a similar end: of as many components as ``name`` has."""
+    """Return names with a similar end: of as many components as ``name`` has."""
     parts = name.count(".") + 1
     ends: dict[str, str] = {}
     for known in names:
@@ -129,7 +129,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _document(found: Definition, only_list: bool) -> dict[str, object]:
-    """One piece of source as JSON. The text is left out of lists."""
+    """Return one piece of source as JSON. The text is left out of lists."""
     document = asdict(found)
     document["name"] = document.pop("qualified_name")
     if only_list:
@@ -146,7 +146,7 @@ def _show_names(chosen: Iterable[Definition]) -> None:
 
 
 def _joined(chosen: list[Definition]) -> str:
-    """The text of each, and an empty line between them."""
+    """Return the text of each, and an empty line between them."""
     ends = ("" if found.text.endswith("\n") else "\n" for found in chosen)
     return "\n".join(found.text + end for found, end in zip(chosen, ends, strict=True))
 

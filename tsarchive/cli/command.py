@@ -57,7 +57,7 @@ class ReportedFailure(click.ClickException):
 
 
 def describe(error: Exception) -> Failure:
-    """The parts of an error; errors of unknown classes are described as defects."""
+    """Return the parts of an error; errors of unknown classes are described as defects."""
     name = type(error).__name__
     if isinstance(error, ArchiveError):
         return Failure(
@@ -92,7 +92,7 @@ def is_without_torch(error: Exception) -> bool:
 
 
 def failure(type_: str, message: str, hint: str | None = None) -> Failure:
-    """A failure that concerns no place in an archive."""
+    """Return a failure that concerns no place in an archive."""
     return Failure(
         type=type_, message=message, record=None, line=None, offset=None, limit=None,
         code=None, origin=None, operator=None, function=None, hint=hint,
@@ -232,7 +232,7 @@ model_option = click.option(
 
 
 def chosen_model(archive: Archive, model: str | None) -> Archive:
-    """The archive, restricted to one model if that is named.
+    """Return the archive, restricted to one model if that is named.
 
     Raises MissingRecordError when there is no such model, UnsupportedError for other archives.
     """

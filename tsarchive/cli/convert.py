@@ -182,7 +182,7 @@ def _key_text(key: Any) -> str:
 
 
 def _open_size(match: re.Match[str]) -> Any:
-    """Any size, or one between bounds, under a name that no other size has."""
+    """Return any size, or one between bounds, under a name that no other size has."""
     from torch.export import Dim
 
     if match["most"] is None:
@@ -196,7 +196,7 @@ def _not_open(message: str) -> click.BadParameter:
 
 
 def _names(source: str) -> list[str]:
-    """The names of the arguments of ``forward``."""
+    """Return the names of the arguments of ``forward``."""
     import tsarchive
 
     with tsarchive.open(source) as archive:

@@ -117,7 +117,7 @@ def _pairs(option: str, given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _content(path: str) -> Any:
-    """An array, or the bytes of a file; neither is read before it is written."""
+    """Return an array, or the bytes of a file; neither is read before it is written."""
     if Path(path).suffix != ".npy":
         return memoryview(open_source(path).data)
     import numpy

@@ -95,7 +95,7 @@ def command(
 def _check_all(
     files: Sequence[str], named: int, options: Mapping[str, Any], *, as_json: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """The results, and the files that were skipped and why; the first ``named`` never are."""
+    """Return the results, and the files skipped and why; the first ``named`` never are."""
     results: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     with progress(len(files)) as step:
@@ -253,7 +253,7 @@ def _names(differences: Sequence[RecordDifference]) -> str:
 
 
 def difference_lines(difference: RecordDifference, sides: tuple[str, str] = _SAVES) -> list[str]:
-    """Where two saves part, and what each has there."""
+    """Return where two saves differ first, and what each has there."""
     width = max(map(len, sides))
     pairs = zip(sides, (difference.first, difference.second), strict=True)
     return [
@@ -289,7 +289,7 @@ _HEAD_BYTES = 512
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """The files below a folder, in the order of names; links are not followed.
+    """Yield the files below a folder, in the order of names; links are not followed.
 
     Raises OSError when the folder cannot be read.
     """

@@ -65,13 +65,13 @@ class Guarded:
 
 
 def own_stream(*, stderr: bool = False) -> TextIO | None:
-    """Where the package writes text whose escapes and styles are its own; None if it is closed."""
+    """Return where the package writes its own styles and escapes; None if that is closed."""
     stream = sys.stderr if stderr else sys.stdout
     return stream.own if isinstance(stream, Guarded) else stream
 
 
 def encodable(text: str, stream: TextIO | None) -> str:
-    """The text with escapes in place of characters that the encoding of the stream lacks."""
+    """Return the text with escapes in place of characters that the encoding of the stream lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -117,7 +117,7 @@ _AS_ASCII = str.maketrans("─│├└", "-|+`")
 
 
 def has_styles(*, stderr: bool = False) -> bool:
-    """Whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
+    """Return whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
     forced = os.environ.get("FORCE_COLOR")
     stream = own_stream(stderr=stderr)
     is_terminal = stream is not None and stream.isatty() if forced is None else forced
@@ -125,7 +125,7 @@ def has_styles(*, stderr: bool = False) -> bool:
 
 
 def styled(text: str, style: str, *, stderr: bool = False) -> str:
-    """The text in a style such as ``bold red``, without the colour when NO_COLOR is set.
+    """Return the text in a style such as ``bold red``, without the colour when NO_COLOR is set.
 
     The text as it is where no styles are shown.
     """
@@ -142,13 +142,13 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
 
 
 def drawn(lines: str) -> str:
-    """Lines of a box or a tree, in ASCII where stdout cannot show others."""
+    """Return lines of a box or a tree, in ASCII where stdout cannot show others."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return lines if is_unicode else lines.translate(_AS_ASCII)
 
 
 def width() -> int | None:
-    """The columns of the terminal, or COLUMNS; None for a file or a pipe, which has no bounds."""
+    """Return the columns of the terminal, or COLUMNS; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal():
         return int(given)
@@ -159,7 +159,7 @@ def width() -> int | None:
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes."""
+    """Return how many columns a text takes."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 
@@ -170,7 +170,7 @@ def _cells_of(char: str) -> int:
 
 
 def folded(text: str, limit: int) -> list[str]:
-    """Pieces of at most ``limit`` cells, broken at spaces where there are any."""
+    """Return pieces of at most ``limit`` cells, broken at spaces where there are any."""
     if cells(text) <= limit:
         return [text]
     pieces: list[str] = []
@@ -215,7 +215,7 @@ class Column(NamedTuple):
     is_whole: bool = False
 
     def aligned(self, text: str, room: int, style: str) -> str:
-        """A line of a text with spaces around it."""
+        """Return a line of a text, padded with spaces to the width of the column."""
         padding = " " * (room - cells(text))
         shown = styled(text, style)
         return padding + shown if self.is_right else shown + padding
@@ -230,11 +230,11 @@ class Table:
         self._rows: list[tuple[str, ...]] = []
 
     def add_row(self, *texts: str) -> None:
-        """One text for each column; it may have several lines, and be that of a file."""
+        """Add a text for each column; it may have several lines, and come from a file."""
         self._rows.append(tuple(map(visible, texts)))
 
     def lines(self) -> Iterator[str]:
-        """The table for stdout."""
+        """Yield the table for stdout."""
         headings = tuple(column.heading for column in self._columns)
         heads = [headings] if any(headings) else []
         widths = self._widths([*heads, *self._rows])
@@ -249,7 +249,7 @@ class Table:
         return sum(widths) + len(self._gap) * (len(widths) - 1)
 
     def _widths(self, rows: Sequence[tuple[str, ...]]) -> list[int]:
-        """The widths of columns: the widest give way until the terminal holds all."""
+        """Return the widths of columns: the widest give way until the terminal holds all."""
         widths = [max(map(_longest, texts)) for texts in zip(*rows, strict=True)]
         limit = width()
         excess = 0 if limit is None else self._whole(widths) - limit
@@ -282,7 +282,7 @@ _UNBOUNDED = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that colours on a terminal only, and never when NO_COLOR is set.
+    """Return a console that colours on a terminal only, and never when NO_COLOR is set.
 
     Text is printed as it is: square brackets and emoji names have no meaning, and what a file
     says is escaped by the caller.
@@ -301,7 +301,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*headings: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """An empty table; the columns named in ``right`` are aligned to the right.
+    """Return an empty table; the columns named in ``right`` are aligned to the right.
 
     Those named in ``whole`` are never folded, however narrow the terminal is.
     """

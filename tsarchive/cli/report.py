@@ -79,7 +79,7 @@ def command(
 
 
 def document(made: Page) -> dict[str, Any]:
-    """A page as JSON, without its text."""
+    """Return a page as JSON, without its text."""
     return {
         "path": made.path,
         "bytes": made.nbytes,

@@ -59,7 +59,7 @@ def totals(module: ModuleInfo) -> tuple[int, int]:
 
 
 def document(module: ModuleInfo, depth: int | None) -> dict[str, Any]:
-    """The JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` are not.
+    """Return the JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` not.
 
     ``children`` is null where the depth ends the listing.
     """
@@ -83,7 +83,7 @@ def _below(depth: int | None) -> int | None:
 
 
 def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
-    """A line for each module, behind the guides that lead to it."""
+    """Yield a line for each module, behind the guides that lead to it."""
     pending = [(root, "", "", depth)]
     while pending:
         module, guide, below, left = pending.pop()

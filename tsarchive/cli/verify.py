@@ -74,7 +74,7 @@ def _verified(file: str, *, has_bar: bool) -> VerifyReport:
 
 
 def document(found: VerifyReport) -> dict[str, Any]:
-    """A report as JSON."""
+    """Return a report as JSON."""
     return {
         "verdict": found.verdict,
         "ok": found.ok,

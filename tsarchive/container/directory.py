@@ -95,7 +95,7 @@ def _find_end_record(buffer: memoryview, faults: Faults) -> int:
 
 
 def _end_candidates(tail: bytes) -> list[tuple[int, int]]:
-    """Positions of all end records in ``tail``, each with the position after its comment."""
+    """Return positions of all end records in ``tail``, each with the position after its comment."""
     found = []
     position = tail.find(END_SIGNATURE)
     while 0 <= position <= len(tail) - END.size:

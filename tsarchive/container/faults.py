@@ -213,7 +213,7 @@ class Collected(Faults):
 
     @property
     def refused(self) -> bool:
-        """Whether any fault makes strict opening refuse the file."""
+        """Return whether any fault makes strict opening refuse the file."""
         return any(finding.severity is Severity.ERROR for finding in self._findings)
 
     @property

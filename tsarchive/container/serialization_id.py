@@ -142,7 +142,7 @@ class SerializationId:
         self._checksums = combine(self._checksums, crc)
 
     def digits(self) -> str:
-        """The contents of the record."""
+        """Return the contents of the record."""
         hashes = [string_hash(name.encode()) for name in self._names]
         names = 0
         for index in iteration_order(hashes, 0):

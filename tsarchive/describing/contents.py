@@ -68,12 +68,12 @@ class TensorInfo:
 
     @property
     def is_parameter(self) -> bool:
-        """Whether the tensor is a parameter of a module."""
+        """Return whether the tensor is a parameter of a module."""
         return self.role == "parameter"
 
     @property
     def is_buffer(self) -> bool:
-        """Whether the tensor is a buffer of a module."""
+        """Return whether the tensor is a buffer of a module."""
         return self.role == "buffer"
 
 

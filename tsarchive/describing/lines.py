@@ -30,7 +30,7 @@ _OPERATORS_SHOWN = 12
 
 
 def fact_lines(facts: Facts) -> Lines:
-    """Everything but the records; a label that is empty continues the line before."""
+    """Yield all but the records; an empty label continues the line before."""
     version = "not recorded" if facts.format_version is None else str(facts.format_version)
     yield "file", facts.file
     yield "kind", f"{facts.kind}, format version {version}"
@@ -53,7 +53,7 @@ def fact_lines(facts: Facts) -> Lines:
 
 
 def named(label: str, hints: Mapping[str, str], nothing: str) -> Lines:
-    """Names under a label; those with the same hint together, and the hint below them."""
+    """Yield names under a label; those with the same hint together, and the hint below them."""
     if not hints:
         yield label, nothing
     for hint in dict.fromkeys(hints.values()):

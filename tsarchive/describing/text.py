@@ -30,7 +30,7 @@ def shape(sizes: Sequence[int]) -> str:
 
 
 def method_name(method: int) -> str:
-    """A zip compression method in words."""
+    """Return a zip compression method in words."""
     return _METHODS.get(method, f"method {method}")
 
 
@@ -47,7 +47,7 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def visible(text: str, *, keep: str = "\n") -> str:
-    """The text with escapes in place of what a terminal would act on.
+    """Return the text with escapes in place of what a terminal would act on.
 
     Names and source come from the file, which may not be friendly.
     """
@@ -59,5 +59,5 @@ def visible(text: str, *, keep: str = "\n") -> str:
 
 
 def escaped(data: bytes) -> str:
-    """Bytes as ASCII text with escapes."""
+    """Return bytes as ASCII text with escapes."""
     return ascii(data)[2:-1]

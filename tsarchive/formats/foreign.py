@@ -34,7 +34,7 @@ _TELLING: Final = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOT
 class _Foreign(ZipFormat):
     is_saved_again = False
     may_be_torchscript: ClassVar[bool] = False
-    """Whether TorchScript that lacks a record has this format."""
+    """True if TorchScript that lacks a record has this format."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class Collected:
     tensors: TensorTotals | None = None
 
     def name(self, record: str | None) -> str | None:
-        """The name of a record with that of the archive it is in."""
+        """Return the name of a record with that of the archive it is in."""
         return self.prefix.removesuffix("/") or None if record is None else self.prefix + record
 
     def find(
@@ -89,7 +89,7 @@ class Collected:
         self.classes |= inner.classes
 
     def report(self, kind: str, size: int) -> AuditReport:
-        """The report; the worst findings first, otherwise in the order they were made."""
+        """Return the report; the worst findings first, otherwise in the order they were made."""
         findings = sorted(self.findings, key=attrgetter("severity"), reverse=True)
         return AuditReport(
             kind, size, tuple(findings), tuple(self.operators),

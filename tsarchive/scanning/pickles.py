@@ -52,13 +52,15 @@ class Surroundings:
     package_modules: Collection[str] | None = None
 
     def defines(self, name: str) -> bool:
-        """Whether a name is that of a class of the archive. An archive may define others, too:
-        that does not make a name of Python harmless."""
+        """Return whether a name is that of a class of the archive.
+
+        An archive may define others, too: that does not make a name of Python harmless.
+        """
         is_lowered = _LOWERED.fullmatch(name) is not None
         return name.startswith("__torch__.") or (is_lowered and name in self.archive_classes)
 
     def is_of_package(self, event: Event) -> bool:
-        """Whether a torch.package may do so: it is Python code by nature."""
+        """Return whether a torch.package may do so: it is Python code by nature."""
         if self.package_modules is None:
             return False
         if event.name.rpartition(".")[0] in self.package_modules:

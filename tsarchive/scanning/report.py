@@ -117,7 +117,7 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found above ``Severity.INFO``."""
+        """Return whether nothing was found above ``Severity.INFO``."""
         return is_fine(self.findings)
 
 
@@ -148,20 +148,20 @@ _HINT: Final = "Load it only if you know why it does so; the default policy refu
 
 
 def use_of(operator: str, places: tuple[Place, ...], is_certain: bool = True) -> OperatorUse:
-    """An operator with what the table of risks says of it."""
+    """Return an operator with what the table of risks says of it."""
     row = row_of(operator)
     return OperatorUse(operator, row.risk, row.reason, places, is_certain)
 
 
 def ordered(uses: Iterable[OperatorUse]) -> tuple[OperatorUse, ...]:
-    """The most dangerous first, then by name."""
+    """Sort operators: the most dangerous first, then by name."""
     risks = list(Risk)[::-1]
     worst = sorted(risks, key=lambda risk: SEVERITIES[risk] or Severity.INFO, reverse=True)
     return tuple(sorted(uses, key=lambda use: (worst.index(use.risk), use.operator)))
 
 
 def operator_findings(uses: Iterable[OperatorUse]) -> Iterator[Finding]:
-    """One finding for each place of a dangerous operator, one for each other operator."""
+    """Yield one finding for each place of a dangerous operator, one for each other operator."""
     for use in uses:
         severity = SEVERITIES[use.risk]
         if severity is None or (severity is Severity.INFO and not use.is_certain):
@@ -205,5 +205,5 @@ def _quoted(text: str) -> str:
 
 
 def operator_rule(risk: Risk) -> str:
-    """The rule for operators of a class of risk: ``operator-files``."""
+    """Return the rule for operators of a class of risk: ``operator-files``."""
     return f"operator-{risk.value.replace(' ', '-')}"
