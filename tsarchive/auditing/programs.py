@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
-from tsarchive.auditing.operators import operators_of
-from tsarchive.auditing.reaching import Reach
+from tsarchive.auditing.reaching import Reach, operators_of
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import listed, plural, size
 
@@ -50,8 +51,6 @@ def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
       tsarchive audit model.pt --json
       tsarchive audit model.pt --sarif > model.sarif
     """
-    import tsarchive
-
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif are two forms of one document: give one.")
     report = tsarchive.audit(file)

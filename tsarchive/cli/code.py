@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import click
 
+import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.describing.text import LAYOUT, visible
@@ -66,8 +67,6 @@ def command(
     """
     if raw and (only_list or as_json):
         raise click.UsageError("--raw is about source as text: give no --list and no --json.")
-    import tsarchive
-
     with tsarchive.open(file) as opened:
         archive = chosen_model(opened, model)
         if map_location is not None:

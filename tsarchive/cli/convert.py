@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural
 from tsarchive.formats.registry import format_named
 
@@ -90,8 +91,6 @@ def command(
     if file is None or destination is None:
         missing = "'SOURCE'" if file is None else "'DESTINATION'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
-    import tsarchive
-
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
     with _without_logs(), progress(steps) as step:
@@ -197,8 +196,6 @@ def _not_open(message: str) -> click.BadParameter:
 
 def _names(source: str) -> list[str]:
     """Return the names of the arguments of ``forward``."""
-    import tsarchive
-
     with tsarchive.open(source) as archive:
         if format_named(archive.kind).has_programs:
             raise _not_open("the sizes of a PT2 archive are as they were exported")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import tsarchive
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
 from tsarchive.garbage import not_collecting
@@ -43,7 +44,6 @@ def command(file: str, *, check: bool, as_json: bool) -> int:
       tsarchive info model.pt --json
       tsarchive info detector.pt --check --import torchvision
     """
-    import tsarchive
     from tsarchive.formats.registry import format_named
 
     with tsarchive.open(file) as archive, not_collecting():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, format_named
@@ -110,8 +111,6 @@ def _check_all(
 
 
 def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
-    import tsarchive
-
     try:
         found = tsarchive.check_jitter(file, **options)
     except (ArchiveError, OSError) as error:
@@ -306,8 +305,6 @@ def reason_to_skip(path: str) -> str | None:
     TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
     one of them, or cannot be read, is not skipped: checking it gives the error.
     """
-    import tsarchive
-
     if not Path(path).is_file():
         return _irregular(Path(path))
     try:

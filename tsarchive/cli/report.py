@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural, size
 
 from .command import FINDINGS, Command, OutputPath, file_argument, json_option
@@ -58,7 +59,6 @@ def command(
       tsarchive report model.pt -o report.html --histograms='*.weight'
       tsarchive report model.pte -o report.html --json
     """
-    import tsarchive
     from tsarchive.reporting import STEPS
     from tsarchive.reporting.html import ROWS
 

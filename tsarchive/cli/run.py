@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import duration
 from tsarchive.errors import ArchiveError, ScriptError, UnsupportedError
 from tsarchive.policy import Limits
@@ -88,8 +89,6 @@ def command(
     if out is not None:
         check_path(out)
     _require_usable(map_location)
-    import tsarchive
-
     model = tsarchive.load(
         file,
         map_location=map_location,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural, size, visible
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
@@ -38,8 +39,6 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
       tsarchive tree model.pt --depth 1
       tsarchive tree model.pt --signatures
     """
-    import tsarchive
-
     with tsarchive.open(file) as opened:
         archive = chosen_model(opened, model)
         root = archive.view.signed_tree() if typed else archive.tree()

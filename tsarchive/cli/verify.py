@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import place_text
@@ -64,7 +65,6 @@ def command(file: str, *, as_json: bool) -> int:
 def _verified(file: str, *, has_bar: bool) -> VerifyReport:
     import os
 
-    import tsarchive
     from tsarchive.verifying import STEPS
 
     if not has_bar or os.stat(file).st_size < _BAR_FROM:
