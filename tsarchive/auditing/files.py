@@ -53,19 +53,17 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     when it has no end.
     """
     if isinstance(source, str | os.PathLike):
-        path = os.fsdecode(source)
-        with open(path, "rb") as file:
+        with open(source, "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _audit(file, path)
-            return _audit(io.BytesIO(read_all(file)), None)
+                return _audit(file)
+            return _audit(io.BytesIO(read_all(file)))
     if not hasattr(source, "read"):
         raise not_a_file(type(source).__name__)
-    return _audit(io.BytesIO(read_all(source)), None)
+    return _audit(io.BytesIO(read_all(source)))
 
 
-def _audit(file: BinaryIO, path: str | None) -> AuditReport:
-    """``path`` is given for files on disk, of which the container maps what it needs."""
-    source = file if path is None else path
+def _audit(file: BinaryIO) -> AuditReport:
+    """Audit a file; one on disk is mapped, so that only what is needed of it is read."""
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
@@ -73,10 +71,10 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(source, found, _DEPTH)
+        kind = audit_zip(file, found, _DEPTH)
     own = file_format(head)
     if own is not None:
-        is_looked_into = _audit_own(source, own, found)
+        is_looked_into = _audit_own(file, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
@@ -87,11 +85,11 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     return found.report(kind, size)
 
 
-def _audit_own(source: str | BinaryIO, format_: FileFormat, found: Collected) -> bool:
+def _audit_own(file: BinaryIO, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
-    add_soundness(source, found)
+    add_soundness(file, found)
     try:
-        archive = archive_of(format_.opened(open_source(from_start(source))))
+        archive = archive_of(format_.opened(open_source(_rewound(file))))
     except ArchiveError:
         return False
     format_.audit(archive, found)
@@ -128,28 +126,21 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(source: str | BinaryIO, found: Collected, depth: int) -> str:
+def audit_zip(file: BinaryIO, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
-    add_soundness(source, found)
+    add_soundness(file, found)
     try:
-        container = Container.open(from_start(source))
+        container = Container.open(_rewound(file))
     except ArchiveError:
-        salvage(_all_bytes(source), found)
+        salvage(_read(file, 0, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
         archive.audit()
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
-        salvage(_all_bytes(source), found)
+        salvage(_read(file, 0, _LONGEST_RECORD), found)
     return archive.format.kind
-
-
-def _all_bytes(source: str | BinaryIO) -> bytes:
-    if isinstance(source, str):
-        with open(source, "rb") as file:
-            return file.read(_LONGEST_RECORD)
-    return _read(source, 0, _LONGEST_RECORD)
 
 
 class _Archive:
@@ -357,10 +348,10 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(source: str | BinaryIO, found: Collected) -> None:
+def add_soundness(file: BinaryIO, found: Collected) -> None:
     """Add the worst of what verifying finds: a file that is no sound archive is not known to be
     harmless, whatever its code can do."""
-    findings = [f for f in verify(from_start(source)).findings if f.rule != OTHER_KIND]
+    findings = [f for f in verify(_rewound(file)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return
@@ -372,8 +363,7 @@ def add_soundness(source: str | BinaryIO, found: Collected) -> None:
     found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
 
 
-def from_start(source: str | BinaryIO) -> str | BinaryIO:
-    """Rewind a file object: the container in it is what follows its position."""
-    if not isinstance(source, str):
-        source.seek(0)
-    return source
+def _rewound(file: BinaryIO) -> BinaryIO:
+    """Return the file at its start: what opens a file object begins at its position."""
+    file.seek(0)
+    return file
