@@ -136,8 +136,7 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
         words = [word for word in words if word in _WEIGHTS]
     if not words:
         return text
-    colours = [word for word in words if word not in _WEIGHTS]
-    colour = colours[0] if colours else None
+    colour = next((word for word in words if word not in _WEIGHTS), None)
     return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
 
 

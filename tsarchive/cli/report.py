@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -72,29 +72,23 @@ def command(
             step=step,
         )
     if as_json:
-        print_json({"file": file, **document(made)})
+        sections = [
+            {"name": each.name, "shown": each.shown, "total": each.total, "bytes": each.nbytes}
+            for each in made.sections
+        ]
+        print_json(
+            {
+                "file": file,
+                "path": made.path,
+                "bytes": made.nbytes,
+                "kind": made.kind,
+                "ok": made.ok,
+                "sections": sections,
+            }
+        )
     else:
         _show(made)
     return FINDINGS if made.ok is False else 0
-
-
-def document(made: Page) -> dict[str, Any]:
-    """Return a page as JSON, without its text."""
-    return {
-        "path": made.path,
-        "bytes": made.nbytes,
-        "kind": made.kind,
-        "ok": made.ok,
-        "sections": [
-            {
-                "name": section.name,
-                "shown": section.shown,
-                "total": section.total,
-                "bytes": section.nbytes,
-            }
-            for section in made.sections
-        ],
-    }
 
 
 def _show(made: Page) -> None:

@@ -103,7 +103,11 @@ def _entries_by_record(entries: Sequence[Entry], root: str, faults: Faults) -> d
                 faults.report("zip-folder-data", problem, entry.place)
         else:
             name = entry.name[len(prefix) :]
-            _check_record_name(name, entry, faults)
+            # Without the root, a name may be unsafe: that of ``root//etc/hosts`` is.
+            start = None if is_plain(name) else start_problem(name)
+            if start is not None:
+                problem = f"the record name {quoted(name)} {start}"
+                faults.report("zip-bad-name", problem, entry.place)
             found.setdefault(name, entry)
     return found
 
@@ -118,13 +122,6 @@ def _check_stray(entry: Entry, root: str, faults: Faults) -> None:
         entry.place,
         hint="An archive has one root folder: pack the folder itself, not its contents",
     )
-
-
-def _check_record_name(name: str, entry: Entry, faults: Faults) -> None:
-    """Reject names that are unsafe once the root is stripped, such as ``root//etc/hosts``."""
-    problem = None if is_plain(name) else start_problem(name)
-    if problem is not None:
-        faults.report("zip-bad-name", f"the record name {quoted(name)} {problem}", entry.place)
 
 
 # CRC-32 and sizes in a header whose entry has a descriptor.
