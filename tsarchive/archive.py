@@ -58,7 +58,7 @@ class Archive(OpenedArchive):
         return self.view
 
     def moved(self, map_location: str) -> Archive:
-        """The archive as :func:`tsarchive.load` reads it with this ``map_location``.
+        """Return the archive as :func:`tsarchive.load` reads it with this ``map_location``.
 
         Devices in its code and constants are changed; data.pkl is shown as it is. It shares the
         file with this archive. Raises CallError when ``map_location`` has not the form of a
@@ -68,7 +68,7 @@ class Archive(OpenedArchive):
         return Archive(self._format.moved(self._opened, map_location), self._format)
 
     def class_of(self, value: Object) -> ClassType:
-        """The class of a pickled object.
+        """Return the class of a pickled object.
 
         Raises UnknownClassError when it is not defined, FormatError when it is not a class.
         """
@@ -87,5 +87,5 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
 
 
 def archive_of(opened: Opened) -> Archive:
-    """A file that was opened as an archive to look at."""
+    """Return an opened file as an archive to look at."""
     return Archive(opened, format_of(opened))

@@ -182,7 +182,7 @@ def _prepared(
 
 
 def _format_of_name(path: str | os.PathLike[str]) -> Format:
-    """The format that a file of this name is written in. Raises CallError for others."""
+    """Return the format that a file of this name is written in. Raises CallError for others."""
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     found = next((each for each in FORMATS if suffix in each.suffixes), None)
     if found is None:

@@ -11,6 +11,11 @@ INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 """The hint of errors about parts that are not there."""
 
 
+def place_text(**parts: object) -> str:
+    """Return ``record data.pkl, offset 3``: the parts of a place that are known, by name."""
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+
+
 class ArchiveError(Exception):
     """Base class of all errors that tsarchive raises.
 
@@ -35,16 +40,8 @@ class ArchiveError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        places = [
-            f"{label} {value}"
-            for label, value in (
-                ("record", self.record),
-                ("offset", self.offset),
-                ("limit", self.limit),
-            )
-            if value is not None
-        ]
-        text = f"{self.message} ({', '.join(places)})" if places else self.message
+        place = place_text(record=self.record, offset=self.offset, limit=self.limit)
+        text = f"{self.message} ({place})" if place else self.message
         return f"{text}. {self.hint}" if self.hint else text
 
 

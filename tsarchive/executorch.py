@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "write_together"]
 
-_HOMES = {
-    "Draft": "tsarchive.formats.executorch.draft",
-    "write_together": "tsarchive.formats.executorch.draft",
-}
+_HOMES = dict.fromkeys(__all__, "tsarchive.formats.executorch.draft")
 
 
 def __getattr__(name: str) -> Any:

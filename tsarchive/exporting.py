@@ -26,7 +26,7 @@ def to_exported_program(
     dynamic_shapes: Any = None,
     policy: Policy | None = None,
 ) -> ExportedProgram:
-    """What torch.export makes of the ``forward`` of a loaded module, or of the archive at a path.
+    """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
     ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
     branches that these arguments take, in the mode (train or eval) that the module is in.

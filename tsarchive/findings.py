@@ -17,7 +17,14 @@ COMPUTED: Final = "{...}"
 """What stands in a finding for text that code computes."""
 
 
-class Severity(str, Enum):
+class _Ranked(str, Enum):
+    @property
+    def rank(self) -> int:
+        """The position in the order of the members, 0 for the mildest."""
+        return list(type(self)).index(self)
+
+
+class Severity(_Ranked):
     """The severity of a finding. Severities are ordered, and compare equal to their names."""
 
     INFO = "info"
@@ -26,11 +33,6 @@ class Severity(str, Enum):
     """Look at it before the file is used."""
     ERROR = "error"
     """Do not use the file."""
-
-    @property
-    def rank(self) -> int:
-        """The position in the order of severities, 0 for the mildest."""
-        return list(Severity).index(self)
 
     def __lt__(self, other: str) -> bool:
         return self.rank < Severity(other).rank
@@ -45,7 +47,7 @@ class Severity(str, Enum):
         return self.rank >= Severity(other).rank
 
 
-class Nature(str, Enum):
+class Nature(_Ranked):
     """What a finding says about its file. Each nature is graver than those before it."""
 
     ABILITY = "ability"
@@ -60,11 +62,6 @@ class Nature(str, Enum):
     """Two places that should agree do not: explained by damage or by forgery."""
     HOSTILE = "hostile"
     """Explained only by intent."""
-
-    @property
-    def rank(self) -> int:
-        """The position in the order of natures, 0 for the mildest."""
-        return list(Nature).index(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +108,10 @@ class Findings:
             self._counts[finding.rule] += 1
             if self._counts[finding.rule] <= MAX_PER_RULE:
                 self._found[finding] = None
-            else:
-                self._keep_worst(finding)
+                continue
+            known = self._worst.setdefault(finding.rule, finding)
+            if _weight(finding) > _weight(known):
+                self._worst[finding.rule] = finding
 
     def excuse(self, in_doubt: frozenset[str]) -> None:
         """Treat later findings in these records as possible results of damage."""
@@ -120,33 +119,25 @@ class Findings:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any finding is an error."""
+        """Return whether any finding is an error."""
         return any(finding.severity is Severity.ERROR for finding in self._found)
 
     def damaged(self) -> frozenset[str]:
-        """The records that errors have been found in."""
+        """Return the records that errors have been found in."""
         errors = (finding for finding in self._found if finding.severity is Severity.ERROR)
         return frozenset(finding.record for finding in errors if finding.record is not None)
 
     def __iter__(self) -> Iterator[Finding]:
         """In the order in which they came; one more for each rule with too many."""
         yield from self._found
-        yield from self._surplus()
-
-    def ordered(self) -> tuple[Finding, ...]:
-        """All of them, worst first, then by place."""
-        return tuple(sorted(self, key=_place))
-
-    def _keep_worst(self, finding: Finding) -> None:
-        known = self._worst.get(finding.rule)
-        if known is None or _weight(finding) > _weight(known):
-            self._worst[finding.rule] = finding
-
-    def _surplus(self) -> Iterator[Finding]:
         for rule, worst in self._worst.items():
             more = self._counts[rule] - MAX_PER_RULE
             message = f"and {more:,} more of this rule; the worst of them: {worst.message}"
             yield replace(worst, message=message)
+
+    def ordered(self) -> tuple[Finding, ...]:
+        """All of them, worst first, then by place."""
+        return tuple(sorted(self, key=_place))
 
 
 def _weight(finding: Finding) -> tuple[int, int]:
@@ -165,7 +156,7 @@ def _place(finding: Finding) -> tuple[int, bool, str, int, int, str]:
 
 
 def excused(finding: Finding) -> Finding:
-    """The finding as it is told of what may be damaged."""
+    """Return the finding, no longer hostile, for what may be damaged."""
     is_hostile = finding.nature is Nature.HOSTILE
     return replace(finding, nature=Nature.INCONSISTENT) if is_hostile else finding
 
@@ -173,7 +164,7 @@ def excused(finding: Finding) -> Finding:
 def fault(
     error: ArchiveError, rule: str, nature: Nature = Nature.BROKEN, record: str | None = None
 ) -> Finding:
-    """The finding of an error, which is about ``record`` where it does not name one."""
+    """Return the finding of an error, which is about ``record`` where it does not name one."""
     return Finding(
         rule,
         Severity.ERROR,
@@ -197,14 +188,14 @@ def require_whole(findings: Iterable[Finding]) -> None:
 
 
 def broken(
-    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+    rule: str, message: str, record: str | None, hint: str | None = None, offset: int | None = None
 ) -> Finding:
     """Return a finding of damage: nothing can be done with the part that the rule is about."""
     return Finding(rule, Severity.ERROR, Nature.BROKEN, message, record, offset, hint=hint)
 
 
 def hostile(
-    rule: str, message: str, record: str, hint: str | None = None, offset: int | None = None
+    rule: str, message: str, record: str | None, hint: str | None = None, offset: int | None = None
 ) -> Finding:
     """Return a finding that only intent explains."""
     return Finding(rule, Severity.ERROR, Nature.HOSTILE, message, record, offset, hint=hint)

@@ -11,7 +11,7 @@ _MANY = 50_000
 
 
 class _Here(threading.local):
-    """Whether this thread has disabled the collector."""
+    """True if this thread has disabled the collector."""
 
     is_off = False
 

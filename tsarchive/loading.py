@@ -27,7 +27,7 @@ from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.run.classes import Classes
 
 if TYPE_CHECKING:
-    from tsarchive.formats.executorch.modules.data import Data, DataSource
+    from tsarchive.formats.executorch.modules.data import DataSource
     from tsarchive.run.modules import ArchiveModule
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
@@ -79,7 +79,11 @@ def load(
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
-    beside = None if data is None else _data(data)
+    beside = None
+    if data is not None:
+        from tsarchive.formats.executorch.modules.data import opened_data
+
+        beside = opened_data(data)
     options = LoadOptions(given_device(map_location), guard, model, beside)
     return load_opened(opened_file(f), options)
 
@@ -93,12 +97,6 @@ def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
             return importer.load()
         with metering.budgets.running():
             return importer.load()
-
-
-def _data(data: DataSource | Sequence[DataSource]) -> Data:
-    from tsarchive.formats.executorch.modules.data import opened_data
-
-    return opened_data(data)
 
 
 def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -32,7 +33,7 @@ class Missing:
 
 
 def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
-    """The operators and torchbind classes that a file needs and this process lacks.
+    """Return the operators and torchbind classes that a file needs and this process lacks.
 
     ``source`` is a path, a binary file object or an opened archive. A library registers its
     operators when it is imported, so the answer may change. Operators count by name: an
@@ -41,14 +42,9 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
     """
-    if isinstance(source, Archive):
-        return _missing(source)
-    with open_archive(source) as archive:
-        return _missing(archive)
-
-
-def _missing(archive: Archive) -> Missing:
-    needs = archive.needs
+    opened = nullcontext(source) if isinstance(source, Archive) else open_archive(source)
+    with opened as archive:
+        needs = archive.needs
     return Missing(
         tuple(sorted(name for name in needs.operators if not operator_schemas(name))),
         tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),

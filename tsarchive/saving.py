@@ -64,14 +64,14 @@ def save(
 
 
 def format_of_module(module: Any) -> Format:
-    """The format that a module is saved in: that it was loaded from, or that holds such values."""
+    """Return the format to save a module in: that it was loaded from, or that holds such values."""
     if isinstance(module, ArchiveModule):
         return format_of(module.tsarchive_classes.container)
     return next((found for found in FORMATS if found.holds(module)), TORCHSCRIPT)
 
 
 def saved_records(module: Any) -> list[NewRecord]:
-    """The records that ``save`` writes by default.
+    """Return the records that ``save`` writes by default.
 
     Raises what ``save`` raises; SaveError for a format that has no records.
     """

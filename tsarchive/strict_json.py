@@ -20,34 +20,26 @@ def parse_object(text: bytes, record: str, max_depth: int = MAX_DEPTH) -> dict[s
     Raises FormatError if the record is not JSON, not an object, nested more deeply than
     ``max_depth``, or has a field twice.
     """
-    try:
-        # Decoded first: given bytes, json guesses the encoding and imports its codec.
-        values = _parsed(text.decode(), record, max_depth)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"the record is not JSON: {error}", record=record) from None
+    values = parse_text(text, record, "the record", max_depth)
     if not isinstance(values, dict):
         raise FormatError("the record is not a JSON object", record=record)
     return values
 
 
-def parse_text(text: str, record: str, what: str) -> Any:
-    """Parse JSON text that is embedded in a record; ``what`` names it in errors.
+def parse_text(text: str | bytes, record: str, what: str, max_depth: int = MAX_DEPTH) -> Any:
+    """Parse the JSON text of a record, or one that is embedded in it; ``what`` names it in errors.
 
     Raises FormatError as :func:`parse_object`.
     """
     try:
-        return _parsed(text, record)
+        # Decoded first: given bytes, json guesses the encoding and imports its codec.
+        decoded = text if isinstance(text, str) else text.decode()
+        check_depth(decoded, record, max_depth)
+        return json.loads(decoded, object_pairs_hook=_unique)
+    except FormatError:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, FormatError):
-            raise
         raise FormatError(f"{what} is not JSON: {error}", record=record) from None
-
-
-def _parsed(text: str, record: str, max_depth: int = MAX_DEPTH) -> Any:
-    check_depth(text, record, max_depth)
-    return json.loads(text, object_pairs_hook=_unique)
 
 
 def check_depth(text: str, record: str, max_depth: int = MAX_DEPTH) -> None:

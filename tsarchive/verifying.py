@@ -58,17 +58,14 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> Ve
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
-        findings.excuse(found.in_doubt | _without_checksum(found.container))
+        records = found.container.records
+        without_checksum = {name for name, record in records.items() if record.crc is None}
+        findings.excuse(found.in_doubt | without_checksum)
         return _verified(found.container, found.in_doubt | findings.damaged(), findings, step)
 
 
-def _without_checksum(container: Container) -> frozenset[str]:
-    """The records whose damage nothing would show."""
-    return frozenset(name for name, record in container.records.items() if record.crc is None)
-
-
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
-    """Findings but for what torch wrote itself, up to version 2.7 with Python's zipfile."""
+    """Return the findings but for what torch itself wrote, up to 2.7 with Python's zipfile."""
     container = found.container
     by_zipfile = (
         container is not None
@@ -86,7 +83,9 @@ def _verified(
     try:
         check.run(step)
     except RecursionError:
-        findings.add([_too_deep()])
+        message = "what it holds is nested too deeply: not all of it was looked at"
+        hint = "Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth"
+        findings.add([Finding("record-depth", Severity.ERROR, Nature.HOSTILE, message, hint=hint)])
     archive = Archive(container, found)
     with container.buffer() as buffer:
         size = buffer.nbytes
@@ -98,16 +97,6 @@ def _verified(
         known_totals(archive),
         check.code_records,
         findings.ordered(),
-    )
-
-
-def _too_deep() -> Finding:
-    return Finding(
-        "record-depth",
-        Severity.ERROR,
-        Nature.HOSTILE,
-        "what it holds is nested too deeply: not all of it was looked at",
-        hint="Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth",
     )
 
 

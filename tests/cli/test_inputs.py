@@ -17,7 +17,6 @@ from tsarchive.cli.inputs import (
     gather,
     input_options,
     random_tensor,
-    split_file,
 )
 
 DTYPES = (
@@ -27,22 +26,22 @@ DTYPES = (
 
 
 def parsed(*args):
-    """The positional arguments as InputsCommand leaves them."""
+    """The file and the other arguments as InputsCommand leaves them."""
     found = []
 
     @click.command(cls=InputsCommand)
     @click.argument("arguments", nargs=-1)
     @click.option("--method")
     @input_options
-    def command(arguments, method, seed):
-        found.extend(arguments)
+    def command(file, arguments, method, seed):
+        found.append((file, arguments))
 
     command.main([str(arg) for arg in args], standalone_mode=False)
-    return tuple(found)
+    return found[0]
 
 
 def inputs(*args, seed=0):
-    file, rest = split_file(parsed("model.pt", *args))
+    file, rest = parsed("model.pt", *args)
     assert file == "model.pt"
     return gather(rest, seed)
 
@@ -146,18 +145,18 @@ def test_a_name_that_is_given_twice():
     ],
 )
 def test_the_order_of_the_command_line_is_kept(args):
-    file, rest = split_file(parsed(*args))
+    file, rest = parsed(*args)
     assert file == "model.pt"
     expected = ["\0--arg=1", "x.npy", "\0--arg=2", "y.npy"]
     assert rest == (expected[:2] if "--" in args else expected)
 
 
 def test_after_two_dashes_everything_is_a_file():
-    assert parsed("model.pt", "--", "--arg", "1") == ("model.pt", "--arg", "1")
+    assert parsed("model.pt", "--", "--arg", "1") == ("model.pt", ["--arg", "1"])
 
 
 def test_there_may_be_no_file():
-    assert split_file(parsed("--arg", "1")) == (None, ["\0--arg=1"])
+    assert parsed("--arg", "1") == (None, ["\0--arg=1"])
 
 
 @pytest.mark.parametrize(

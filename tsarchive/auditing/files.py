@@ -8,14 +8,16 @@ import re
 import stat
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
+from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import open_source, read_all
-from tsarchive.errors import ArchiveError, CallError
+from tsarchive.container.source import not_a_file, open_source, read_all
+from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.archive import known_totals
 from tsarchive.formats.base import FileFormat
@@ -51,21 +53,17 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     when it has no end.
     """
     if isinstance(source, str | os.PathLike):
-        path = os.fsdecode(source)
-        with open(path, "rb") as file:
+        with open(source, "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _audit(file, path)
-            return _audit(io.BytesIO(read_all(file)), None)
+                return _audit(file)
+            return _audit(io.BytesIO(read_all(file)))
     if not hasattr(source, "read"):
-        raise CallError(
-            f"an archive cannot be read from {type(source).__name__}",
-            hint="Pass a path, a file opened with mode 'rb', or io.BytesIO(data)",
-        )
-    return _audit(io.BytesIO(read_all(source)), None)
+        raise not_a_file(type(source).__name__)
+    return _audit(io.BytesIO(read_all(source)))
 
 
-def _audit(file: BinaryIO, path: str | None) -> AuditReport:
-    """``path`` is given for files on disk, of which the container maps what it needs."""
+def _audit(file: BinaryIO) -> AuditReport:
+    """Audit a file; one on disk is mapped, so that only what is needed of it is read."""
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
     tail = _read(file, max(0, size - 66_000))
@@ -73,10 +71,10 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(path if path is not None else file, None, found, _DEPTH)
+        kind = audit_zip(file, found, _DEPTH)
     own = file_format(head)
     if own is not None:
-        is_looked_into = _audit_own(path if path is not None else file, own, found)
+        is_looked_into = _audit_own(file, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
@@ -87,13 +85,11 @@ def _audit(file: BinaryIO, path: str | None) -> AuditReport:
     return found.report(kind, size)
 
 
-def _audit_own(source: str | BinaryIO, format_: FileFormat, found: Collected) -> bool:
+def _audit_own(file: BinaryIO, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
-    add_soundness(source, found)
-    if not isinstance(source, str):
-        source.seek(0)
+    add_soundness(file, found)
     try:
-        archive = archive_of(format_.opened(open_source(source)))
+        archive = archive_of(format_.opened(open_source(_rewound(file))))
     except ArchiveError:
         return False
     format_.audit(archive, found)
@@ -116,18 +112,12 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
             message = f"the file is native code or a program ({payload.format})"
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
     if not form.is_inert and not audit.streams.pickles:
-        message = f"it is {_described(form)}"
-        hint = _looks(data) if form is UNKNOWN else form.advice
+        message, hint = f"it is of the kind {form.kind}", form.advice
+        if form is UNKNOWN:
+            looks = recognise(data[:HEAD_BYTES])
+            message = "it is of no kind that is known here"
+            hint = f"By its looks {looks.message}. {looks.hint}"
         found.find("file-kind", Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
-
-
-def _looks(data: bytes) -> str:
-    found = recognise(data[:HEAD_BYTES])
-    return f"By its looks {found.message}. {found.hint}"
-
-
-def _described(form: Form) -> str:
-    return "of no kind that is known here" if form is UNKNOWN else f"of the kind {form.kind}"
 
 
 # Longer records are looked into up to here.
@@ -136,30 +126,21 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(source: str | BinaryIO, data: bytes | None, found: Collected, depth: int) -> str:
-    """Add what a zip archive holds, and give its kind. ``data`` are the bytes where they have
-    been read; ``depth`` is how far archives inside are looked into."""
-    add_soundness(source, found)
+def audit_zip(file: BinaryIO, found: Collected, depth: int) -> str:
+    """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
+    add_soundness(file, found)
     try:
-        container = Container.open(from_start(source))
+        container = Container.open(_rewound(file))
     except ArchiveError:
-        salvage(_all_bytes(source) if data is None else data, found)
+        salvage(_read(file, 0, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
         archive.audit()
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
-        salvage(_all_bytes(source) if data is None else data, found)
+        salvage(_read(file, 0, _LONGEST_RECORD), found)
     return archive.format.kind
-
-
-def _all_bytes(source: str | BinaryIO) -> bytes:
-    if isinstance(source, str):
-        with open(source, "rb") as file:
-            return file.read(_LONGEST_RECORD)
-    source.seek(0)
-    return source.read(_LONGEST_RECORD)
 
 
 class _Archive:
@@ -202,7 +183,7 @@ class _Archive:
             yield record.name, self._read(record)
 
     def _read(self, record: Record) -> bytes:
-        """The data of a record, or what can be had of it."""
+        """Return the data of a record, or what can be had of it."""
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
@@ -215,7 +196,7 @@ class _Archive:
         return self._read(self.container.records[name])
 
     def _as_stored(self, record: Record) -> bytes:
-        """The first bytes of a record that is too long or damaged; none where it is refused."""
+        """Return the first bytes of a record that is too long or damaged; none if it is refused."""
         try:
             stored = bytes(self.container.payload(record.name)[:_LONGEST_RECORD])
         except ArchiveError:
@@ -229,8 +210,10 @@ class _Archive:
         self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
 
     def _record(self, name: str, data: bytes, around: Surroundings) -> None:
-        if data.startswith(LOCAL_HEADER) and self.depth > 0:
-            self._inner(name, data)
+        if data.startswith(LOCAL_SIGNATURE) and self.depth > 0:
+            inner = Collected(self.found.budgets, prefix=f"{name}/")
+            audit_zip(io.BytesIO(data), inner, self.depth - 1)
+            self.found.take(inner)
         else:
             self._single(name, data, around)
         if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
@@ -243,14 +226,9 @@ class _Archive:
 
     def _single(self, name: str, data: bytes, around: Surroundings) -> None:
         self.found.look_at(data, name, around, is_unpickled=name in self.unpickled)
-        if data.startswith(LOCAL_HEADER):
+        if data.startswith(LOCAL_SIGNATURE):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
-
-    def _inner(self, name: str, data: bytes) -> None:
-        inner = Collected(self.found.budgets, prefix=f"{name}/")
-        audit_zip(io.BytesIO(data), data, inner, self.depth - 1)
-        self.found.take(inner)
 
     def _uses_pickle(self, name: str) -> None:
         message = "it tells the reader to unpickle a record, whatever that may call"
@@ -277,8 +255,8 @@ class _Archive:
                 "Treat it as a program: a torch.package is one",
             )  # fmt: skip
 
-    def _native(self, name: str | None, kind: str) -> None:
-        role = None if name is None else self.roles[name]
+    def _native(self, name: str, kind: str) -> None:
+        role = self.roles[name]
         is_expected = role in (Role.NATIVE, Role.EXECUTORCH)
         is_unknown = not self.format.is_known
         severity = Severity.WARNING if is_expected or is_unknown else Severity.ERROR
@@ -290,9 +268,6 @@ class _Archive:
         self.found.find("record-native", severity, nature, message, name, hint)
 
 
-LOCAL_HEADER: Final = b"PK\x03\x04"
-DEFLATED: Final = 8
-_HEADER_BYTES: Final = 30
 _PIECE: Final = 1 << 16
 # Of one record, and of all of them: a bomb is not inflated to its end.
 _LONGEST_INFLATED: Final = 1 << 25
@@ -302,12 +277,13 @@ _MOST_HEADERS: Final = 65_536
 
 def salvage(data: bytes, found: Collected) -> None:
     """Look at the file as it is, where records in it begin, and at what it holds deflated."""
-    headers = [_Header.at(data, offset) for offset in _offsets(data)]
-    starts = [header.data for header in headers if header.method != DEFLATED]
+    found_headers = islice(re.finditer(re.escape(LOCAL_SIGNATURE), data), _MOST_HEADERS)
+    headers = [_header(data, match.start()) for match in found_headers]
+    starts = [start for method, start in headers if method != DEFLATED]
     found.look_at(data, None, Surroundings(), starts=starts)
     room = _MOST_INFLATED
-    for header in headers:
-        content = inflated(memoryview(data)[header.data :]) if header.method == DEFLATED else b""
+    for method, start in headers:
+        content = inflated(memoryview(data)[start:]) if method == DEFLATED else b""
         if content:
             found.look_at(content, None, Surroundings())
         room -= len(content)
@@ -318,29 +294,12 @@ def salvage(data: bytes, found: Collected) -> None:
         found.find("record-unread", Severity.WARNING, Nature.HOSTILE, message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """The compression method of a local header, and the offset of the data behind it."""
-
-    method: int
-    data: int
-
-    @classmethod
-    def at(cls, data: bytes, offset: int) -> _Header:
-        method, name, extra = (
-            int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
-        )
-        return cls(method, offset + _HEADER_BYTES + name + extra)
-
-
-def _offsets(data: bytes) -> Iterator[int]:
-    """Yield the offsets of local headers, up to a number of them."""
-    position = data.find(LOCAL_HEADER)
-    for _ in range(_MOST_HEADERS):
-        if position < 0:
-            return
-        yield position
-        position = data.find(LOCAL_HEADER, position + 1)
+def _header(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the compression method of a local header, and where the data behind it begins."""
+    method, name, extra = (
+        int.from_bytes(data[offset + at : offset + at + 2], "little") for at in (8, 26, 28)
+    )
+    return method, offset + LOCAL.size + name + extra
 
 
 def inflated(stored: memoryview | bytes) -> bytes:
@@ -364,7 +323,7 @@ _MOST_MEMBERS: Final = 100_000
 
 
 def members_of(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, up to the first header that is none."""
+    """Yield names and contents, up to the first header that is none."""
     position = 0
     for _ in range(_MOST_MEMBERS):
         header = data[position : position + _BLOCK]
@@ -378,7 +337,7 @@ def members_of(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _number(field: bytes) -> int | None:
-    """A size: octal digits or, for large ones, binary behind a bit that says so."""
+    """Parse a size: octal digits or, for large ones, binary behind a bit that says so."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -389,10 +348,10 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(source: str | BinaryIO, found: Collected) -> None:
-    """The worst of what verifying finds: a file that is no sound archive is not known to be
+def add_soundness(file: BinaryIO, found: Collected) -> None:
+    """Add the worst of what verifying finds: a file that is no sound archive is not known to be
     harmless, whatever its code can do."""
-    findings = [f for f in verify(from_start(source)).findings if f.rule != OTHER_KIND]
+    findings = [f for f in verify(_rewound(file)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return
@@ -404,8 +363,7 @@ def add_soundness(source: str | BinaryIO, found: Collected) -> None:
     found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
 
 
-def from_start(source: str | BinaryIO) -> str | BinaryIO:
-    """The source; the container in a file object is what follows its position."""
-    if not isinstance(source, str):
-        source.seek(0)
-    return source
+def _rewound(file: BinaryIO) -> BinaryIO:
+    """Return the file at its start: what opens a file object begins at its position."""
+    file.seek(0)
+    return file

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
-from tsarchive.auditing.operators import operators_of
-from tsarchive.auditing.reaching import Reach
+from tsarchive.auditing.reaching import Reach, operators_of
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
@@ -37,7 +36,21 @@ _UNKNOWN: Final = "What it does is unknown: do not load the file"
 
 def program_of(code: Mapping[str, bytes], container: Container) -> Program:
     """Return the code of an archive; what only its constants tell is not known without them."""
-    return Program(code, _Constants(container).constant, _version(container))
+
+    @cache
+    def table() -> Any:
+        try:
+            return loads(container.read(_CONSTANTS), record=_CONSTANTS)
+        except ArchiveError:
+            return None  # the walk over the pickle has told of it
+
+    def constant(index: int) -> tuple[Any, Type]:
+        values = table()
+        found = values[index] if isinstance(values, tuple) and 0 <= index < len(values) else None
+        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
+        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
+
+    return Program(code, constant, _version(container))
 
 
 def _version(container: Container) -> int:
@@ -45,26 +58,6 @@ def _version(container: Container) -> int:
         return format_version(container)
     except ArchiveError:
         return NEWEST_VERSION
-
-
-class _Constants:
-    """The table of constants as the pickle describes it."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-
-    def constant(self, index: int) -> tuple[Any, Type]:
-        table = self._table
-        found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
-        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
-        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
-
-    @cached_property
-    def _table(self) -> Any:
-        try:
-            return loads(self._container.read(_CONSTANTS), record=_CONSTANTS)
-        except ArchiveError:
-            return None  # the walk over the pickle has told of it
 
 
 def audit_program(
@@ -121,7 +114,7 @@ def _unreadable(program: Program) -> Iterator[Finding]:
 
 
 def _pickled_text(pickles: Mapping[str, bytes]) -> dict[tuple[str, str], list[str]]:
-    """Text in the attributes of pickled objects."""
+    """Return text in the attributes of pickled objects."""
     texts: dict[tuple[str, str], list[str]] = {}
     for record in _LOADED:
         for class_, attribute, text in _texts_in(record, pickles.get(record, b"")):
@@ -142,7 +135,7 @@ def _texts_in(record: str, data: bytes) -> Iterator[tuple[str, str, str]]:
 
 
 def _native_classes(code: Mapping[str, bytes], found: Collected) -> None:
-    """Classes bound from C++, in code and in pickles."""
+    """Add the classes bound from C++, in code and in pickles."""
     named = {match.decode() for data in code.values() for match in _NATIVE_CLASS.findall(data)}
     pickled = (name.name for name in found.pickled_names if name.name.startswith(NATIVE_PREFIX))
     named |= {name.removeprefix(NATIVE_PREFIX) for name in pickled}

@@ -18,25 +18,24 @@ _LEVELS: Final = {Severity.INFO: "note", Severity.WARNING: "warning", Severity.E
 
 
 def sarif_document(file: str, report: AuditReport, version: str) -> dict[str, Any]:
-    """One run of the tool over one file.
+    """Describe one run of the tool over one file.
 
     The artifact is the file; records and functions inside of it are logical locations, and the
     region is the line in the record where there is one, else the offset in bytes.
     """
     rules = sorted({finding.rule for finding in report.findings})
+    described = {rule: RULES.get(rule, _OF_VERIFY.format(rule)) for rule in rules}
     driver = {
         "name": "tsarchive",
         "semanticVersion": version,
         "informationUri": "https://pypi.org/project/tsarchive/",
-        "rules": [_rule(rule) for rule in rules],
+        "rules": [
+            {"id": rule, "shortDescription": {"text": text}} for rule, text in described.items()
+        ],
     }
     results = [_result(file, finding, rules) for finding in report.findings]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _rule(rule: str) -> dict[str, Any]:
-    return {"id": rule, "shortDescription": {"text": describe_rule(rule)}}
 
 
 def _result(file: str, finding: Finding, rules: list[str]) -> dict[str, Any]:
@@ -103,7 +102,5 @@ RULES: Final = {
     "file-kind": "The file is of a kind that is not looked into.",
 }  # fmt: skip
 
-
-def describe_rule(rule: str) -> str:
-    """The sentence of a rule; those of ``tsarchive verify`` keep their names."""
-    return RULES.get(rule, f"The file is not sound: 'tsarchive verify' finds {rule}.")
+# Rules of ``tsarchive verify`` keep their names.
+_OF_VERIFY: Final = "The file is not sound: 'tsarchive verify' finds {}."

@@ -11,11 +11,15 @@ from tsarchive.garbage import not_collecting
 
 from .output import guarded
 
-_DEMO = "demo"
 _COMMANDS = (
-    _DEMO, "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run",
-    "verify", "audit", "jitter",
+    "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run", "verify",
+    "audit", "jitter",
 )  # fmt: skip
+# The demo is a program of its own, in a package beside this one.
+_MODULES = {
+    "demo": "tsarchive.demo.command",
+    **{command: f"tsarchive.cli.{command}" for command in _COMMANDS},
+}
 
 
 class _LazyGroup(click.Group):
@@ -26,19 +30,15 @@ class _LazyGroup(click.Group):
             return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        module = _MODULES.get(cmd_name)
+        if module is None:
             return None
         with not_collecting():
-            found: click.Command = import_module(_module_of(cmd_name)).command
+            found: click.Command = import_module(module).command
         return found
-
-
-def _module_of(command: str) -> str:
-    """The module of a command. The demo is a program of its own, in a package beside this one."""
-    return "tsarchive.demo.command" if command == _DEMO else f"tsarchive.cli.{command}"
 
 
 def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+import tsarchive
 from tsarchive.describing.contents import totals_text
-from tsarchive.describing.text import plural, size
+from tsarchive.describing.text import listed, plural, size
 
 from .command import FINDINGS, Command, file_argument, json_option
-from .output import STYLES, finding_document, print_json, say
+from .output import STYLES, print_json, say
 
 if TYPE_CHECKING:
     from tsarchive import AuditReport, Finding
@@ -34,8 +35,7 @@ _FINDINGS_SHOWN: Final = 20
 @file_argument
 @json_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print a SARIF 2.1.0 document.")
-@click.pass_context
-def command(ctx: click.Context, file: str, *, as_json: bool, as_sarif: bool) -> None:
+def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
     """List what a file can do, and when: at load, in hooks, at a call.
 
     Reads the code, the pickles and the records of TorchScript archives, torch.save and
@@ -51,8 +51,6 @@ def command(ctx: click.Context, file: str, *, as_json: bool, as_sarif: bool) -> 
       tsarchive audit model.pt --json
       tsarchive audit model.pt --sarif > model.sarif
     """
-    import tsarchive
-
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif are two forms of one document: give one.")
     report = tsarchive.audit(file)
@@ -64,51 +62,35 @@ def command(ctx: click.Context, file: str, *, as_json: bool, as_sarif: bool) -> 
         print_json({"file": file, **document(report)})
     else:
         _show(file, report)
-    if not report.ok:
-        ctx.exit(FINDINGS)
+    return 0 if report.ok else FINDINGS
 
 
 def document(report: AuditReport) -> dict[str, Any]:
-    """A report as JSON; operators that only compute are counted, without their places."""
-    from dataclasses import asdict
-
+    """Return a report as JSON; operators that only compute are counted, without their places."""
     return {
         "ok": report.ok,
         "kind": report.kind,
         "bytes": report.size,
-        "findings": [finding_document(finding) for finding in report.findings],
+        "findings": report.findings,
         "operators": [_operator_document(use) for use in report.operators],
-        "entry_points": [
-            {"when": entry.when.value, "function": entry.function} for entry in report.entry_points
-        ],
-        "pickled_names": [asdict(name) for name in report.pickled_names],
+        "entry_points": report.entry_points,
+        "pickled_names": report.pickled_names,
         "classes": report.classes,
-        "payloads": [asdict(payload) for payload in report.payloads],
-        "tensors": None if report.tensors is None else asdict(report.tensors),
-        "groups": {name: asdict(group) for name, group in report.groups.items()},
+        "payloads": report.payloads,
+        "tensors": report.tensors,
+        "groups": report.groups,
     }
 
 
 def _operator_document(use: OperatorUse) -> dict[str, Any]:
-    is_plain = use.risk.value == "compute"
     return {
         "operator": use.operator,
-        "risk": use.risk.value,
+        "risk": use.risk,
         "reason": use.reason,
-        "when": [when.value for when in use.when],
+        "when": use.when,
         "count": len(use.places),
         "is_certain": use.is_certain,
-        "places": [] if is_plain else [_place_document(place) for place in use.places],
-    }
-
-
-def _place_document(place: Place) -> dict[str, Any]:
-    return {
-        "record": place.record,
-        "line": place.line,
-        "function": place.function,
-        "when": [when.value for when in place.when],
-        "files": place.files,
+        "places": () if use.risk.value == "compute" else use.places,
     }
 
 
@@ -127,8 +109,10 @@ def _show(file: str, report: AuditReport) -> None:
 def _verdict(report: AuditReport) -> str:
     if report.ok:
         foreign = sorted({use.operator for use in report.operators if use.risk.value == "foreign"})
-        beside = f", but for operators of other libraries: {_first(foreign)}" if foreign else ""
-        return f"found nothing that it can do beyond computing{beside}"
+        found = "found nothing that it can do beyond computing"
+        if not foreign:
+            return found
+        return f"{found}, but for operators of other libraries: {listed(foreign, _ENTRIES_SHOWN)}"
     counts = Counter(finding.severity.value for finding in report.findings)
     parts = [plural(counts[name], name) for name in ("error", "warning") if counts[name]]
     return f"{' and '.join(parts)}: {report.findings[0].message}"
@@ -160,9 +144,7 @@ def _abilities(report: AuditReport) -> Iterator[str]:
         entries = [entry.function for entry in report.entry_points if entry.when is when]
         if not (uses or entries):
             continue
-        yield (
-            f"{_MOMENTS[when.value]}: {_first(entries)}" if entries else f"{_MOMENTS[when.value]}:"
-        )
+        yield f"{_MOMENTS[when.value]}: {listed(entries, _ENTRIES_SHOWN)}".rstrip(" ")
         beside = [use for use in uses if use.risk.value != "compute"]
         for use in beside:
             yield f"  {use.risk.value}: {use.operator} {_where(use, when)}"
@@ -171,17 +153,10 @@ def _abilities(report: AuditReport) -> Iterator[str]:
             yield f"  compute: {plural(plain, 'operator')}"
 
 
-def _first(entries: list[str]) -> str:
-    more = len(entries) - _ENTRIES_SHOWN
-    return ", ".join(entries[:_ENTRIES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def _where(use: OperatorUse, when: When) -> str:
     places = [place for place in use.places if when in place.when]
-    shown = ", ".join(map(_place, places[:_PLACES_SHOWN]))
-    more = len(places) - _PLACES_SHOWN
     guess = "" if use.is_certain else " (or a method of that name)"
-    return f"{shown}{f' and {more:,} more' if more > 0 else ''}{guess}"
+    return listed([_place(place) for place in places], _PLACES_SHOWN) + guess
 
 
 def _place(place: Place) -> str:

@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import click
 
+import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.describing.text import LAYOUT, visible
@@ -66,8 +67,6 @@ def command(
     """
     if raw and (only_list or as_json):
         raise click.UsageError("--raw is about source as text: give no --list and no --json.")
-    import tsarchive
-
     with tsarchive.open(file) as opened:
         archive = chosen_model(opened, model)
         if map_location is not None:
@@ -84,8 +83,10 @@ def command(
         _show_names(chosen)
     elif raw:
         print_source(_joined(chosen).encode("utf-8", "surrogateescape"))
+    elif has_styles():
+        _highlight(chosen)
     else:
-        _show_source(chosen)
+        print_source(visible(_joined(chosen), keep=LAYOUT).encode())
 
 
 def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
@@ -113,7 +114,7 @@ def _one(name: str, candidates: list[Definition]) -> Definition:
 
 
 def _similar(name: str, names: list[str]) -> list[str]:
-    """Names with a similar end: of as many components as ``name`` has."""
+    """Return names with a similar end: of as many components as ``name`` has."""
     parts = name.count(".") + 1
     ends: dict[str, str] = {}
     for known in names:
@@ -127,7 +128,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _document(found: Definition, only_list: bool) -> dict[str, object]:
-    """One piece of source as JSON. The text is left out of lists."""
+    """Return one piece of source as JSON. The text is left out of lists."""
     document = asdict(found)
     document["name"] = document.pop("qualified_name")
     if only_list:
@@ -143,25 +144,17 @@ def _show_names(chosen: Iterable[Definition]) -> None:
     show(names.lines())
 
 
-def _show_source(chosen: list[Definition]) -> None:
-    if not has_styles():
-        print_source(visible(_joined(chosen), keep=LAYOUT).encode())
-        return
-    for found in chosen:
-        _highlight(found)
-
-
 def _joined(chosen: list[Definition]) -> str:
-    """The text of each, and an empty line between them."""
+    """Return the text of each, and an empty line between them."""
     ends = ("" if found.text.endswith("\n") else "\n" for found in chosen)
     return "\n".join(found.text + end for found, end in zip(chosen, ends, strict=True))
 
 
-def _highlight(found: Definition) -> None:
+def _highlight(chosen: Iterable[Definition]) -> None:
     from rich.syntax import Syntax
 
-    out = console()
-    out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
-    text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
-    shown = Syntax(text, "python", theme="ansi_dark", background_color="default", word_wrap=True)
-    out.print(shown)
+    out, theme = console(), "ansi_dark"
+    for found in chosen:
+        out.print(f"# {visible(found.record, keep='')}, line {found.line}", style="dim")
+        text = visible(dedent(found.text).rstrip("\n"), keep=LAYOUT)
+        out.print(Syntax(text, "python", theme=theme, background_color="default", word_wrap=True))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import click
 
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.text import visible
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import ArchiveError, place_text
 from tsarchive.operators.registry import with_untried_torch
 
 from .output import code_apart, print_json, say
@@ -58,7 +57,7 @@ class ReportedFailure(click.ClickException):
 
 
 def describe(error: Exception) -> Failure:
-    """The parts of an error; errors of unknown classes are described as defects."""
+    """Return the parts of an error; errors of unknown classes are described as defects."""
     name = type(error).__name__
     if isinstance(error, ArchiveError):
         return Failure(
@@ -93,7 +92,7 @@ def is_without_torch(error: Exception) -> bool:
 
 
 def failure(type_: str, message: str, hint: str | None = None) -> Failure:
-    """A failure that concerns no place in an archive."""
+    """Return a failure that concerns no place in an archive."""
     return Failure(
         type=type_, message=message, record=None, line=None, offset=None, limit=None,
         code=None, origin=None, operator=None, function=None, hint=hint,
@@ -113,22 +112,13 @@ def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
     message = facts["message"]
     named = f"{visible(file, keep='')}: " if file and not message.startswith(file) else ""
     say(f"error: {named}{message}", "bold red", stderr=True, keep="\n")
-    where = place(facts)
+    where = place_text(
+        record=facts["record"], line=facts["line"], offset=facts["offset"], limit=facts["limit"]
+    )
     lines = {"where": where, "code": facts["code"], "from": facts["origin"], "hint": facts["hint"]}
     for label, text in lines.items():
         if text:
             say(f"  {f'{label}:':6} {text}", stderr=True, keep="\n")
-
-
-def place(facts: Failure) -> str:
-    """``record data.pkl, line 3``; empty when the error is about no place."""
-    parts = (
-        ("record", facts["record"]),
-        ("line", facts["line"]),
-        ("offset", facts["offset"]),
-        ("limit", facts["limit"]),
-    )
-    return ", ".join(f"{label} {value}" for label, value in parts if value is not None)
 
 
 FINDINGS = 1
@@ -137,8 +127,6 @@ DEFECT = 3
 INTERRUPTED = 130
 # As shells say it of a process that a closed pipe ended.
 UNREAD = 141
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _note_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -165,7 +153,10 @@ class OutputPath(click.Path):
 
 
 class Command(click.Command):
-    """Reports errors in a few lines on stderr or, with --json, as a document on stdout."""
+    """Reports errors in a few lines on stderr or, with --json, as a document on stdout.
+
+    What its function returns is the exit code; None stands for 0.
+    """
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), _TRACEBACK]
@@ -190,7 +181,8 @@ class Command(click.Command):
         try:
             _require_stdout()
             with code_apart():
-                return super().invoke(ctx)
+                code = super().invoke(ctx)
+            ctx.exit(code or 0)
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
@@ -230,26 +222,17 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
     ctx.exit(code)
 
 
-def file_argument(function: _F) -> _F:
-    """The archive that a command is about."""
-    return click.argument("file", type=click.Path())(function)
-
-
-def json_option(function: _F) -> _F:
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
-    )(function)
-
-
-def model_option(function: _F) -> _F:
-    """Add ``--model``, which chooses one of several models of a PT2 archive."""
-    return click.option(
-        "--model", metavar="NAME", help="One of the models of a PT2 archive; all by default."
-    )(function)
+file_argument = click.argument("file", type=click.Path())
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
+)
+model_option = click.option(
+    "--model", metavar="NAME", help="One of the models of a PT2 archive; all by default."
+)
 
 
 def chosen_model(archive: Archive, model: str | None) -> Archive:
-    """The archive, restricted to one model if that is named.
+    """Return the archive, restricted to one model if that is named.
 
     Raises MissingRecordError when there is no such model, UnsupportedError for other archives.
     """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural
 from tsarchive.formats.registry import format_named
 
@@ -20,8 +21,6 @@ from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
-    import torch
-
     from tsarchive.converting import Conversion
     from tsarchive.preparing.writing import Agreement
 
@@ -56,10 +55,9 @@ _SIZE = re.compile(
 @import_option
 @policy_options
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    arguments: tuple[str, ...],
+    file: str | None,
+    arguments: list[str],
     *,
     seed: int,
     sizes: tuple[str, ...],
@@ -67,11 +65,10 @@ def command(
     backends: tuple[str, ...],
     model: str | None,
     map_location: str | None,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Write the model of one archive as another.
 
     The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
@@ -90,23 +87,19 @@ def command(
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
-    source, rest = split_file(arguments)
-    destination, rest = split_file(tuple(rest))
-    if source is None or destination is None:
-        missing = "'SOURCE'" if source is None else "'DESTINATION'"
+    destination, rest = split_file(arguments)
+    if file is None or destination is None:
+        missing = "'SOURCE'" if file is None else "'DESTINATION'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
-    ctx.params["file"] = source
-    import tsarchive
-
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
     with _without_logs(), progress(steps) as step:
         done = tsarchive.convert(
-            source,
+            file,
             destination,
             args=None if inputs is None else inputs.args,
             kwargs=None if inputs is None else inputs.kwargs,
-            dynamic_shapes=_dynamic_shapes(source, inputs or Inputs(), sizes) if sizes else None,
+            dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
             model=model,
             policy=chosen_policy(allow, trust=trust),
             map_location=map_location,
@@ -118,8 +111,7 @@ def command(
         print_json(asdict(done))
     else:
         _show(done, data)
-    if not all(found.ok for found in done.agreements):
-        ctx.exit(FINDINGS)
+    return 0 if all(found.ok for found in done.agreements) else FINDINGS
 
 
 @contextmanager
@@ -158,9 +150,14 @@ def _agreement(found: Agreement) -> str:
 
 
 def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
-    """The sizes of each given argument that stay open, as torch.export takes them."""
+    """Return the sizes of each given argument that stay open, as torch.export takes them."""
+    from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
+
     given = {**dict(zip(_names(source), inputs.args, strict=False)), **inputs.kwargs}
-    tensors = dict(_tensors(given, ""))
+    leaves, structure = tree_flatten_with_path(given)
+    places = [".".join(map(_key_text, path)) for path, _ in leaves]
+    placed = zip(places, leaves, strict=True)
+    tensors = {place: leaf for place, (_, leaf) in placed if hasattr(leaf, "ndim")}
     shapes: dict[str, dict[int, Any]] = {}
     for size in sizes:
         match = _SIZE.fullmatch(size)
@@ -174,12 +171,17 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
         if dimension >= rank:
             raise _not_open(f"{place!r} has {plural(rank, 'dimension')}, counted from 0")
         shapes.setdefault(place, {})[dimension] = _open_size(match)
-    found: dict[str, Any] = _shaped(given, "", shapes)
+    found: dict[str, Any] = tree_unflatten(map(shapes.get, places), structure)
     return found
 
 
+def _key_text(key: Any) -> str:
+    """Return the position in a list or tuple, or the key of a dict."""
+    return str(key.idx if hasattr(key, "idx") else key.key)
+
+
 def _open_size(match: re.Match[str]) -> Any:
-    """Any size, or one between bounds, under a name that no other size has."""
+    """Return any size, or one between bounds, under a name that no other size has."""
     from torch.export import Dim
 
     if match["most"] is None:
@@ -188,40 +190,12 @@ def _open_size(match: re.Match[str]) -> Any:
     return Dim(name, min=int(match["least"] or 1), max=int(match["most"]))
 
 
-def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in arguments by their places, such as ``x`` or ``x.key.0``."""
-    if hasattr(value, "ndim"):
-        yield place, value
-    for key, item in _items(value):
-        yield from _tensors(item, f"{place}.{key}" if place else str(key))
-
-
-def _items(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()
-
-
-def _shaped(value: Any, place: str, shapes: Mapping[str, Any]) -> Any:
-    """The open dimensions at each place, in the structure of the arguments."""
-    found = {
-        key: _shaped(item, f"{place}.{key}" if place else str(key), shapes)
-        for key, item in _items(value)
-    }
-    if isinstance(value, list | tuple):
-        values = found.values()
-        return [*values] if isinstance(value, list) else (*values,)
-    return found if isinstance(value, dict) else shapes.get(place)
-
-
 def _not_open(message: str) -> click.BadParameter:
     return click.BadParameter(message, param_hint="--dynamic")
 
 
 def _names(source: str) -> list[str]:
-    """The names of the arguments of ``forward``."""
-    import tsarchive
-
+    """Return the names of the arguments of ``forward``."""
     with tsarchive.open(source) as archive:
         if format_named(archive.kind).has_programs:
             raise _not_open("the sizes of a PT2 archive are as they were exported")

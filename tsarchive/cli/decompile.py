@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+import tsarchive
+
 from .command import Command, OutputPath, file_argument, json_option
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say, show, table
@@ -35,7 +37,6 @@ def command(
     force: bool,
     full_paths: bool,
     map_location: str | None,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -51,8 +52,6 @@ def command(
       tsarchive decompile model.pt -o model
       python -c "import model; print(model.load())"
     """
-    import tsarchive
-
     with progress(_STEPS) as step:
         report = tsarchive.decompile(
             file,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tsarchive.archive import open as open_archive
 from tsarchive.container.source import open_source
 from tsarchive.formats.executorch.header import BPTE
 
@@ -16,7 +17,6 @@ from .command import Command, OutputPath, file_argument, json_option
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
-    from tsarchive import Archive
     from tsarchive.executorch import Draft
 
 _STEPS = 3
@@ -68,7 +68,7 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
 
     with ExitStack() as files, progress(_STEPS) as step:
         step(f"reading {file}")
-        archive = files.enter_context(_opened(file))
+        archive = files.enter_context(open_archive(file))
         draft = Draft(archive)
         if archive.kind == BPTE and Path(output).suffix == _PROGRAM_SUFFIX:
             draft = draft.program
@@ -76,18 +76,13 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
         written = [(draft, output), *_edit(draft, edits, files)]
         step(f"writing {output}")
         sizes = write_together(written)
-    paths = [path for _, path in written]
+    sized = [(path, nbytes) for (_, path), nbytes in zip(written, sizes, strict=True)]
     if as_json:
-        described = [{"file": path, "bytes": n} for path, n in zip(paths, sizes, strict=True)]
+        described = [{"file": path, "bytes": nbytes} for path, nbytes in sized]
         print_json({"source": file, "edited": draft.is_edited, "files": described})
     else:
-        _show(file, draft, dict(zip(paths, sizes, strict=True)))
-
-
-def _opened(path: str) -> Archive:
-    import tsarchive
-
-    return tsarchive.open(path)
+        files_text = " and ".join(f"{path} ({nbytes:,} bytes)" for path, nbytes in sized)
+        say(f"{file} is now {files_text}{'' if draft.is_edited else ', byte for byte'}")
 
 
 def _edit(draft: Draft, edits: Mapping[str, Any], files: ExitStack) -> Iterator[tuple[Draft, str]]:
@@ -96,11 +91,11 @@ def _edit(draft: Draft, edits: Mapping[str, Any], files: ExitStack) -> Iterator[
     if edits["upgrade"]:
         draft.upgrade()
     for path in edits["internal"]:
-        if not draft.internalize(files.enter_context(_opened(path)), names):
+        if not draft.internalize(files.enter_context(open_archive(path)), names):
             message = f"{path!r} has nothing that the program takes from a data file."
             raise click.BadParameter(message, param_hint="--internal")
     for path in edits["merge"]:
-        draft.merge(files.enter_context(_opened(path)))
+        draft.merge(files.enter_context(open_archive(path)))
     for name, path in _pairs("--replace", edits["replace"]):
         draft.replace(name, _content(path))
     for old, new in _pairs("--rename", edits["rename"]):
@@ -122,7 +117,7 @@ def _pairs(option: str, given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _content(path: str) -> Any:
-    """An array, or the bytes of a file; neither is read before it is written."""
+    """Return an array, or the bytes of a file; neither is read before it is written."""
     if Path(path).suffix != ".npy":
         return memoryview(open_source(path).data)
     import numpy
@@ -131,8 +126,3 @@ def _content(path: str) -> Any:
         return numpy.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise click.BadParameter(f"{path!r}: {error}", param_hint="--replace") from error
-
-
-def _show(source: str, draft: Draft, sizes: Mapping[str, int]) -> None:
-    files = " and ".join(f"{path} ({size:,} bytes)" for path, size in sizes.items())
-    say(f"{source} is now {files}{'' if draft.is_edited else ', byte for byte'}")

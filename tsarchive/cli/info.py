@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+import tsarchive
 from tsarchive.describing.hints import in_commands
 from tsarchive.describing.lines import fact_lines, named
 from tsarchive.garbage import not_collecting
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 )
 @import_option
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context, file: str, *, check: bool, imports: tuple[str, ...], as_json: bool
-) -> None:
+def command(file: str, *, check: bool, as_json: bool) -> int:
     """Show what a file is and what it holds.
 
     Runs nothing of the file, and does not import torch. The line 'needs' names the operators
@@ -47,22 +44,17 @@ def command(
       tsarchive info model.pt --json
       tsarchive info detector.pt --check --import torchvision
     """
-    import tsarchive
     from tsarchive.formats.registry import format_named
 
     with tsarchive.open(file) as archive, not_collecting():
         facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
     found = tsarchive.missing(file) if check else None
     if as_json:
-        print_json({**asdict(facts), **({} if found is None else {"missing": _document(found)})})
+        missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}
+        print_json({**asdict(facts), **missing})
     else:
         _show(facts, found)
-    if found:
-        ctx.exit(FINDINGS)
-
-
-def _document(found: Missing) -> dict[str, object]:
-    return {"operators": found.operators, "classes": found.classes, "hints": _hints(found)}
+    return FINDINGS if found else 0
 
 
 def _hints(found: Missing) -> dict[str, str]:
@@ -71,15 +63,10 @@ def _hints(found: Missing) -> dict[str, str]:
 
 def _show(facts: Facts, found: Missing | None) -> None:
     missing = [] if found is None else named("missing", _hints(found), "nothing")
-    lines = [*fact_lines(facts), *missing]
-    show((*_pairs(lines).lines(), "", *_groups(facts).lines()))
-
-
-def _pairs(lines: Iterable[tuple[str, str]]) -> Table:
-    grid = Table([Column(style="bold"), Column()], gap=2)
-    for label, value in lines:
-        grid.add_row(label, value)
-    return grid
+    labelled = Table([Column(style="bold"), Column()], gap=2)
+    for label, text in (*fact_lines(facts), *missing):
+        labelled.add_row(label, text)
+    show((*labelled.lines(), "", *_groups(facts).lines()))
 
 
 def _groups(facts: Facts) -> Table:

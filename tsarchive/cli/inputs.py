@@ -8,14 +8,15 @@ from __future__ import annotations
 import ast
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .command import Command
+from .options import together
 
 if TYPE_CHECKING:
     import numpy
@@ -184,8 +185,6 @@ def _not_random(message: str) -> click.BadParameter:
     return click.BadParameter(message, param_hint="--random")
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 # No argument of a process holds a NUL, so no file name is mistaken for a marked option.
 _MARK = "\0"
 _OPTIONS = ("--arg", "--random")
@@ -196,11 +195,14 @@ class InputsCommand(Command):
     """Keeps files, --arg and --random in the order of the command line.
 
     click collects each option on its own and forgets the order between them, so the options
-    become marked positional arguments before click sees them.
+    become marked positional arguments before click sees them. The first file among ``arguments``
+    is taken out of them, and becomes the parameter ``file``.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_marked(args)))
+        left = super().parse_args(ctx, list(_marked(args)))
+        ctx.params["file"], ctx.params["arguments"] = split_file(ctx.params["arguments"])
+        return left
 
 
 def _marked(args: list[str]) -> Iterator[str]:
@@ -220,8 +222,8 @@ def _marked(args: list[str]) -> Iterator[str]:
             yield option if following is None else f"{_MARK}{option}={following}"
 
 
-def split_file(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    """The first argument that is not an option, and the others in order."""
+def split_file(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the first argument that is not an option, and the others in order."""
     rest = list(arguments)
     for index, argument in enumerate(rest):
         if not argument.startswith(_MARK):
@@ -229,27 +231,24 @@ def split_file(arguments: tuple[str, ...]) -> tuple[str | None, list[str]]:
     return None, rest
 
 
-def input_options(function: _F) -> _F:
-    """The options of a command that calls a model."""
-    for decorate in (
-        click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
-        click.option(
-            "--arg",
-            multiple=True,
-            expose_value=False,
-            metavar="[NAME=]LITERAL",
-            help="A Python literal, such as 3, '[1, 2]' or '\"greedy\"'.",
-        ),
-        click.option(
-            "--random",
-            multiple=True,
-            expose_value=False,
-            metavar="[NAME=]SHAPE[:DTYPE][<HIGH]",
-            help="A random tensor, such as 1x3x64x64 or '2x5:int64<100'.",
-        ),
-    ):
-        function = decorate(function)
-    return function
+# The options of a command that calls a model.
+input_options = together(
+    click.option(
+        "--random",
+        multiple=True,
+        expose_value=False,
+        metavar="[NAME=]SHAPE[:DTYPE][<HIGH]",
+        help="A random tensor, such as 1x3x64x64 or '2x5:int64<100'.",
+    ),
+    click.option(
+        "--arg",
+        multiple=True,
+        expose_value=False,
+        metavar="[NAME=]LITERAL",
+        help="A Python literal, such as 3, '[1, 2]' or '\"greedy\"'.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+)
 
 
 def gather(arguments: list[str], seed: int) -> Inputs:
@@ -264,8 +263,6 @@ def gather(arguments: list[str], seed: int) -> Inputs:
 
 
 def _add(inputs: Inputs, argument: str, generator: torch.Generator) -> None:
-    from .inputs import random_tensor, read_inputs
-
     if not argument.startswith(_MARK):
         read_inputs(argument, inputs)
         return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, format_named
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
         JitterReport,
         ReadComparison,
         RecordDifference,
-        SaveComparison,
     )
 
 _SAVES = ("first save:", "second save:")
@@ -41,19 +43,16 @@ _READ = ("saved:", "printed:")
 @import_option
 @policy_options
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     files: tuple[str, ...],
     *,
     folder: str | None,
     map_location: str | None,
     canonical: bool,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Check that saving again gives the same bytes.
 
     Each FILE is loaded and saved twice, and that loaded and saved again; its code is also printed
@@ -90,15 +89,14 @@ def command(
     if not results:
         say(f"{folder}: no archive is below it: nothing was checked", stderr=True)
     if not results or any("error" in result for result in results):
-        ctx.exit(UNUSABLE)
-    if not all(map(_is_stable, results)):
-        ctx.exit(FINDINGS)
+        return UNUSABLE
+    return 0 if all(map(_is_stable, results)) else FINDINGS
 
 
 def _check_all(
     files: Sequence[str], named: int, options: Mapping[str, Any], *, as_json: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """The results, and the files that were skipped and why; the first ``named`` never are."""
+    """Return the results, and the files skipped and why; the first ``named`` never are."""
     results: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     with progress(len(files)) as step:
@@ -113,8 +111,6 @@ def _check_all(
 
 
 def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
-    import tsarchive
-
     try:
         found = tsarchive.check_jitter(file, **options)
     except (ArchiveError, OSError) as error:
@@ -124,119 +120,94 @@ def _check(file: str, options: Mapping[str, Any], *, as_json: bool) -> dict[str,
         return {"file": file, "error": facts}
     if not as_json:
         _show(file, found)
-    return {"file": file, **document(found)}
+    return {"file": file, **_document(found)}
 
 
 def _is_stable(result: dict[str, Any]) -> bool:
     canonical = result["canonical"]
     return bool(
-        result["stable"] and result["graph"]["stable"] and (canonical is None or canonical["same"])
+        result["stable"] and result["graph"]["stable"] and (canonical is None or canonical.same)
     )
 
 
-def document(found: JitterReport) -> dict[str, Any]:
-    """A report as JSON."""
+def _document(found: JitterReport) -> dict[str, Any]:
+    """Return a report as :func:`print_json` takes it."""
+    graph = found.graph
     return {
         "stable": found.stable,
         "bytes": found.nbytes,
-        "records": _documents(found.records),
-        "twice": _save_document(found.twice),
-        "as_read": found.as_read
-        and {"same_file": found.as_read.same_file, "records": _documents(found.as_read.records)},
-        "graph": _graph_document(found.graph),
-        "canonical": found.canonical and _save_document(found.canonical),
+        "records": found.records,
+        "twice": found.twice,
+        "as_read": found.as_read,
+        "graph": {
+            "stable": graph.stable,
+            "is_own": graph.is_own,
+            "records": graph.records,
+            "code": graph.code,
+            "debug": graph.debug,
+            "unprinted": graph.unprinted,
+        },
+        "canonical": found.canonical,
     }
-
-
-def _save_document(found: SaveComparison) -> dict[str, Any]:
-    return {"same": found.same, "records": _documents(found.records)}
-
-
-def _graph_document(found: GraphReport) -> dict[str, Any]:
-    return {
-        "stable": found.stable,
-        "is_own": found.is_own,
-        "records": _documents(found.records),
-        "code": _documents(found.code),
-        "debug": _documents(found.debug),
-        "unprinted": [{"record": each.record, "reason": each.reason} for each in found.unprinted],
-    }
-
-
-def _documents(differences: Sequence[RecordDifference]) -> list[dict[str, Any]]:
-    return [difference_document(difference) for difference in differences]
-
-
-def difference_document(difference: RecordDifference) -> dict[str, Any]:
-    """Where two saves part as JSON; bytes are ASCII text with escapes, null without record."""
-    return {
-        "record": difference.record,
-        "offset": difference.offset,
-        "first": _escaped(difference.first),
-        "second": _escaped(difference.second),
-    }
-
-
-def _escaped(data: bytes | None) -> str | None:
-    return None if data is None else escaped(data)
 
 
 def _show(file: str, found: JitterReport) -> None:
-    fault = _fault(found)
-    if fault is None:
-        say(f"{file}: stable, {size(found.nbytes)}", "green")
+    faults = list(_faults(found))
+    if faults:
+        say(f"{file}: {faults[0].message}", "bold red")
     else:
-        say(f"{file}: {fault}", "bold red")
-    for line in _details(found):
+        say(f"{file}: stable, {size(found.nbytes)}", "green")
+    for line in (*chain.from_iterable(map(_changes, faults)), *_remarks(found)):
         say(f"  {line}")
 
 
-def _fault(found: JitterReport) -> str | None:
-    if not found.twice.same:
-        return "saving it twice gives different bytes"
-    if not found.stable:
-        return "the second save differs"
-    if found.graph.records:
-        _, forms = format_named(found.kind).encoded or ("", "code prints")
-        return f"its {forms} otherwise each time"
-    if not found.graph.stable:
-        return f"its graphs print other {'code' if found.graph.code else 'debug records'}"
-    if found.canonical is not None and not found.canonical.same:
-        return "its canonical form is another in a fresh process"
-    return None
+class _Fault(NamedTuple):
+    """Two sides that should be equal: where they differ, and what the sides are called."""
+
+    message: str
+    differences: Sequence[RecordDifference]
+    sides: tuple[str, str]
 
 
-def _details(found: JitterReport) -> Iterator[str]:
-    """Both sides of what differs first, then what is known beside it."""
-    graph = found.graph
+def _faults(found: JitterReport) -> Iterator[_Fault]:
+    """Yield what differs, the gravest first."""
+    graph, canonical = found.graph, found.canonical
     if not found.twice.same:
-        yield from _changes(found.twice.records, _SAVES)
+        yield _Fault("saving it twice gives different bytes", found.twice.records, _SAVES)
     elif not found.stable:
-        yield from _changes(found.records, _SAVES)
+        yield _Fault("the second save differs", found.records, _SAVES)
     if graph.records:
-        yield from _changes(graph.records, _PRINTS)
+        _, forms = format_named(found.kind).encoded or ("", "code prints")
+        yield _Fault(f"its {forms} otherwise each time", graph.records, _PRINTS)
     elif not graph.stable:
-        yield from _changes(graph.code or graph.debug, _READ)
-        yield "a file that tsarchive was the first to save must print as it is"
-    if found.canonical is not None and not found.canonical.same:
-        yield from _changes(found.canonical.records, _PROCESSES)
+        forms = "code" if graph.code else "debug records"
+        yield _Fault(f"its graphs print other {forms}", graph.code or graph.debug, _READ)
+    if canonical is not None and not canonical.same:
+        message = "its canonical form is another in a fresh process"
+        yield _Fault(message, canonical.records, _PROCESSES)
+
+
+def _remarks(found: JitterReport) -> Iterator[str]:
+    """Yield what is known of a file beside what differs."""
     yield from _as_read_lines(found.as_read)
     encoded = format_named(found.kind).encoded
     if encoded is not None:
-        yield from _encoding_lines(graph, *encoded)
+        yield from _encoding_lines(found.graph, *encoded)
     else:
-        yield from _graph_lines(graph)
+        yield from _graph_lines(found.graph)
     if found.canonical is not None and found.canonical.same:
         yield "canonical: the same bytes in fresh processes"
 
 
-def _changes(differences: Sequence[RecordDifference], sides: tuple[str, str]) -> Iterator[str]:
-    if not differences:
+def _changes(fault: _Fault) -> Iterator[str]:
+    if fault.differences:
+        yield from difference_lines(fault.differences[0], fault.sides)
+    else:
         yield "no record differs: headers, padding or the order of records do"
-        return
-    yield from difference_lines(differences[0], sides)
-    if len(differences) > 1:
-        yield f"and {len(differences) - 1:,} more; --json lists them"
+    if len(fault.differences) > 1:
+        yield f"and {len(fault.differences) - 1:,} more; --json lists them"
+    if fault.sides is _READ:
+        yield "a file that tsarchive was the first to save must print as it is"
 
 
 def _as_read_lines(found: ReadComparison | None) -> Iterator[str]:
@@ -281,7 +252,7 @@ def _names(differences: Sequence[RecordDifference]) -> str:
 
 
 def difference_lines(difference: RecordDifference, sides: tuple[str, str] = _SAVES) -> list[str]:
-    """Where two saves part, and what each has there."""
+    """Return where two saves differ first, and what each has there."""
     width = max(map(len, sides))
     pairs = zip(sides, (difference.first, difference.second), strict=True)
     return [
@@ -297,13 +268,15 @@ def _side(data: bytes | None) -> str:
 
 
 def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]]) -> str:
-    kinds: dict[str, Callable[[dict[str, Any]], bool]] = {
-        "unusable": lambda result: "error" in result,
-        "stable": lambda result: "error" not in result and _is_stable(result),
-        "changed": lambda result: "error" not in result and not _is_stable(result),
-    }
-    counts = (f"{sum(map(fits, results)):,} {kind}" for kind, fits in kinds.items())
-    return f"{plural(len(results), 'archive')}: {', '.join(counts)}; {len(skipped):,} not checked"
+    counts = Counter(map(_outcome, results))
+    listed = ", ".join(f"{counts[name]:,} {name}" for name in ("unusable", "stable", "changed"))
+    return f"{plural(len(results), 'archive')}: {listed}; {len(skipped):,} not checked"
+
+
+def _outcome(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return "unusable"
+    return "stable" if _is_stable(result) else "changed"
 
 
 # The first record of an archive of torch, as its zip header names it.
@@ -315,7 +288,7 @@ _HEAD_BYTES = 512
 
 
 def files_below(folder: str) -> Iterator[str]:
-    """The files below a folder, in the order of names; links are not followed.
+    """Yield the files below a folder, in the order of names; links are not followed.
 
     Raises OSError when the folder cannot be read.
     """
@@ -332,8 +305,6 @@ def reason_to_skip(path: str) -> str | None:
     TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
     one of them, or cannot be read, is not skipped: checking it gives the error.
     """
-    import tsarchive
-
     if not Path(path).is_file():
         return _irregular(Path(path))
     try:

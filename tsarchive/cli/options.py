@@ -19,19 +19,22 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _SHARED_LIBRARIES = (".so", ".dylib", ".dll")
 
 
-def import_option(function: _F) -> _F:
-    """The option of a command that loads files."""
-    return click.option(
-        "--import",
-        "imports",
-        multiple=True,
-        metavar="NAME",
-        callback=_import_named,
-        help="First import a module that registers operators, or load a shared library (.so).",
-    )(function)
+def together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Return a decorator that adds these options, in this order."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
-def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> Any:
+IMPORTS = "tsarchive.imports"
+"""Under this key, the context of a command has what ``import_option`` imported."""
+
+
+def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> None:
     # Other processes that import the same libraries may run in another folder.
     names = tuple(os.path.abspath(n) if n.endswith(_SHARED_LIBRARIES) else n for n in names)
     try:
@@ -40,7 +43,17 @@ def _import_named(ctx: click.Context, param: click.Parameter, names: tuple[str, 
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
         raise click.BadParameter(f"{type(error).__name__}: {lines[0]}", ctx, param) from error
-    return names
+    ctx.meta[IMPORTS] = names
+
+
+import_option = click.option(
+    "--import",
+    multiple=True,
+    expose_value=False,
+    metavar="NAME",
+    callback=_import_named,
+    help="First import a module that registers operators, or load a shared library (.so).",
+)
 
 
 def import_all(names: Iterable[str]) -> None:
@@ -54,20 +67,6 @@ def import_all(names: Iterable[str]) -> None:
             import_module(name)
 
 
-def policy_options(function: _F) -> _F:
-    """The options of a command that runs code of files; :func:`chosen_policy` takes them."""
-    function = click.option(
-        "--trust", is_flag=True, help="Let the code of the file reach every operator."
-    )(function)
-    return click.option(
-        "--allow",
-        multiple=True,
-        metavar="NAME",
-        callback=_check_names,
-        help="Let it reach an operator, a namespace ('ns::*') or a class that is refused.",
-    )(function)
-
-
 def _check_names(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> Any:
     from tsarchive.policy import Policy
 
@@ -78,30 +77,39 @@ def _check_names(ctx: click.Context, param: click.Parameter, names: tuple[str, .
     return names
 
 
+# The options of a command that runs code of files; ``chosen_policy`` takes what they give.
+policy_options = together(
+    click.option(
+        "--allow",
+        multiple=True,
+        metavar="NAME",
+        callback=_check_names,
+        help="Let it reach an operator, a namespace ('ns::*') or a class that is refused.",
+    ),
+    click.option("--trust", is_flag=True, help="Let the code of the file reach every operator."),
+)
+
+
 def chosen_policy(allow: tuple[str, ...], *, trust: bool) -> Policy:
     from tsarchive.policy import Policy
 
     return (Policy.trusted() if trust else Policy.default()).allow(*allow)
 
 
-def limit_options(function: _F) -> _F:
-    """Add ``--max-steps``, ``--max-seconds`` and ``--max-bytes``, by default no bound."""
-    for option in (
-        click.option(
-            "--max-bytes",
-            type=click.IntRange(min=0),
-            help="Stop the model before it takes more bytes for tensors, strings and lists.",
-        ),
-        click.option(
-            "--max-seconds",
-            type=click.FloatRange(min=0, max=1e9),
-            help="Stop the model at the next operator after this time.",
-        ),
-        click.option(
-            "--max-steps",
-            type=click.IntRange(min=0),
-            help="Stop the model after it has run so many nodes of its code.",
-        ),
-    ):
-        function = option(function)
-    return function
+limit_options = together(
+    click.option(
+        "--max-steps",
+        type=click.IntRange(min=0),
+        help="Stop the model after it has run so many nodes of its code.",
+    ),
+    click.option(
+        "--max-seconds",
+        type=click.FloatRange(min=0, max=1e9),
+        help="Stop the model at the next operator after this time.",
+    ),
+    click.option(
+        "--max-bytes",
+        type=click.IntRange(min=0),
+        help="Stop the model before it takes more bytes for tensors, strings and lists.",
+    ),
+)

@@ -10,19 +10,19 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from unicodedata import category, east_asian_width
 
 import click
 
-from tsarchive.describing.text import LAYOUT, visible
+from tsarchive.describing.text import LAYOUT, escaped, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from tsarchive import Finding
 
 
 class Guarded:
@@ -65,13 +65,13 @@ class Guarded:
 
 
 def own_stream(*, stderr: bool = False) -> TextIO | None:
-    """Where the package writes text whose escapes and styles are its own; None if it is closed."""
+    """Return where the package writes its own styles and escapes; None if that is closed."""
     stream = sys.stderr if stderr else sys.stdout
     return stream.own if isinstance(stream, Guarded) else stream
 
 
 def encodable(text: str, stream: TextIO | None) -> str:
-    """The text with escapes in place of characters that the encoding of the stream lacks."""
+    """Return the text with escapes in place of characters that the encoding of the stream lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -79,7 +79,11 @@ def encodable(text: str, stream: TextIO | None) -> str:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Put guards before stdout and stderr, where there is none."""
-    with _guard("stdout"), _guard("stderr"):
+    with ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if not isinstance(stream, Guarded):
+                stack.enter_context(_replaced(name, stream, stream))
         yield
 
 
@@ -87,16 +91,6 @@ def guarded() -> Iterator[None]:
 def code_apart() -> Iterator[None]:
     """Let what code of files prints go to stderr, so that stdout has nothing else than results."""
     with _replaced("stdout", own_stream(), own_stream(stderr=True)):
-        yield
-
-
-@contextmanager
-def _guard(name: str) -> Iterator[None]:
-    stream = getattr(sys, name)
-    if stream is None or isinstance(stream, Guarded):
-        yield
-        return
-    with _replaced(name, stream, stream):
         yield
 
 
@@ -123,7 +117,7 @@ _AS_ASCII = str.maketrans("─│├└", "-|+`")
 
 
 def has_styles(*, stderr: bool = False) -> bool:
-    """Whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
+    """Return whether stdout is a terminal, or FORCE_COLOR asks to act as if it were."""
     forced = os.environ.get("FORCE_COLOR")
     stream = own_stream(stderr=stderr)
     is_terminal = stream is not None and stream.isatty() if forced is None else forced
@@ -131,7 +125,7 @@ def has_styles(*, stderr: bool = False) -> bool:
 
 
 def styled(text: str, style: str, *, stderr: bool = False) -> str:
-    """The text in a style such as ``bold red``, without the colour when NO_COLOR is set.
+    """Return the text in a style such as ``bold red``, without the colour when NO_COLOR is set.
 
     The text as it is where no styles are shown.
     """
@@ -142,19 +136,18 @@ def styled(text: str, style: str, *, stderr: bool = False) -> str:
         words = [word for word in words if word in _WEIGHTS]
     if not words:
         return text
-    colours = [word for word in words if word not in _WEIGHTS]
-    colour = colours[0] if colours else None
+    colour = next((word for word in words if word not in _WEIGHTS), None)
     return click.style(text, colour, bold="bold" in words or None, dim="dim" in words or None)
 
 
 def drawn(lines: str) -> str:
-    """Lines of a box or a tree, in ASCII where stdout cannot show others."""
+    """Return lines of a box or a tree, in ASCII where stdout cannot show others."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return lines if is_unicode else lines.translate(_AS_ASCII)
 
 
 def width() -> int | None:
-    """The columns of the terminal, or COLUMNS; None for a file or a pipe, which has no bounds."""
+    """Return the columns of the terminal, or COLUMNS; None for a file or a pipe."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal():
         return int(given)
@@ -165,7 +158,7 @@ def width() -> int | None:
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes."""
+    """Return how many columns a text takes."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))
 
 
@@ -176,7 +169,7 @@ def _cells_of(char: str) -> int:
 
 
 def folded(text: str, limit: int) -> list[str]:
-    """Pieces of at most ``limit`` cells, broken at spaces where there are any."""
+    """Return pieces of at most ``limit`` cells, broken at spaces where there are any."""
     if cells(text) <= limit:
         return [text]
     pieces: list[str] = []
@@ -221,7 +214,7 @@ class Column(NamedTuple):
     is_whole: bool = False
 
     def aligned(self, text: str, room: int, style: str) -> str:
-        """A line of a text with spaces around it."""
+        """Return a line of a text, padded with spaces to the width of the column."""
         padding = " " * (room - cells(text))
         shown = styled(text, style)
         return padding + shown if self.is_right else shown + padding
@@ -236,11 +229,11 @@ class Table:
         self._rows: list[tuple[str, ...]] = []
 
     def add_row(self, *texts: str) -> None:
-        """One text for each column; it may have several lines, and be that of a file."""
+        """Add a text for each column; it may have several lines, and come from a file."""
         self._rows.append(tuple(map(visible, texts)))
 
     def lines(self) -> Iterator[str]:
-        """The table for stdout."""
+        """Yield the table for stdout."""
         headings = tuple(column.heading for column in self._columns)
         heads = [headings] if any(headings) else []
         widths = self._widths([*heads, *self._rows])
@@ -255,7 +248,7 @@ class Table:
         return sum(widths) + len(self._gap) * (len(widths) - 1)
 
     def _widths(self, rows: Sequence[tuple[str, ...]]) -> list[int]:
-        """The widths of columns: the widest give way until the terminal holds all."""
+        """Return the widths of columns: the widest give way until the terminal holds all."""
         widths = [max(map(_longest, texts)) for texts in zip(*rows, strict=True)]
         limit = width()
         excess = 0 if limit is None else self._whole(widths) - limit
@@ -288,7 +281,7 @@ _UNBOUNDED = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that colours on a terminal only, and never when NO_COLOR is set.
+    """Return a console that colours on a terminal only, and never when NO_COLOR is set.
 
     Text is printed as it is: square brackets and emoji names have no meaning, and what a file
     says is escaped by the caller.
@@ -307,7 +300,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*headings: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """An empty table; the columns named in ``right`` are aligned to the right.
+    """Return an empty table; the columns named in ``right`` are aligned to the right.
 
     Those named in ``whole`` are never folded, however narrow the terminal is.
     """
@@ -344,17 +337,27 @@ def _print(text: str, *, stderr: bool = False) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print a document in which NaN and infinities, which JSON lacks, are strings."""
+    """Print a document of plain values, dataclasses, members of enumerations, and bytes.
+
+    A dataclass becomes an object of its fields, a member its value, and bytes ASCII text with
+    escapes. NaN and infinities, which JSON lacks, become strings.
+    """
     import json
 
-    _print(json.dumps(_finite(document), indent=2, allow_nan=False) + "\n")
+    _print(json.dumps(_as_json(document), indent=2, allow_nan=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_as_json(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return escaped(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -362,20 +365,6 @@ def _finite(value: Any) -> Any:
 
 STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 """The colour of each severity."""
-
-
-def finding_document(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON; parts that it does not have are null."""
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "nature": finding.nature.value,
-        "message": finding.message,
-        "record": finding.record,
-        "offset": finding.offset,
-        "line": finding.line,
-        "hint": finding.hint,
-    }
 
 
 @contextmanager

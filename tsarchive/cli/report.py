@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural, size
 
 from .command import FINDINGS, Command, OutputPath, file_argument, json_option
@@ -35,9 +36,7 @@ _ALL = "*"
     help="Show N modules, tensors, operators and records at most (2000).",
 )
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     file: str,
     *,
     path: str,
@@ -45,7 +44,7 @@ def command(
     no_findings: bool,
     rows: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Write one HTML page about a file.
 
     The page needs no network and no other file. It shows the facts of the file, what verify and
@@ -60,7 +59,6 @@ def command(
       tsarchive report model.pt -o report.html --histograms='*.weight'
       tsarchive report model.pte -o report.html --json
     """
-    import tsarchive
     from tsarchive.reporting import STEPS
     from tsarchive.reporting.html import ROWS
 
@@ -74,30 +72,23 @@ def command(
             step=step,
         )
     if as_json:
-        print_json({"file": file, **document(made)})
+        sections = [
+            {"name": each.name, "shown": each.shown, "total": each.total, "bytes": each.nbytes}
+            for each in made.sections
+        ]
+        print_json(
+            {
+                "file": file,
+                "path": made.path,
+                "bytes": made.nbytes,
+                "kind": made.kind,
+                "ok": made.ok,
+                "sections": sections,
+            }
+        )
     else:
         _show(made)
-    if made.ok is False:
-        ctx.exit(FINDINGS)
-
-
-def document(made: Page) -> dict[str, Any]:
-    """A page as JSON, without its text."""
-    return {
-        "path": made.path,
-        "bytes": made.nbytes,
-        "kind": made.kind,
-        "ok": made.ok,
-        "sections": [
-            {
-                "name": section.name,
-                "shown": section.shown,
-                "total": section.total,
-                "bytes": section.nbytes,
-            }
-            for section in made.sections
-        ],
-    }
+    return FINDINGS if made.ok is False else 0
 
 
 def _show(made: Page) -> None:

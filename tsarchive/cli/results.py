@@ -65,7 +65,7 @@ def _tensor_summary(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def _plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements as a dense vector on the CPU, in a dtype that has min and max."""
+    """Return the elements as a dense vector on the CPU, in a dtype that has min and max."""
     import torch
 
     tensor = tensor.detach().cpu()
@@ -80,7 +80,7 @@ def _plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def plain(value: Any) -> Any:
-    """A copy of plain containers, scalars and tensors on the CPU, which torch.load reads safely.
+    """Copy plain containers, scalars and tensors to the CPU, so that torch.load reads them safely.
 
     Named tuples become tuples; of other objects only the fact that there is one is left.
     """
@@ -112,7 +112,7 @@ def leaves(value: Any, path: str = "output") -> Iterator[tuple[str, Any]]:
 
 
 def lines(label: str, document: dict[str, Any], indent: str = "") -> Iterator[str]:
-    """Lines for a document of ``values.summary``, one per tensor, scalar and container."""
+    """Yield the lines of a document of ``summary``: one per tensor, scalar and container."""
     kind = document["type"]
     if kind == "tensor":
         yield f"{indent}{label}: {_tensor(document)}"
@@ -128,7 +128,7 @@ def lines(label: str, document: dict[str, Any], indent: str = "") -> Iterator[st
 
 
 def _parts(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]] | None:
-    """The named parts of a container; None when it is none."""
+    """Return the named parts of a container; None when it is none."""
     if "fields" in document:
         return list(document["fields"].items())
     if "items" not in document:
@@ -183,8 +183,6 @@ def _write_npy(output: Any, path: str) -> None:
 def _write_npz(output: Any, path: str) -> None:
     import numpy
 
-    from .results import leaves
-
     arrays = {name: _array(value) for name, value in leaves(output) if value is not None}
     with Path(path).open("wb") as file:
         numpy.savez(file, **arrays)
@@ -206,8 +204,6 @@ def _array(value: Any) -> Any:
 
 def _write_pt(output: Any, path: str) -> None:
     import torch
-
-    from .results import plain
 
     torch.save(plain(output), path)
 

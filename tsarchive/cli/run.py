@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import duration
 from tsarchive.errors import ArchiveError, ScriptError, UnsupportedError
-from tsarchive.policy import Limits, Policy
+from tsarchive.policy import Limits
 
 from .command import FINDINGS, ModelError, json_option
-from .inputs import Inputs, InputsCommand, gather, input_options, split_file
+from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, limit_options, policy_options
 from .output import print_json, say
-from .results import check_path, lines, write_output
+from .results import check_path, lines, summary, write_output
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.modules.comparing import CaseResult
@@ -41,16 +41,14 @@ if TYPE_CHECKING:
 @click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of --bundled.")
 @click.option("--atol", default=1e-8, show_default=True, help="Absolute tolerance of --bundled.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    arguments: tuple[str, ...],
+    file: str | None,
+    arguments: list[str],
     *,
     method: str,
     seed: int,
     model_name: str | None,
     map_location: str,
-    imports: tuple[str, ...],
     allow: tuple[str, ...],
     trust: bool,
     max_steps: int | None,
@@ -62,7 +60,7 @@ def command(
     rtol: float,
     atol: float,
     as_json: bool,
-) -> None:
+) -> int:
     """Run a model and show its output.
 
     torch.jit takes no part in it. INPUTS are files: .npy is one tensor; .npz holds arg_0,
@@ -86,90 +84,63 @@ def command(
       tsarchive run program.bpte --bundled
       tsarchive run detector.pt image.npy --import torchvision --allow "torchvision::*"
     """
-    file, rest = split_file(arguments)
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
-    ctx.params["file"] = file
     if out is not None:
         check_path(out)
-    limits = Limits(max_steps, max_seconds, max_bytes)
-    policy = chosen_policy(allow, trust=trust)
-    model = _load(file, model_name, map_location, policy, limits, data)
+    _require_usable(map_location)
+    model = tsarchive.load(
+        file,
+        map_location=map_location,
+        policy=chosen_policy(allow, trust=trust),
+        limits=Limits(max_steps, max_seconds, max_bytes),
+        model=model_name,
+        data=data or None,
+    )
     if bundled:
-        if rest:
+        if arguments:
             raise click.UsageError("--bundled takes no inputs: the file brings them.")
         is_fine = run_bundled(model, file, rtol=rtol, atol=atol, as_json=as_json)
-        ctx.exit(0 if is_fine else FINDINGS)
-    inputs = _on_device(gather(rest, seed), map_location)
+        return 0 if is_fine else FINDINGS
+    inputs = _on_device(gather(arguments, seed), map_location)
     output, seconds = _call(_method(model, method), inputs, seed)
     if out is not None:
         write_output(output, out)
-    outcome = Outcome(file, method, inputs, output, seconds, out)
+    named = {**{str(n): x for n, x in enumerate(inputs.args)}, **inputs.kwargs}
+    document = {
+        "file": file,
+        "method": method,
+        "inputs": {name: summary(value) for name, value in named.items()},
+        "output": summary(output),
+        "seconds": seconds,
+        "written": out,
+    }
     if as_json:
-        print_json(outcome.document())
+        print_json(document)
     else:
-        _show(outcome)
+        _show(document)
+    return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A call and what came of it; ``written`` is where the output went, if anywhere."""
+def _require_usable(device: str) -> None:
+    from tsarchive.formats.torchscript.tensors import why_unusable
 
-    file: str
-    method: str
-    inputs: Inputs
-    output: Any
-    seconds: float
-    written: str | None
-
-    def document(self) -> dict[str, Any]:
-        """The outcome as JSON. Inputs are named by position or keyword."""
-        from .results import summary
-
-        named = {**{str(n): x for n, x in enumerate(self.inputs.args)}, **self.inputs.kwargs}
-        return {
-            "file": self.file,
-            "method": self.method,
-            "inputs": {name: summary(value) for name, value in named.items()},
-            "output": summary(self.output),
-            "seconds": self.seconds,
-            "written": self.written,
-        }
+    reason = why_unusable(device)
+    if reason is not None:
+        raise click.BadParameter(
+            f"torch cannot use the device {device!r}: {reason}", param_hint="--map-location"
+        )
 
 
-def _show(outcome: Outcome) -> None:
-    document = outcome.document()
+def _show(document: dict[str, Any]) -> None:
     for name, value in document["inputs"].items():
         for line in lines(f"input {name}", value):
             say(line, "dim", keep="\n")
     for line in lines("output", document["output"]):
         say(line, keep="\n")
-    say(f"{outcome.method} took {duration(outcome.seconds)}", "dim")
-    if outcome.written is not None:
-        say(f"written to {outcome.written}", "green")
-
-
-def _load(
-    file: str,
-    model: str | None,
-    map_location: str,
-    policy: Policy,
-    limits: Limits,
-    data: tuple[str, ...],
-) -> Any:
-    import tsarchive
-    from tsarchive.formats.torchscript.tensors import why_unusable
-
-    reason = why_unusable(map_location)
-    if reason is not None:
-        raise click.BadParameter(
-            f"torch cannot use the device {map_location!r}: {reason}",
-            param_hint="--map-location",
-        )
-    return tsarchive.load(
-        file, map_location=map_location, policy=policy, limits=limits, model=model,
-        data=data or None,
-    )  # fmt: skip
+    say(f"{document['method']} took {duration(document['seconds'])}", "dim")
+    if document["written"] is not None:
+        say(f"written to {document['written']}", "green")
 
 
 def _method(model: Any, name: str) -> Any:
@@ -184,19 +155,14 @@ def _method(model: Any, name: str) -> Any:
 
 def _on_device(inputs: Inputs, device: str) -> Inputs:
     import torch
-
-    def move(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.to(device)
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(move, value))
-        if isinstance(value, dict):
-            return {key: move(item) for key, item in value.items()}
-        return value
+    from torch.utils._pytree import tree_map_only
 
     if device == "cpu":
         return inputs
-    return Inputs(move(inputs.args), move(inputs.kwargs))
+    args, kwargs = tree_map_only(
+        torch.Tensor, lambda tensor: tensor.to(device), (inputs.args, inputs.kwargs)
+    )
+    return Inputs(args, kwargs)
 
 
 def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
@@ -233,14 +199,9 @@ def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: boo
     if not results:
         raise UnsupportedError("the bundled program brings no calls to compare")
     is_fine = all(result.ok for result in results)
-    if as_json:
-        print_json(_cases_document(file, results, is_fine))
-    else:
+    if not as_json:
         _show_cases(results)
-    return is_fine
-
-
-def _cases_document(file: str, results: list[CaseResult], is_fine: bool) -> dict[str, Any]:
+        return is_fine
     cases = [
         {
             "method": result.method,
@@ -251,7 +212,8 @@ def _cases_document(file: str, results: list[CaseResult], is_fine: bool) -> dict
         }
         for result in results
     ]
-    return {"file": file, "ok": is_fine, "cases": cases}
+    print_json({"file": file, "ok": is_fine, "cases": cases})
+    return is_fine
 
 
 def _show_cases(results: list[CaseResult]) -> None:

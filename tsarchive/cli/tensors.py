@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.describing.contents import totals_text
+import tsarchive
+from tsarchive.describing.contents import totals_of, totals_text
 from tsarchive.describing.text import plural, shape
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
 from .output import print_json, say, show, table
 
 if TYPE_CHECKING:
-    from tsarchive import TensorInfo, TensorTotals
+    from tsarchive import TensorInfo
 
     Named = tuple[str, TensorInfo]
 
@@ -51,8 +51,6 @@ def command(
       tsarchive tensors model.pt --sort size
       tsarchive tensors model.pt --match '*.weight'
     """
-    import tsarchive
-
     with tsarchive.open(file) as archive:
         found = list(chosen_model(archive, model).tensors.items())
     if match is not None:
@@ -61,7 +59,7 @@ def command(
         found.sort(key=_ORDERS[sort])
     if as_json:
         rows = [_document(name, info) for name, info in found]
-        print_json({"file": file, "tensors": rows, "total": asdict(_totals(found))})
+        print_json({"file": file, "tensors": rows, "total": totals_of(info for _, info in found)})
     elif match is not None and not found:
         say(f"no tensor has a name that fits {match}")
     else:
@@ -76,16 +74,10 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
-        "storages": [asdict(storage) for storage in info.storages],
+        "storages": info.storages,
         "device": info.device,
         "role": info.role,
     }
-
-
-def _totals(found: list[Named]) -> TensorTotals:
-    from tsarchive.describing.contents import totals_of
-
-    return totals_of(info for _, info in found)
 
 
 def _show(found: list[Named]) -> None:
@@ -101,6 +93,6 @@ def _show(found: list[Named]) -> None:
             info.device or "",
             info.role,
         )
-    total = _totals(found)
+    total = totals_of(info for _, info in found)
     show(rows.lines())
     say(f"total: {totals_text(total)}, {plural(total.elements, 'element')}", "bold")

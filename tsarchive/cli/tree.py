@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import tsarchive
 from tsarchive.describing.text import plural, size, visible
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
@@ -38,8 +39,6 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
       tsarchive tree model.pt --depth 1
       tsarchive tree model.pt --signatures
     """
-    import tsarchive
-
     with tsarchive.open(file) as opened:
         archive = chosen_model(opened, model)
         root = archive.view.signed_tree() if typed else archive.tree()
@@ -59,7 +58,7 @@ def totals(module: ModuleInfo) -> tuple[int, int]:
 
 
 def document(module: ModuleInfo, depth: int | None) -> dict[str, Any]:
-    """The JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` are not.
+    """Return the JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` not.
 
     ``children`` is null where the depth ends the listing.
     """
@@ -83,7 +82,7 @@ def _below(depth: int | None) -> int | None:
 
 
 def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
-    """A line for each module, behind the guides that lead to it."""
+    """Yield a line for each module, behind the guides that lead to it."""
     pending = [(root, "", "", depth)]
     while pending:
         module, guide, below, left = pending.pop()

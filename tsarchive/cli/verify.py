@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
+from tsarchive.errors import place_text
 
 from .command import FINDINGS, Command, file_argument, json_option
-from .output import STYLES, finding_document, print_json, progress, say
+from .output import STYLES, print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive import Finding, VerifyReport
@@ -34,8 +36,7 @@ _BAR_FROM: Final = 1 << 24
 @click.command(cls=Command)
 @file_argument
 @json_option
-@click.pass_context
-def command(ctx: click.Context, file: str, *, as_json: bool) -> None:
+def command(file: str, *, as_json: bool) -> int:
     """Check that a file is whole, and what it claims to be.
 
     Looks at the zip container, the set of records, all pickles, tensors and code. Runs nothing
@@ -58,14 +59,12 @@ def command(ctx: click.Context, file: str, *, as_json: bool) -> None:
         print_json({"file": file, **document(found)})
     else:
         _show(file, found)
-    if not found.ok:
-        ctx.exit(FINDINGS)
+    return 0 if found.ok else FINDINGS
 
 
 def _verified(file: str, *, has_bar: bool) -> VerifyReport:
     import os
 
-    import tsarchive
     from tsarchive.verifying import STEPS
 
     if not has_bar or os.stat(file).st_size < _BAR_FROM:
@@ -75,9 +74,7 @@ def _verified(file: str, *, has_bar: bool) -> VerifyReport:
 
 
 def document(found: VerifyReport) -> dict[str, Any]:
-    """A report as JSON."""
-    from dataclasses import asdict
-
+    """Return a report as JSON."""
     return {
         "verdict": found.verdict,
         "ok": found.ok,
@@ -85,9 +82,9 @@ def document(found: VerifyReport) -> dict[str, Any]:
         "format_version": found.format_version,
         "bytes": found.bytes,
         "records": found.records,
-        "tensors": None if found.tensors is None else asdict(found.tensors),
+        "tensors": found.tensors,
         "code_records": found.code_records,
-        "findings": [finding_document(finding) for finding in found.findings],
+        "findings": found.findings,
     }
 
 
@@ -103,18 +100,10 @@ def _show(file: str, found: VerifyReport) -> None:
 
 
 def _details(finding: Finding) -> Iterator[str]:
-    where = [
-        f"{label} {value}"
-        for label, value in (
-            ("record", finding.record),
-            ("line", finding.line),
-            ("offset", finding.offset),
-        )
-        if value is not None
-    ]
     yield f"what:  {finding.nature.value} ({finding.rule})"
+    where = place_text(record=finding.record, line=finding.line, offset=finding.offset)
     if where:
-        yield f"where: {', '.join(where)}"
+        yield f"where: {where}"
     if finding.hint:
         yield f"hint:  {finding.hint}"
 

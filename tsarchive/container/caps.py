@@ -55,8 +55,3 @@ def size_cap(name: str) -> int | None:
 def inflated_cap(stored: int) -> int:
     """Return the maximum total size in bytes that ``stored`` bytes of records may inflate to."""
     return max(FREE_INFLATED_BYTES, MAX_INFLATED_RATIO * stored)
-
-
-def exceeds_ratio(size: int, stored: int) -> bool:
-    """Return whether inflating ``stored`` bytes to ``size`` exceeds what real data reaches."""
-    return size > MAX_INFLATED_RATIO * stored

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
-from typing import NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tsarchive.container import caps
 from tsarchive.container.directory import Entry
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import BZIP2, DEFLATE64, DEFLATED, LZMA, METHOD_NAMES, STORED
 
+if TYPE_CHECKING:
+    from bz2 import BZ2Decompressor
+    from lzma import LZMADecompressor
+
 # Maximum bytes of a record that a survey holds in memory at a time.
 PIECE_BYTES = 1 << 20
 # Decoders copy unconsumed input, so they are fed a little at a time.
 _INPUT_BYTES = 1 << 16
+_PACK_AGAIN = "Pack the archive again with stored or deflated members"
 
 _Pieces: TypeAlias = Iterator[bytes | memoryview]
 
@@ -30,18 +35,6 @@ class _BadStream(Exception):
 
 class _WrongEnd(Exception):
     """A stream that does not end exactly at the end of the payload."""
-
-
-class _Limited(Protocol):
-    """The interface shared by the decoders of bz2 and lzma."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def needs_input(self) -> bool: ...
-
-    def decompress(self, data: bytes | memoryview, max_length: int) -> bytes: ...
 
 
 def inflated_pieces(
@@ -55,14 +48,19 @@ def inflated_pieces(
     """
     decode = _DECODERS.get(method)
     if decode is None:
-        _stop_method(method, at, faults)
+        name = METHOD_NAMES.get(method, "unknown")
+        problem = f"compression method {method} ({name}) is not supported"
+        faults.stop("zip-method", problem, at, hint=_PACK_AGAIN)
     if size >= sys.maxsize:
         problem = "the declared size is larger than any memory"
         faults.stop("zip-impossible-size", problem, at)
     try:
         yield from _sized(decode(payload, size, most), size, at, faults)
     except ImportError as error:
-        _stop_decoder(method, error, at, faults)
+        name = METHOD_NAMES[method]
+        problem = f"{name} data needs a module that cannot be imported: {error}"
+        hint = "Install zipfile-deflate64" if method == DEFLATE64 else "Use a Python that has it"
+        faults.stop("zip-no-decoder", problem, at, hint=hint)
     except _BadStream as error:
         problem = f"the {METHOD_NAMES[method]} data is damaged: {error}"
         faults.stop("zip-damaged-data", problem, at)
@@ -175,7 +173,7 @@ def _lzma(payload: memoryview, size: int, most: int) -> _Pieces:
 
 
 def _feed(
-    decoder: _Limited, payload: memoryview, size: int, most: int
+    decoder: BZ2Decompressor | LZMADecompressor, payload: memoryview, size: int, most: int
 ) -> Generator[bytes, None, int]:
     """Feed a decoder until it has yielded ``size`` bytes; return the amount of payload consumed."""
     position = total = 0
@@ -216,25 +214,6 @@ _DECODERS: dict[int, Callable[[memoryview, int, int], _Pieces]] = {
     BZIP2: _bzip2,
     LZMA: _lzma,
 }
-
-
-def _stop_method(method: int, at: Place, faults: Faults) -> NoReturn:
-    name = METHOD_NAMES.get(method, "unknown")
-    faults.stop(
-        "zip-method",
-        f"compression method {method} ({name}) is not supported",
-        at,
-        hint="Pack the archive again with stored or deflated members",
-    )
-
-
-def _stop_decoder(method: int, error: ImportError, at: Place, faults: Faults) -> NoReturn:
-    faults.stop(
-        "zip-no-decoder",
-        f"{METHOD_NAMES[method]} data needs a module that cannot be imported: {error}",
-        at,
-        hint="Install zipfile-deflate64" if method == DEFLATE64 else "Use a Python that has it",
-    )
 
 
 try:

@@ -95,7 +95,7 @@ def _find_end_record(buffer: memoryview, faults: Faults) -> int:
 
 
 def _end_candidates(tail: bytes) -> list[tuple[int, int]]:
-    """Positions of all end records in ``tail``, each with the position after its comment."""
+    """Return positions of all end records in ``tail``, each with the position after its comment."""
     found = []
     position = tail.find(END_SIGNATURE)
     while 0 <= position <= len(tail) - END.size:
@@ -264,12 +264,15 @@ def check_sizes(entries: Sequence[Entry], faults: Faults) -> None:
     """Check inflated sizes against the caps before anything is inflated."""
     for entry in entries:
         if entry.size > caps.SMALLEST_CAP:
-            _check_size(entry, faults)
+            cap = caps.size_cap(entry.name)
+            if cap is not None and entry.size > cap:
+                problem = f"a record of this name has {entry.size} bytes"
+                faults.report("zip-large-record", problem, entry.place, limit=cap)
     packed = [entry for entry in entries if entry.method != STORED]
     _check_inflated(packed, caps.inflated_cap(sum(e.stored_size for e in packed)), faults)
     if sum(entry.size for entry in packed) > caps.FREE_PARSED_BYTES:
         parsed = [entry for entry in packed if caps.size_cap(entry.name) is not None]
-        blown_up = [e for e in parsed if caps.exceeds_ratio(e.size, e.stored_size)]
+        blown_up = [e for e in parsed if e.size > caps.MAX_INFLATED_RATIO * e.stored_size]
         _check_inflated(blown_up, caps.FREE_PARSED_BYTES, faults)
 
 
@@ -283,13 +286,6 @@ def _check_inflated(packed: list[Entry], limit: int, faults: Faults) -> None:
 
 
 _REPACK = "If the file is known to be good, pack it again without compression"
-
-
-def _check_size(entry: Entry, faults: Faults) -> None:
-    cap = caps.size_cap(entry.name)
-    if cap is not None and entry.size > cap:
-        problem = f"a record of this name has {entry.size} bytes"
-        faults.report("zip-large-record", problem, entry.place, limit=cap)
 
 
 _FIELD = Struct("<2H")

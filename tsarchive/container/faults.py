@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import FILE_RULES
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, excused
 
 
 class Rule(NamedTuple):
@@ -213,7 +213,7 @@ class Collected(Faults):
 
     @property
     def refused(self) -> bool:
-        """Whether any fault makes strict opening refuse the file."""
+        """Return whether any fault makes strict opening refuse the file."""
         return any(finding.severity is Severity.ERROR for finding in self._findings)
 
     @property
@@ -225,7 +225,7 @@ class Collected(Faults):
         """All findings, and a summary finding for each rule that exceeded the maximum."""
         found = self._findings
         if self._doubts:
-            found = [_excuse(f) if RULES[f.rule].is_of_whole else f for f in found]
+            found = [excused(f) if RULES[f.rule].is_of_whole else f for f in found]
         more = [
             Finding(
                 rule,
@@ -252,9 +252,12 @@ class Collected(Faults):
         count, doubts = self._known
         latest = self._findings[count:]
         if any(finding.rule in _DAMAGED_DATA for finding in latest):
-            latest = [_changed(f, Nature.INCONSISTENT, Nature.BROKEN) for f in latest]
+            latest = [
+                replace(f, nature=Nature.BROKEN) if f.nature is Nature.INCONSISTENT else f
+                for f in latest
+            ]
         is_borne_out = self._doubts == doubts
-        self._findings[count:] = latest if is_borne_out else [_excuse(f) for f in latest]
+        self._findings[count:] = latest if is_borne_out else [excused(f) for f in latest]
         return is_borne_out
 
     def excuse_directory(
@@ -267,7 +270,7 @@ class Collected(Faults):
         self._doubts += sum(name not in borne_out for name in members)
         names = {shown(name) for name in borne_out}
         self._findings[:count] = [
-            f if f.record is None or RULES[f.rule].is_of_whole or f.record in names else _excuse(f)
+            f if f.record is None or RULES[f.rule].is_of_whole or f.record in names else excused(f)
             for f in self._findings[:count]
         ]
 
@@ -291,11 +294,3 @@ class Collected(Faults):
                 hint=fault.hint,
             )
         )
-
-
-def _excuse(finding: Finding) -> Finding:
-    return _changed(finding, Nature.HOSTILE, Nature.INCONSISTENT)
-
-
-def _changed(finding: Finding, nature: Nature, other: Nature) -> Finding:
-    return replace(finding, nature=other) if finding.nature is nature else finding

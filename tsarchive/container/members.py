@@ -98,10 +98,16 @@ def _entries_by_record(entries: Sequence[Entry], root: str, faults: Faults) -> d
         if not entry.name.startswith(prefix) or (not prefix and is_left_by_macos(entry)):
             _check_stray(entry, root, faults)
         elif entry.is_folder:
-            _check_folder(entry, faults)
+            if entry.size:
+                problem = "the entry is named like a folder and holds data"
+                faults.report("zip-folder-data", problem, entry.place)
         else:
             name = entry.name[len(prefix) :]
-            _check_record_name(name, entry, faults)
+            # Without the root, a name may be unsafe: that of ``root//etc/hosts`` is.
+            start = None if is_plain(name) else start_problem(name)
+            if start is not None:
+                problem = f"the record name {quoted(name)} {start}"
+                faults.report("zip-bad-name", problem, entry.place)
             found.setdefault(name, entry)
     return found
 
@@ -116,19 +122,6 @@ def _check_stray(entry: Entry, root: str, faults: Faults) -> None:
         entry.place,
         hint="An archive has one root folder: pack the folder itself, not its contents",
     )
-
-
-def _check_folder(entry: Entry, faults: Faults) -> None:
-    if entry.size:
-        problem = "the entry is named like a folder and holds data"
-        faults.report("zip-folder-data", problem, entry.place)
-
-
-def _check_record_name(name: str, entry: Entry, faults: Faults) -> None:
-    """Reject names that are unsafe once the root is stripped, such as ``root//etc/hosts``."""
-    problem = None if is_plain(name) else start_problem(name)
-    if problem is not None:
-        faults.report("zip-bad-name", f"the record name {quoted(name)} {problem}", entry.place)
 
 
 # CRC-32 and sizes in a header whose entry has a descriptor.
@@ -205,7 +198,9 @@ def check_descriptor(
     if not entry.flags & FLAG_DESCRIPTOR:
         return start
     found = bytes(buffer[start : min(start + DESCRIPTOR64.size, limit)])
-    fitting = [form for form in _descriptors(entry) if found.startswith(form)]
+    signed = _signed(entry)
+    forms = (*signed, *(form[4:] for form in signed))
+    fitting = [form for form in forms if found.startswith(form)]
     if not fitting:
         is_told = _is_descriptor(found, entry) if entry.size else _is_measured(buffer[start:limit])
         if is_told:
@@ -238,13 +233,8 @@ def _is_measured(found: memoryview) -> bool:
     return False
 
 
-def _descriptors(entry: Entry) -> list[bytes]:
-    """Return every form of a descriptor with the values of the directory."""
-    forms = _signed(entry)
-    return forms + [form[4:] for form in forms]
-
-
 def _signed(entry: Entry) -> list[bytes]:
+    """Return every form of a descriptor with a signature and the values of the directory."""
     numbers = (entry.crc, entry.stored_size, entry.size)
     forms = [DESCRIPTOR64.pack(DESCRIPTOR_SIGNATURE, *numbers)]
     if max(numbers) <= MAX32:

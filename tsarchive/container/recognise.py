@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+if TYPE_CHECKING:
+    import pickletools
 
-class _Opcode(NamedTuple):
-    """The form of an opcode's argument, and its stack effect.
-
-    With ``to_mark`` it also pops the items above the last mark.
-    """
-
-    argument: re.Pattern[bytes]
-    takes: int = 0
-    puts: int = 1
-    to_mark: bool = False
-
-
-def _rows(
-    codes: str, argument: bytes, takes: int = 0, puts: int = 1, to_mark: bool = False
-) -> dict[int, _Opcode]:
-    opcode = _Opcode(re.compile(argument, re.DOTALL), takes, puts, to_mark)
-    return dict.fromkeys(codes.encode(), opcode)
-
-
-_OPCODES: Final = {
-    **_rows(")]}N", b""),
-    **_rows("IL", rb"-?\d+L?\n"),
-    **_rows("F", rb"[-+.\w]+\n"),
-    **_rows("S", rb"(['\"])[^\n]*\1\n"),
-    **_rows("V", rb"[^\n]*\n"),
-    **_rows("P", rb"[^\n]+\n"),
-    **_rows("c", rb"[^\s]+\n[^\s]+\n"),
-    **_rows("g", rb"\d+\n"),
-    **_rows("Kh", rb"."),
-    **_rows("M", rb".."),
-    **_rows("Jj", rb".{4}"),
-    **_rows("G", rb".{8}"),
-    **_rows("p", rb"\d+\n", takes=1),
-    **_rows("q", rb".", takes=1),
-    **_rows("r", rb".{4}", takes=1),
-    **_rows("Q", b"", takes=1),
-    **_rows("0", b"", takes=1, puts=0),
-    **_rows("2", b"", takes=1, puts=2),
-    **_rows("abR", b"", takes=2),
-    **_rows("s", b"", takes=3),
-    **_rows("tdl", b"", to_mark=True),
-    **_rows("eu", b"", takes=1, to_mark=True),
-    **_rows("1", b"", puts=0, to_mark=True),
-    **_rows("o", b"", to_mark=True),
-    **_rows("i", rb"[^\s]+\n[^\s]+\n", to_mark=True),
+# The arguments of opcodes of the protocols 0 and 1, but for counted strings.
+_ARGUMENTS: Final = {
+    code: re.compile(argument, re.DOTALL)
+    for codes, argument in (
+        ("()]}N012QRabdelostu", b""),
+        ("IL", rb"-?\d+L?\n"),
+        ("F", rb"[-+.\w]+\n"),
+        ("S", rb"(['\"])[^\n]*\1\n"),
+        ("V", rb"[^\n]*\n"),
+        ("P", rb"[^\n]+\n"),
+        ("ci", rb"[^\s]+\n[^\s]+\n"),
+        ("gp", rb"\d+\n"),
+        ("Khq", rb"."),
+        ("M", rb".."),
+        ("Jjr", rb".{4}"),
+        ("G", rb".{8}"),
+    )
+    for code in codes.encode()
 }
+# These leave the stack as it is, and fail on an empty one, which pickletools does not tell.
+_PUTS: Final = b"pqr"
 # Sizes of the length fields of counted strings.
 _COUNTED: Final = {ord("U"): 1, ord("T"): 4, ord("X"): 4}
 # Maximum length of arguments other than lines.
@@ -86,39 +64,44 @@ def _is_cut(head: bytes, position: int) -> bool:
     rest = head[position:]
     if not rest or rest[0] in _COUNTED:
         return True
-    return rest[0] in _OPCODES and (len(rest) < _SHORT or b"\n" not in rest)
+    return rest[0] in _ARGUMENTS and (len(rest) < _SHORT or b"\n" not in rest)
 
 
 def _end(head: bytes, position: int) -> int | None:
     """Return the position after an opcode and its argument, None where there is none."""
     code, start = head[position], position + 1
-    if code == _MARK:
-        return start
     if code in _COUNTED:
         width = _COUNTED[code]
         return start + width + int.from_bytes(head[start : start + width], "little")
-    opcode = _OPCODES.get(code)
-    found = None if opcode is None else opcode.argument.match(head, start)
+    found = _ARGUMENTS[code].match(head, start) if code in _ARGUMENTS else None
     return None if found is None else found.end()
 
 
 def _follow(code: int, depths: list[int]) -> bool:
     """Apply the stack effect of an opcode; ``depths`` counts the items above each mark."""
+    import pickletools  # few files need it
+
     if code == _MARK:
         depths.append(0)
         return True
-    if code in _COUNTED:
-        depths[-1] += 1
-        return True
-    opcode = _OPCODES[code]
-    if opcode.to_mark:
+    opcode = _opcodes()[code]
+    taken = opcode.stack_before
+    if pickletools.markobject in taken:
         if len(depths) == 1:
             return False
         depths.pop()
-    if depths[-1] < opcode.takes:
+        taken = taken[: taken.index(pickletools.markobject)]
+    if depths[-1] < max(len(taken), code in _PUTS):
         return False
-    depths[-1] += opcode.puts - opcode.takes
+    depths[-1] += len(opcode.stack_after) - len(taken)
     return True
+
+
+@cache
+def _opcodes() -> dict[int, pickletools.OpcodeInfo]:
+    import pickletools
+
+    return {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
 # How many bytes of the file the table below examines.

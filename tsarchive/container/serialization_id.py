@@ -91,45 +91,26 @@ def unordered_map_order(keys: Sequence[str], reserve: int) -> list[str]:
 
 
 def iteration_order(hashes: Sequence[int], reserve: int) -> list[int]:
-    """Return the indices of distinct keys with these hashes in iteration order."""
-    table = _Table(hashes, reserve)
-    for index in range(len(hashes)):
-        table.insert(index)
-    return table.walk()
+    """Return the indices of distinct keys with these hashes in iteration order.
 
-
-class _Table:
-    """The hash table; its elements are indices into ``hashes``.
-
-    ``buckets`` has the buckets in the order of their first node, and each bucket's nodes in
-    insertion order, so the linked list is all of it read backwards.
+    The buckets stand in the order of their first node, and the nodes of each in insertion order, so
+    the linked list is all of that read backwards.
     """
+    count = bucket_count(reserve) if reserve else 0
+    buckets: dict[int, list[int]] = {}
+    for index in range(len(hashes)):
+        if index == count:
+            count = bucket_count(2 * count or _FIRST_REQUEST)
+            nodes, buckets = _linked(buckets), {}
+            for node in nodes:
+                buckets.setdefault(hashes[node] % count, []).append(node)
+        buckets.setdefault(hashes[index] % count, []).append(index)
+    return _linked(buckets)
 
-    def __init__(self, hashes: Sequence[int], reserve: int) -> None:
-        self.hashes = hashes
-        self.size = 0
-        self.count = bucket_count(reserve) if reserve else 0
-        self.buckets: dict[int, list[int]] = {}
 
-    def insert(self, index: int) -> None:
-        if self.size == self.count:
-            self._grow()
-        self._link(index)
-        self.size += 1
-
-    def walk(self) -> list[int]:
-        forwards = [index for bucket in self.buckets.values() for index in bucket]
-        return forwards[::-1]
-
-    def _link(self, index: int) -> None:
-        self.buckets.setdefault(self.hashes[index] % self.count, []).append(index)
-
-    def _grow(self) -> None:
-        nodes = self.walk()
-        self.count = bucket_count(2 * self.count or _FIRST_REQUEST)
-        self.buckets = {}
-        for index in nodes:
-            self._link(index)
+def _linked(buckets: dict[int, list[int]]) -> list[int]:
+    forwards = [index for bucket in buckets.values() for index in bucket]
+    return forwards[::-1]
 
 
 RECORD_NAME = ".data/serialization_id"
@@ -161,7 +142,7 @@ class SerializationId:
         self._checksums = combine(self._checksums, crc)
 
     def digits(self) -> str:
-        """The contents of the record."""
+        """Return the contents of the record."""
         hashes = [string_hash(name.encode()) for name in self._names]
         names = 0
         for index in iteration_order(hashes, 0):

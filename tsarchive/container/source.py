@@ -100,7 +100,7 @@ def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRI
         with open(source, "rb") as file:
             return _source_of(file, faults)
     if not hasattr(source, "read"):
-        raise _not_a_file(type(source).__name__)
+        raise not_a_file(type(source).__name__)
     return _source_of(source, faults)
 
 
@@ -155,13 +155,14 @@ def _most_bytes(file: BinaryIO) -> int:
 def _piece(file: BinaryIO) -> memoryview:
     piece: Any = file.read(_PIECE_BYTES)
     if isinstance(piece, str):
-        raise _not_a_file("a file opened as text")
+        raise not_a_file("a file opened as text")
     if piece is None:
         raise BlockingIOError("the file object has no bytes at the moment")
     return memoryview(piece)
 
 
-def _not_a_file(what: str) -> CallError:
+def not_a_file(what: str) -> CallError:
+    """Return the error for an object that no archive can be read from."""
     hint = "Pass a path, a file opened with mode 'rb', or io.BytesIO(data)"
     return CallError(f"an archive cannot be read from {what}", hint=hint)
 

@@ -139,13 +139,12 @@ def survey_inside(container: Container, name: str) -> ContainerSurvey:
 
 
 def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
+    container = None
     try:
         container, in_doubt = _survey(opened, faults)
-    except BaseException:
-        opened.close()
-        raise
-    if container is None:
-        opened.close()
+    finally:
+        if container is None:
+            opened.close()
     return ContainerSurvey(faults.findings(), container, in_doubt)
 
 
@@ -176,7 +175,8 @@ class _Walk:
         self._directory = members.directory
         self._faults = faults
         self._of_directory = faults.count
-        self._borne_out: dict[str, bool] = {}
+        self._looked_at: set[str] = set()
+        self._in_doubt: set[str] = set()
         self._offsets: dict[str, int] = {}
         packed = (entry for entry in self._directory.entries if entry.method != STORED)
         self._room = inflated_cap(sum(entry.stored_size for entry in packed))
@@ -188,18 +188,14 @@ class _Walk:
                 self._check_apart(entry)
         finally:
             names = (entry.name for entry in self._directory.entries)
-            borne_out = {name for name, is_so in self._borne_out.items() if is_so}
+            borne_out = self._looked_at - self._in_doubt
             self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
 
     @property
     def in_doubt(self) -> frozenset[str]:
         """The names of records that are not borne out."""
-        return frozenset(
-            self._members.without_root(name)
-            for name, is_borne_out in self._borne_out.items()
-            if not is_borne_out
-        )
+        return frozenset(map(self._members.without_root, self._in_doubt))
 
     def _check_apart(self, entry: Entry) -> None:
         """Check a member, and whether it bears out the directory's entry under its name."""
@@ -210,8 +206,9 @@ class _Walk:
             raise
         except Stopped:
             pass
-        is_borne_out = self._faults.end_member()
-        self._borne_out[entry.name] = self._borne_out.get(entry.name, True) and is_borne_out
+        self._looked_at.add(entry.name)
+        if not self._faults.end_member():
+            self._in_doubt.add(entry.name)
 
     def _apart(self) -> list[Entry]:
         """Return the entries at distinct places before the directory, so no byte is read twice."""

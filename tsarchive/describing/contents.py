@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .text import plural, size
-
-if TYPE_CHECKING:
-    from .facts import TensorFacts
 
 Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
 
@@ -71,12 +68,12 @@ class TensorInfo:
 
     @property
     def is_parameter(self) -> bool:
-        """Whether the tensor is a parameter of a module."""
+        """Return whether the tensor is a parameter of a module."""
         return self.role == "parameter"
 
     @property
     def is_buffer(self) -> bool:
-        """Whether the tensor is a buffer of a module."""
+        """Return whether the tensor is a buffer of a module."""
         return self.role == "buffer"
 
 
@@ -155,7 +152,7 @@ def uniquely_named(
         yield shown, info
 
 
-def totals_text(totals: TensorTotals | TensorFacts) -> str:
+def totals_text(totals: TensorTotals) -> str:
     """``19 tensors in 5 storages, 654.6 KiB``"""
     storages = plural(totals.storages, "storage")
     return f"{plural(totals.count, 'tensor')} in {storages}, {size(totals.bytes)}"

@@ -34,7 +34,7 @@ def module_of_record(record: str) -> str:
 
 
 def definitions(record: str, text: str) -> Iterator[Definition]:
-    """Everything that a code record defines, a class before its methods."""
+    """Yield all that a code record defines, a class before its methods."""
     lines = text.split("\n")
     scope = module_of_record(record)
     class_name = ""
@@ -53,7 +53,7 @@ def definitions(record: str, text: str) -> Iterator[Definition]:
 
 
 def _end(lines: list[str], start: int, indent: str) -> int:
-    """The line after the last one of the definition that begins at ``start``."""
+    """Return the line after the last one of the definition that begins at ``start``."""
     inside = indent + "  "
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or lines[end].startswith(inside)):
@@ -64,14 +64,14 @@ def _end(lines: list[str], start: int, indent: str) -> int:
 
 
 def all_definitions(code: Mapping[str, str]) -> Iterator[Definition]:
-    """The definitions of all records, and each record as a whole under its own name."""
+    """Yield the definitions of all records, and each record as a whole under its own name."""
     for record, text in code.items():
         yield Definition("record", record, record, 1, text)
         yield from definitions(record, text)
 
 
 def matching(wanted: str, candidates: list[Definition]) -> list[Definition]:
-    """Those of exactly this name or, when there is none, those whose name ends with it."""
+    """Return those of exactly this name or, if there is none, those whose name ends with it."""
     exact = [found for found in candidates if found.qualified_name == wanted]
     endings = (f".{wanted}", f"/{wanted}")
     return exact or [found for found in candidates if found.qualified_name.endswith(endings)]

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .contents import TensorTotals
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class GroupFacts:
     """Records of one purpose: their number, their bytes, and their bytes in the file."""
 
-    records: int
-    bytes: int
-    stored_bytes: int
+    records: int = 0
+    bytes: int = 0
+    stored_bytes: int = 0
+
+    def add(self, size: int, stored_size: int) -> None:
+        """Count one more record."""
+        self.records += 1
+        self.bytes += size
+        self.stored_bytes += stored_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +46,9 @@ class ProgramFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorFacts:
-    """Tensors as :class:`tsarchive.TensorTotals` counts them: by their names, ``bytes`` of
-    storages once. ``dtypes`` and ``devices`` count tensors, too."""
+class TensorFacts(TensorTotals):
+    """Totals, and what is known beside them; ``dtypes`` and ``devices`` count tensors, too."""
 
-    count: int
-    elements: int
-    storages: int
-    bytes: int
     parameters: int
     parameter_elements: int
     dtypes: Mapping[str, int]

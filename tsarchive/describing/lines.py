@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from .contents import totals_text
 from .facts import (
@@ -15,7 +15,7 @@ from .facts import (
     ProgramFacts,
     TensorFacts,
 )
-from .text import plural, size
+from .text import listed, plural, size
 
 Lines = Iterator[tuple[str, str]]
 
@@ -30,7 +30,7 @@ _OPERATORS_SHOWN = 12
 
 
 def fact_lines(facts: Facts) -> Lines:
-    """Everything but the records; a label that is empty continues the line before."""
+    """Yield all but the records; an empty label continues the line before."""
     version = "not recorded" if facts.format_version is None else str(facts.format_version)
     yield "file", facts.file
     yield "kind", f"{facts.kind}, format version {version}"
@@ -53,7 +53,7 @@ def fact_lines(facts: Facts) -> Lines:
 
 
 def named(label: str, hints: Mapping[str, str], nothing: str) -> Lines:
-    """Names under a label; those with the same hint together, and the hint below them."""
+    """Yield names under a label; those with the same hint together, and the hint below them."""
     if not hints:
         yield label, nothing
     for hint in dict.fromkeys(hints.values()):
@@ -117,7 +117,9 @@ def _model_lines(model: ModelFacts) -> Lines:
     for held in model.objects:
         class_name = held.class_name or "unknown class"
         yield "pickled", f"{held.name}: {held.kind} of {class_name}, in {held.record}"
-    yield "sample inputs", _sample_inputs(model)
+    problem = model.sample_inputs_problem
+    inputs = model.sample_inputs or "none"
+    yield "sample inputs", inputs if problem is None else f"not described: {problem}"
 
 
 def _symbol_lines(model: ModelFacts) -> Lines:
@@ -127,12 +129,6 @@ def _symbol_lines(model: ModelFacts) -> Lines:
         yield "" if number else "guards", guard
     if (more := len(model.guards) - _GUARDS_SHOWN) > 0:
         yield "", f"and {more:,} more: --json lists them"
-
-
-def _sample_inputs(model: ModelFacts) -> str:
-    if model.sample_inputs_problem is not None:
-        return f"not described: {model.sample_inputs_problem}"
-    return model.sample_inputs or "none"
 
 
 def _compiled_lines(machine: Compiled) -> Lines:
@@ -161,9 +157,9 @@ def _executorch_lines(facts: ExecutorchFacts) -> Lines:
     for method in facts.methods:
         yield from _method_lines(method)
     if facts.named_data:
-        yield "named data", _shown(facts.named_data)
+        yield "named data", listed(facts.named_data, _NAMES_SHOWN)
     if facts.external:
-        yield "needs data", f"{_shown(facts.external)}: in a data file (.ptd)"
+        yield "needs data", f"{listed(facts.external, _NAMES_SHOWN)}: in a data file (.ptd)"
     for method_name, cases in facts.test_cases.items():
         yield "test suite", f"{method_name}: {plural(cases, 'call')} with expected results"
 
@@ -177,13 +173,6 @@ def _method_lines(method: MethodFacts) -> Lines:
         yield "", f"delegate to {backend}: {size(nbytes)}"
     if any(method.arenas):
         yield "", f"memory plan: {', '.join(size(nbytes) for nbytes in method.arenas)}"
-
-
-def _shown(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - _NAMES_SHOWN
-    text = ", ".join(listed[:_NAMES_SHOWN])
-    return f"{text} and {more:,} more" if more > 0 else text
 
 
 def _tensor_lines(tensors: TensorFacts) -> Lines:
@@ -203,6 +192,5 @@ def _stored_lines(tensors: TensorFacts) -> Lines:
 def _counts(counts: Mapping[str, int], shown: int | None = None) -> str:
     """``aten::conv2d 20, aten::relu 17 and 3 more``, largest first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{name} {count:,}" for name, count in ordered[:shown])
-    left = 0 if shown is None else len(ordered) - shown
-    return f"{text} and {left:,} more" if left > 0 else text or "none"
+    texts = [f"{name} {count:,}" for name, count in ordered]
+    return listed(texts, len(texts) if shown is None else shown) or "none"

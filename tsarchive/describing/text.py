@@ -30,7 +30,7 @@ def shape(sizes: Sequence[int]) -> str:
 
 
 def method_name(method: int) -> str:
-    """A zip compression method in words."""
+    """Return a zip compression method in words."""
     return _METHODS.get(method, f"method {method}")
 
 
@@ -40,8 +40,14 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """``a, b and 3 more``: the first names, and the number of the others."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
+
+
 def visible(text: str, *, keep: str = "\n") -> str:
-    """The text with escapes in place of what a terminal would act on.
+    """Return the text with escapes in place of what a terminal would act on.
 
     Names and source come from the file, which may not be friendly.
     """
@@ -53,5 +59,5 @@ def visible(text: str, *, keep: str = "\n") -> str:
 
 
 def escaped(data: bytes) -> str:
-    """Bytes as ASCII text with escapes."""
+    """Return bytes as ASCII text with escapes."""
     return ascii(data)[2:-1]

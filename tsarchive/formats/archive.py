@@ -92,7 +92,7 @@ class OpenedArchive(Closing):
         return self._opened.records
 
     def read(self, name: str) -> bytes:
-        """The data of one record; its CRC is checked where it has one."""
+        """Return the data of one record; its CRC is checked where it has one."""
         return self._opened.read(name)
 
     @cached_property
@@ -159,7 +159,7 @@ class OpenedArchive(Closing):
         return self.view.needs()
 
     def tree(self) -> ModuleInfo:
-        """The module tree: name, class, methods, parameters and bytes of each module.
+        """Return the module tree: name, class, methods, parameters and bytes of each module.
 
         Of a program of ExecuTorch, its methods, and what each calls.
         """
@@ -186,7 +186,7 @@ class View(ABC):
     methods_record: str | None = None
     """The record with all methods, for formats whose ``code`` is by method, not by record."""
     has_listings = False
-    """Whether ``code`` are listings of programs, which have lines of user source between them."""
+    """True if ``code`` are listings of programs, which have lines of user source between them."""
 
     def refuse(self) -> NoReturn:
         """Raise ArchiveError: files of the format have nothing of what was asked for."""
@@ -194,12 +194,12 @@ class View(ABC):
 
     @property
     def has_modules(self) -> bool:
-        """Whether there are modules and tensors that can be listed."""
+        """Return whether there are modules and tensors that can be listed."""
         return True
 
     @property
     def has_tensors(self) -> bool:
-        """Whether tensors can be listed, also those of no module."""
+        """Return whether tensors can be listed, also those of no module."""
         return self.has_modules
 
     @property
@@ -245,18 +245,18 @@ class View(ABC):
         self.refuse()
 
     def signed_tree(self) -> ModuleInfo:
-        """The module tree with the signature of each method in place of its name."""
+        """Return the module tree with the signature of each method in place of its name."""
         return self.tree()
 
     def needs(self) -> Needs:
         self.refuse()
 
     def operators(self) -> Mapping[str, int]:
-        """The number of places that call each operator."""
+        """Return the number of places that call each operator."""
         return self.needs().operators
 
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
-        """The storage of a tensor from its first element on, for ``info`` that tells a place.
+        """Return the storage of a tensor from its first element on, for ``info`` with a place.
 
         Raises UnsupportedError for tensors whose elements are not there as they are.
         """

@@ -100,29 +100,29 @@ class Format(ABC):
     encoded: tuple[str, str] | None = None
     """Of files whose code is not printed: what is encoded in its place, and how that is said."""
     has_programs: ClassVar[bool] = False
-    """Whether archives hold programs of torch.export."""
+    """True if archives hold programs of torch.export."""
     is_lowered: ClassVar[bool] = False
-    """Whether files are made by lowering programs of torch.export."""
+    """True if files are made by lowering programs of torch.export."""
     conversion: ClassVar[str] = ""
     """The description of a conversion to this format, for progress messages."""
     is_known: ClassVar[bool] = True
-    """Whether the records tell what made the archive."""
+    """True if the records tell what made the archive."""
     has_code: ClassVar[bool] = False
-    """Whether there may be code; what is below ``code/`` in others is of broken TorchScript."""
+    """True if there may be code; what is below ``code/`` in others is of broken TorchScript."""
     has_models: ClassVar[bool] = False
-    """Whether an archive may have several models, each of a name."""
+    """True if an archive may have several models, each of a name."""
     has_data_beside: ClassVar[bool] = False
-    """Whether programs read data from files beside them."""
+    """True if programs read data from files beside them."""
     importer_moves_code: ClassVar[bool] = False
-    """Whether the container of an importer has code that is already for the device."""
+    """True if the container of an importer has code that is already for the device."""
     makes_classes_of_objects: ClassVar[bool] = False
-    """Whether classes are made of what modules hold, and so not before an archive is loaded."""
+    """True if classes are made of what modules hold, and so not before an archive is loaded."""
     is_saved_again: ClassVar[bool] = True
-    """Whether a file that was read can be written again."""
+    """True if a file that was read can be written again."""
 
     @abstractmethod
     def table(self, opened: Any) -> RecordTable:
-        """The records that such an archive has."""
+        """Return the records that such an archive has."""
 
     @abstractmethod
     def view(self, opened: Any) -> View:
@@ -130,11 +130,11 @@ class Format(ABC):
 
     @abstractmethod
     def container(self, opened: Any) -> Container:
-        """The zip container. Raises UnsupportedError where there is none."""
+        """Return the zip container. Raises UnsupportedError where there is none."""
 
     @abstractmethod
     def moved(self, opened: Any, map_location: str) -> Container:
-        """The archive with its code for another device.
+        """Return the archive with its code for another device.
 
         Raises MissingRecordError and UnsupportedError for what is not TorchScript.
         """
@@ -145,10 +145,10 @@ class Format(ABC):
 
     @abstractmethod
     def without_tensors(self, opened: Any) -> bytes:
-        """The archive with what makes its classes alone, for pickles of loaded modules."""
+        """Return the archive with what makes its classes alone, for pickles of loaded modules."""
 
     def holds(self, value: object) -> bool:
-        """Whether a value that was not loaded from an archive is saved in this format."""
+        """Return whether a value that was not loaded from an archive is saved in this format."""
         return False
 
     @abstractmethod
@@ -156,7 +156,7 @@ class Format(ABC):
         """Write a module that was loaded from this format, or that it can hold."""
 
     def scripted_records(self, module: ArchiveModule) -> list[NewRecord]:
-        """The records of a TorchScript archive of a module that was loaded from this format.
+        """Return the records of a TorchScript archive of a module that was loaded from this format.
 
         Raises UnsupportedError for what TorchScript cannot hold.
         """
@@ -174,10 +174,10 @@ class Format(ABC):
 
     @abstractmethod
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        """Everything about an archive from a file of this name and size. Raises ArchiveError."""
+        """Describe an archive from a file of this name and size. Raises ArchiveError."""
 
     def not_torchscript(self, names: Collection[str]) -> MissingRecordError:
-        """The error that TorchScript was asked for, which says what the file is instead."""
+        """Return the error that TorchScript was asked for, which says what the file is instead."""
         missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
         message, hint = f"not a TorchScript archive: {missing} is not in it", self.what_to_do
         if not self.has_code and any(name.startswith("code/") for name in names):
@@ -191,11 +191,11 @@ class ZipFormat(Format):
     """A format whose files are zip archives, told apart by the records in them."""
 
     was_written_by_zipfile: ClassVar[bool] = False
-    """Whether torch wrote some with Python's zipfile: without a root folder, not aligned."""
+    """True if torch wrote some with Python's zipfile: without a root folder, not aligned."""
 
     @abstractmethod
     def fits(self, names: Collection[str]) -> bool:
-        """Whether an archive with records of these names is of this format, if of none before."""
+        """Return whether these are names of records of this format, if of none before it."""
 
     def container(self, opened: Container) -> Container:
         return opened
@@ -205,10 +205,10 @@ class ZipFormat(Format):
 
     @abstractmethod
     def makes_classes(self, name: str) -> bool:
-        """Whether loading needs this record for more than the values of tensors and objects."""
+        """Return whether loading needs this record for more than values of tensors and objects."""
 
     def in_place_of_objects(self) -> Iterable[NewRecord]:
-        """The records that stand for those that make no classes."""
+        """Return the records that stand for those that make no classes."""
         return ()
 
     def without_tensors(self, opened: Container) -> bytes:
@@ -221,10 +221,10 @@ class ZipFormat(Format):
 
     @abstractmethod
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        """The records of a module that was loaded from this format, or that it can hold."""
+        """Return the records of a module that was loaded from this format, or that it can hold."""
 
     def saved_records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        """The same, or SaveError also where values or text of the module are in the way."""
+        """Return the same; raise SaveError also where values or text prevent saving the module."""
         try:
             with not_collecting():
                 return self.records(module, options)
@@ -247,7 +247,7 @@ class ZipFormat(Format):
         """Warn of what is about to be written, where it will not do."""
 
     def models(self, container: Container) -> Sequence[str]:
-        """The names of the models, where an archive may have several."""
+        """Return the names of the models, where an archive may have several."""
         return ()
 
     def graph_report(
@@ -273,7 +273,7 @@ class ZipFormat(Format):
         """Make a verifier that adds to the findings; ``damaged`` records are passed over."""
 
     def python_modules(self, names: Collection[str]) -> frozenset[str] | None:
-        """The Python modules that an archive brings; None where it brings none."""
+        """Return the Python modules that an archive brings; None where it brings none."""
         return None
 
     def exported_audit(
@@ -283,7 +283,7 @@ class ZipFormat(Format):
         return None
 
     def old_operators(self) -> Mapping[str, str] | None:
-        """The operators of today for those that archives of before torch 1.3 name."""
+        """Return the operators of today for those that archives of before torch 1.3 name."""
         return None
 
 
@@ -313,11 +313,11 @@ class FileFormat(Format):
 
     @abstractmethod
     def begins(self, head: memoryview) -> bool:
-        """Whether a file of this format, of whatever version, begins so."""
+        """Return whether a file of this format, of whatever version, begins so."""
 
     @abstractmethod
     def opened(self, source: Source) -> OtherContainer:
-        """The file in these bytes, which are let go of when it cannot be opened."""
+        """Open the file in these bytes, which are released when it cannot be opened."""
 
     @abstractmethod
     def verify(self, source: Source, step: Step) -> VerifyReport:

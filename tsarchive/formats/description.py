@@ -48,18 +48,10 @@ def _text(archive: OpenedArchive, name: str) -> str | None:
 
 
 def _groups(records: Iterable[Record], table: RecordTable) -> dict[str, GroupFacts]:
-    members: dict[str, list[Record]] = {name: [] for name in GROUPS}
+    groups = {name: GroupFacts() for name in GROUPS}
     for record in records:
-        members[table.role(record.name).described].append(record)
-    return {
-        name: GroupFacts(
-            len(found),
-            sum(record.size for record in found),
-            sum(record.stored_size for record in found),
-        )
-        for name, found in members.items()
-        if found
-    }
+        groups[table.role(record.name).described].add(record.size, record.stored_size)
+    return {name: group for name, group in groups.items() if group.records}
 
 
 def tensor_facts(archive: OpenedArchive) -> TensorFacts:

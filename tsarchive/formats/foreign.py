@@ -6,7 +6,7 @@ They are looked at and audited, and neither loaded nor saved.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
@@ -34,27 +34,11 @@ _TELLING: Final = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOT
 class _Foreign(ZipFormat):
     is_saved_again = False
     may_be_torchscript: ClassVar[bool] = False
-    """Whether TorchScript that lacks a record has this format."""
-
-    def __init__(
-        self,
-        kind: str,
-        what_it_is: str,
-        what_to_do: str,
-        table: RecordTable,
-        fits: Callable[[Collection[str]], bool],
-    ) -> None:
-        self.kind = self.saved_kind = self.title = kind
-        self.what_it_is = what_it_is
-        self.what_to_do = what_to_do
-        self._table = table
-        self._fits = fits
-
-    def fits(self, names: Collection[str]) -> bool:
-        return self._fits(names)
+    """True if TorchScript that lacks a record has this format."""
+    record_table: ClassVar[RecordTable]
 
     def table(self, opened: object) -> RecordTable:
-        return self._table
+        return self.record_table
 
     def view(self, opened: Container) -> View:
         return _ForeignView(opened, self)
@@ -74,25 +58,7 @@ class _Foreign(ZipFormat):
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         from .description import zip_facts
 
-        return zip_facts(archive, file, nbytes, self._table)
-
-
-class _Lacking(_Foreign):
-    may_be_torchscript = True
-
-
-class _Unknown(_Lacking):
-    is_known = False
-
-
-class _Package(_Foreign):
-    def view(self, opened: Container) -> View:
-        return _PackageView(opened, self)
-
-    def python_modules(self, names: Collection[str]) -> frozenset[str]:
-        sources = [name for name in names if name.endswith(".py")]
-        modules = (name.removesuffix(".py").removesuffix("/__init__") for name in sources)
-        return frozenset(name.replace("/", ".") for name in modules)
+        return zip_facts(archive, file, nbytes, self.record_table)
 
 
 class _ForeignCheck:
@@ -108,20 +74,18 @@ class _ForeignCheck:
     def run(self, step: Step) -> None:
         if self._format.may_be_torchscript and any(map(_TELLING.fullmatch, self._names)):
             self._findings.add(self._missing())
-        else:
-            self._findings.add([self._other_kind()])
+            return
+        what, hint = self._format.what_it_is, self._format.what_to_do
+        message = f"it is {what}, not a TorchScript archive: only its container was checked"
+        self._findings.add(
+            [Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)]
+        )
 
     def _missing(self) -> Iterator[Finding]:
         message = "a TorchScript archive has this record, and it is not there"
         for name in ("data.pkl", "constants.pkl"):
             if name not in self._names:
                 yield broken("record-missing", message, name, INCOMPLETE)
-
-    def _other_kind(self) -> Finding:
-        what = self._format.what_it_is
-        message = f"it is {what}, not a TorchScript archive: only its container was checked"
-        hint = self._format.what_to_do
-        return Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)
 
 
 class _ForeignView(View):
@@ -169,44 +133,68 @@ class _PackageView(_ForeignView):
         return CodeRecords(self._container, ("",))
 
 
-TORCH_PACKAGE: Final = _Package(
-    "torch.package",
-    "a torch.package archive",
-    "torch.package.PackageImporter runs the Python source in it: look at it with 'tsarchive audit' "
-    "first",
-    RecordTable(
+class _TorchPackage(_Foreign):
+    kind = saved_kind = title = "torch.package"
+    what_it_is = "a torch.package archive"
+    what_to_do = (
+        "torch.package.PackageImporter runs the Python source in it: look at it with "
+        "'tsarchive audit' first"
+    )
+    record_table = RecordTable(
         Row(r"\.data/ts_code/code/.*\.py", Role.CODE),
         Row(r".*\.py", Role.PYTHON),
         Row(r".*\.pkl", Role.OBJECTS),
         Row(r"\.data/([0-9]+\.storage|ts_code/.*)", Role.TENSORS),
         Row(r"\.data/(extern_modules|python_version)", Role.NOTES),
         ZIP_NOTES,
-    ),
-    lambda names: (
-        any(name.startswith(".data/ts_code/") for name in names) or ".data/extern_modules" in names
-    ),
-)
-TORCH_SAVE: Final = _Lacking(
-    "torch.save",
-    "a torch.save checkpoint",
-    "Load it with torch.load(weights_only=True); where that refuses it, 'tsarchive audit' tells "
-    "why. To keep a module with its code, script it and save it with tsarchive.save",
-    RecordTable(
+    )
+
+    def fits(self, names: Collection[str]) -> bool:
+        has_code = any(name.startswith(".data/ts_code/") for name in names)
+        return has_code or ".data/extern_modules" in names
+
+    def view(self, opened: Container) -> View:
+        return _PackageView(opened, self)
+
+    def python_modules(self, names: Collection[str]) -> frozenset[str]:
+        sources = [name for name in names if name.endswith(".py")]
+        modules = (name.removesuffix(".py").removesuffix("/__init__") for name in sources)
+        return frozenset(name.replace("/", ".") for name in modules)
+
+
+class _TorchSave(_Foreign):
+    kind = saved_kind = title = "torch.save"
+    what_it_is = "a torch.save checkpoint"
+    what_to_do = (
+        "Load it with torch.load(weights_only=True); where that refuses it, 'tsarchive audit' "
+        "tells why. To keep a module with its code, script it and save it with tsarchive.save"
+    )
+    may_be_torchscript = True
+    record_table = RecordTable(
         # With a constants.pkl beside them, torch.load takes the file for TorchScript.
         Row(r"code/.*\.py", Role.CODE, Reader.FOREIGN),
         Row(r"data\.pkl", Role.OBJECTS),
         Row(r"data/.*", Role.TENSORS),
         Row(r"\.format_version|\.storage_alignment", Role.NOTES),
         ZIP_NOTES,
-    ),
-    lambda names: "data.pkl" in names,
-)
+    )
+
+    def fits(self, names: Collection[str]) -> bool:
+        return "data.pkl" in names
 
 
-UNKNOWN: Final = _Unknown(
-    "zip",
-    "a zip archive without a model of torch",
-    "Check that this is the file you mean",
-    RecordTable(Row(r".*", Role.OTHER, Reader.USER)),
-    lambda names: True,
-)
+class _Unknown(_Foreign):
+    kind = saved_kind = title = "zip"
+    what_it_is = "a zip archive without a model of torch"
+    what_to_do = "Check that this is the file you mean"
+    may_be_torchscript = True
+    is_known = False
+    record_table = RecordTable(Row(r".*", Role.OTHER, Reader.USER))
+
+    def fits(self, names: Collection[str]) -> bool:
+        return True
+
+
+TORCH_PACKAGE: Final = _TorchPackage()
+TORCH_SAVE: Final = _TorchSave()
+UNKNOWN: Final = _Unknown()

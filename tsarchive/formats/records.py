@@ -89,13 +89,13 @@ class RecordTable:
         return tuple((re.compile(row.pattern, re.DOTALL), row) for row in self.rows)
 
     def row(self, name: str) -> Row:
-        """The row of a record; one for foreign readers where the table has none."""
+        """Return the row of a record; one for foreign readers where the table has none."""
         return next((row for pattern, row in self._compiled if pattern.fullmatch(name)), _UNKNOWN)
 
     def role(self, name: str) -> Role:
-        """The role of the record of this name."""
+        """Return the role of the record of this name."""
         return self.row(name).role
 
     def has(self, name: str) -> bool:
-        """Whether the format has a record of this name."""
+        """Return whether the format has a record of this name."""
         return self.row(name).reader is not Reader.FOREIGN

@@ -28,35 +28,35 @@ _HEAD_BYTES: Final = 8
 
 
 def zip_format(names: Collection[str]) -> ZipFormat:
-    """The format of a zip archive with records of these names."""
+    """Return the format of a zip archive with records of these names."""
     return next(found for found in ZIP_FORMATS if found.fits(names))
 
 
 def file_format(data: bytes | bytearray | memoryview | mmap) -> FileFormat | None:
-    """The format with a container of its own that a file has which begins so, if any."""
+    """Return the format with a container of its own whose files begin so, if any."""
     head = memoryview(data)[:_HEAD_BYTES]
     return next((found for found in FILE_FORMATS if found.begins(head)), None)
 
 
 def format_named(kind: str) -> Format:
-    """The format of this ``kind``."""
+    """Return the format of this ``kind``."""
     return next(found for found in FORMATS if found.kind == kind)
 
 
 def title_of(kind: str) -> str:
-    """The name of the format of this ``kind``; of a kind of another origin, the kind itself."""
+    """Return the title of the format of this ``kind``; the kind itself where there is none."""
     return next((found.title for found in FORMATS if found.kind == kind), kind)
 
 
 def format_of(opened: Opened) -> Format:
-    """The format of an open file."""
+    """Return the format of an open file."""
     if isinstance(opened, Container):
         return zip_format(opened.records)
     return format_named(opened.kind)
 
 
 def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
-    """A file of any format, from a path or a binary file object. Nothing in it is read yet.
+    """Open a file of any format, a path or a binary file object; nothing in it is read yet.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.

@@ -41,7 +41,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is above ``Severity.INFO``."""
+        """Return whether no finding is above ``Severity.INFO``."""
         return is_fine(self.findings)
 
     @property

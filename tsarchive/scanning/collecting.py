@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from tsarchive.describing.contents import TensorTotals
+from tsarchive.describing.facts import GroupFacts
 from tsarchive.findings import Finding, Findings, Nature, Severity
 
 from .contents import native_format
 from .pickle_names import Budgets
 from .pickle_streams import begins_pickle, pickles_in
 from .pickles import PickleAudit, Surroundings, audit_pickles
-from .report import AuditReport, EntryPoint, Group, OperatorUse, Payload, PickledName
+from .report import AuditReport, EntryPoint, OperatorUse, Payload, PickledName
 
 _PICKLE_NAMES: Final = (".pkl", ".pickle", "_pkl", ".p")
 
@@ -30,11 +32,11 @@ class Collected:
     pickled_names: list[PickledName] = field(default_factory=list)
     classes: set[str] = field(default_factory=set)
     payloads: list[Payload] = field(default_factory=list)
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, GroupFacts] = field(default_factory=dict)
     tensors: TensorTotals | None = None
 
     def name(self, record: str | None) -> str | None:
-        """The name of a record with that of the archive it is in."""
+        """Return the name of a record with that of the archive it is in."""
         return self.prefix.removesuffix("/") or None if record is None else self.prefix + record
 
     def find(
@@ -51,10 +53,7 @@ class Collected:
 
     def count(self, group: str, size: int, stored_size: int) -> None:
         """Count a record."""
-        found = self.groups.setdefault(group, Group())
-        found.records += 1
-        found.bytes += size
-        found.stored_bytes += stored_size
+        self.groups.setdefault(group, GroupFacts()).add(size, stored_size)
 
     def look_at(
         self,
@@ -90,13 +89,10 @@ class Collected:
         self.classes |= inner.classes
 
     def report(self, kind: str, size: int) -> AuditReport:
-        """The report; the worst findings first, otherwise in the order they were made."""
+        """Return the report; the worst findings first, otherwise in the order they were made."""
+        findings = sorted(self.findings, key=attrgetter("severity"), reverse=True)
         return AuditReport(
-            kind, size, tuple(_worst_first(self.findings)), tuple(self.operators),
+            kind, size, tuple(findings), tuple(self.operators),
             tuple(self.entry_points), tuple(self.pickled_names), tuple(sorted(self.classes)),
             tuple(self.payloads), self.groups, self.tensors,
         )  # fmt: skip
-
-
-def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda finding: finding.severity, reverse=True)

@@ -69,7 +69,7 @@ _NATIVE_NAME = re.compile(r"\.(so(\.\d+)*|dll|dylib|pyd|exe|o|a|cubin|ptx|hsaco|
 
 
 def form_of(head: bytes, tail: bytes) -> Form:
-    """The form that the first bytes of a file tell of, else the last ones."""
+    """Return the form that the first bytes of a file tell of, else the last ones."""
     found = next((form for pattern, form in _FORMS if pattern.match(head)), None)
     if found is not None:
         return found
@@ -77,12 +77,12 @@ def form_of(head: bytes, tail: bytes) -> Form:
 
 
 def has_zip_end(tail: bytes) -> bool:
-    """Whether the last bytes of a file hold the end record of a zip archive."""
+    """Return whether the last bytes of a file hold the end record of a zip archive."""
     return _ZIP_END in tail[-_ZIP_TAIL:]
 
 
 def native_format(name: str, data: bytes) -> str | None:
-    """The kind of program in a record, by its bytes or, failing that, its name."""
+    """Return the kind of program in a record, by its bytes or, failing that, its name."""
     for magic, kind in _NATIVE:
         if data.startswith(magic):
             return kind

@@ -137,7 +137,7 @@ _NN_ROW = NameRow(Use.MAKE, "a module of torch.nn, whose Python code the reader 
 
 
 def row_of_name(name: str) -> NameRow | None:
-    """The row of a global; None when it is not known to be harmless."""
+    """Return the row of a global; None when it is not known to be harmless."""
     found = _rows().get(name)
     if found is None and name.startswith(_NN):
         return _NN_ROW
@@ -146,13 +146,13 @@ def row_of_name(name: str) -> NameRow | None:
 
 @lru_cache(maxsize=1024)
 def is_importable(name: str) -> bool:
-    """Whether a qualified name is one that Python's import and attributes may have."""
+    """Return whether a qualified name is one that Python's import and attributes may have."""
     return all(part.isidentifier() for part in name.split("."))
 
 
 def is_widespread(name: str) -> bool:
-    """Whether a name is in a module that is found wherever models are: one of Python, under its
-    old name, too, or of the libraries in the table."""
+    """Return whether a name is in a module that is found wherever models are: one of Python, also
+    under its old name, or of the libraries in the table."""
     return name.partition(".")[0] in _widespread_modules()
 
 
@@ -204,7 +204,7 @@ class Budgets:
 
     @classmethod
     def of_file(cls, size: int) -> Budgets:
-        """The budgets for a file of so many bytes."""
+        """Return the budgets for a file of so many bytes."""
         reading = max(_FREE, min(size, _MOST_READING))
         in_words = min(size // _BYTES_OF_SEARCH_IN_WORDS, _MOST_SEARCH_IN_WORDS)
         searching = max(_FREE_SEARCH, in_words, size // _BYTES_OF_SEARCH)

@@ -59,15 +59,15 @@ class Streams:
 
 
 def begins_pickle(head: bytes | bytearray) -> bool:
-    """Whether bytes begin like a pickle of a protocol that says so."""
+    """Return whether bytes begin with the opcode that names a pickle's protocol."""
     return _PROTOCOL.match(head) is not None
 
 
 def pickles_in(
     data: bytes, budgets: Budgets, *, is_named_pickle: bool, starts: Iterable[int] = ()
 ) -> Streams:
-    """Every pickle in the data; without a name or a beginning that says so, only those that
-    call something. ``starts`` are where else readers begin than at the first byte."""
+    """Find every pickle in the data; only those that call something, unless the name or the first
+    bytes say that it is one. ``starts`` are where else readers begin than at the first byte."""
     found = Streams()
     stream = PickleBytes(data)
     with warnings.catch_warnings():
@@ -99,9 +99,11 @@ def _read_first(stream: PickleBytes, found: Streams, budget: Budget, is_named: b
 
 
 def _is_pickle(seen: Walk, data: bytes) -> bool:
-    """Whether a walk from where a reader begins went over a pickle: one that says so, or that calls
-    a global which is there, or that chance has not made. A text that would raise an error at its
-    first lines is none."""
+    """Return whether a walk from where a reader begins went over a pickle.
+
+    It did if the bytes name a protocol, call a global which exists, or are no product of chance.
+    Text that would raise an error at its first lines is no pickle.
+    """
     if _PROTOCOL.match(data, seen.start):
         return seen.fault is None or _calls(seen)
     if any(is_widespread(e.name) for e in _called(seen) if e.act is not Act.CHANGE):
@@ -110,7 +112,7 @@ def _is_pickle(seen: Walk, data: bytes) -> bool:
 
 
 def _is_pickle_anywhere(seen: Walk, data: bytes) -> bool:
-    """Whether a walk from where no reader begins went over a pickle that calls something."""
+    """Return whether a walk from where no reader begins went over a pickle that calls something."""
     if _PROTOCOL.match(data, seen.start):
         return _calls(seen)
     if _weight(seen, seen.weight, data) < _ANYWHERE:
@@ -119,7 +121,7 @@ def _is_pickle_anywhere(seen: Walk, data: bytes) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether data are text, whose bytes beyond ASCII are parts of letters; it may be cut off."""
+    """Return whether data is UTF-8, which may be cut off inside a character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
@@ -128,7 +130,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _is_name(seen: Walk, data: bytes) -> bool:
-    """Whether a whole pickle without protocol and without calls gives a global to its reader."""
+    """Return whether a pickle without protocol and calls gives a global to its reader."""
     names = [event.name for event in seen.events if is_importable(event.name)]
     if seen.fault is not None or not seen.is_clean or not names:
         return False
@@ -139,13 +141,9 @@ def _weight(seen: Walk, weight: int, data: bytes) -> int:
     """Return the weight of evidence for a pickle that calls a global; 0 for one that calls none."""
     is_whole = seen.fault is None
     is_clean = is_whole and seen.is_clean and any(e.act is Act.CHANGE for e in seen.events)
-    ends = is_whole + is_clean + _is_end(seen, data)
+    is_end = len(data) - seen.end <= _BLANK_BYTES and not data[seen.end :].strip()
+    ends = is_whole + is_clean + is_end
     return weight and weight + _WEIGHT_OF_END * ends
-
-
-def _is_end(seen: Walk, data: bytes) -> bool:
-    """Whether nothing but blank follows."""
-    return len(data) - seen.end <= _BLANK_BYTES and not data[seen.end :].strip()
 
 
 def _called(seen: Walk) -> Iterator[Event]:
@@ -274,7 +272,7 @@ def _of_lines(data: bytes, start: int, match: re.Match[bytes]) -> list[int]:
 
 
 def _stands_alone(data: bytes, place: int, end: int) -> bool:
-    """Whether a pickle may begin here, with nothing on its stack; ``end`` is that of a name."""
+    """Return whether a pickle may begin here with an empty stack; ``end`` is that of a name."""
     code = data[place : place + 1]
     return code != b"i" and (code != b"c" or data[end : end + 1] in _AFTER_GLOBAL)
 

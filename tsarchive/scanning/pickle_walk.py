@@ -44,7 +44,7 @@ class PickleBytes:
         self._position = position
 
     def tell(self) -> int:
-        """The position of the next byte."""
+        """Return the position of the next byte."""
         return self._position
 
     def read(self, size: int) -> bytes:
@@ -59,7 +59,7 @@ class PickleBytes:
         return self.data[start:end]
 
     def readline(self) -> bytes:
-        """A line with its end, or nothing."""
+        """Read a line with its end, or nothing."""
         start = self._position
         if start >= self._lines_end:
             return b""
@@ -112,7 +112,7 @@ class Opcode:
 
 
 def read_opcode(stream: PickleBytes) -> Opcode:
-    """The next opcode; its argument follows in the stream."""
+    """Read the next opcode; its argument follows in the stream."""
     code = stream.read(1)
     found = OPCODES.get(code)
     if found is None:
@@ -121,7 +121,7 @@ def read_opcode(stream: PickleBytes) -> Opcode:
 
 
 def _global(stream: PickleBytes) -> tuple[str, str]:
-    """The lines of a module and of a name in it."""
+    """Read the lines of a module and of a name in it."""
     return _name(stream), _name(stream)
 
 
@@ -134,7 +134,7 @@ def _name(stream: PickleBytes) -> str:
 
 
 def _number(stream: PickleBytes) -> None:
-    """An integer in the notation of Python, which may be hexadecimal, or a truth value."""
+    """Read an integer in Python's notation, which may be hexadecimal, or a truth value."""
     line = _line(stream)
     if line not in _TRUTHS:
         int(line, 0)
@@ -145,7 +145,7 @@ def _long(stream: PickleBytes) -> None:
 
 
 def _string(stream: PickleBytes) -> str:
-    """Text between quotes; which bytes it may hold depends on how ``pickle`` is called."""
+    """Read text between quotes; ``pickle`` decides by its arguments which bytes it may hold."""
     line = _line(stream)
     if len(line) < 2 or line[0] != line[-1] or line[:1] not in (b"'", b'"'):
         raise ValueError("text is not between quotes")
@@ -398,7 +398,7 @@ class _Machine:
         return self.stack[-1]
 
     def _to_mark(self) -> tuple[_Mark, list[Any]]:
-        """The last mark and everything above it, which go."""
+        """Pop everything down to the last mark; return the mark and what was above it."""
         for index in range(len(self.stack) - 1, -1, -1):
             mark = self.stack[index]
             if isinstance(mark, _Mark):
@@ -561,7 +561,7 @@ class _Machine:
 
 
 def _in_one(module: str, name: str = "") -> str:
-    """A qualified name, of which no more is kept than tells it from those that are harmless."""
+    """Join a qualified name, cut to a length at which it still differs from harmless ones."""
     joined = f"{module[:LONGEST_NAME]}.{name[:LONGEST_NAME]}"
     return joined if len(joined) <= LONGEST_NAME else f"{joined[:LONGEST_NAME]}..."
 

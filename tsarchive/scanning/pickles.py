@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsarchive.findings import Finding, Nature, Severity
+from tsarchive.findings import Finding, Nature, Severity, broken, hostile
 
 from .pickle_names import NameRow, Use, row_of_name
 from .pickle_streams import Streams
@@ -52,13 +52,15 @@ class Surroundings:
     package_modules: Collection[str] | None = None
 
     def defines(self, name: str) -> bool:
-        """Whether a name is that of a class of the archive. An archive may define others, too:
-        that does not make a name of Python harmless."""
+        """Return whether a name is that of a class of the archive.
+
+        An archive may define others, too: that does not make a name of Python harmless.
+        """
         is_lowered = _LOWERED.fullmatch(name) is not None
         return name.startswith("__torch__.") or (is_lowered and name in self.archive_classes)
 
     def is_of_package(self, event: Event) -> bool:
-        """Whether a torch.package may do so: it is Python code by nature."""
+        """Return whether a torch.package may do so: it is Python code by nature."""
         if self.package_modules is None:
             return False
         if event.name.rpartition(".")[0] in self.package_modules:
@@ -94,41 +96,39 @@ def audit_pickles(streams: Streams, record: str | None, around: Surroundings) ->
 
 def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: PickleAudit) -> None:
     called = {event.name for event in pickle.events if event.act is not Act.NAME}
-    seen: set[tuple[Act, str]] = set()
     for event in pickle.events:
-        key = event.act, event.name
-        if key in seen or (event.act is Act.NAME and event.name in called):
-            continue
-        seen.add(key)
-        reason = _reason(event, around)
         is_called = event.act is not Act.NAME
-        found.names.append(PickledName(record, event.name, is_called, reason))
+        if not is_called and event.name in called:
+            continue
+        found.names.append(PickledName(record, event.name, is_called, _reason(event, around)))
         finding = _finding(event, record, around)
         if finding is not None:
             found.findings.append(finding)
 
 
+def _known_row(event: Event) -> NameRow | None:
+    """Return the row of a global, where it allows what the pickle does with it."""
+    row = row_of_name(event.name)
+    return row if row is not None and row.use in _USES.get(event.act, ()) else None
+
+
 def _reason(event: Event, around: Surroundings) -> str | None:
     if around.defines(event.name):
         return "a class that the archive defines"
-    row = row_of_name(event.name)
-    return row.reason if row is not None and row.use in _USES.get(event.act, ()) else None
+    row = _known_row(event)
+    return None if row is None else row.reason
 
 
 def _finding(event: Event, record: str | None, around: Surroundings) -> Finding | None:
-    row = row_of_name(event.name)
-    is_known = row is not None and row.use in _USES.get(event.act, ())
-    if around.defines(event.name) or (is_known and not _runs_code(row, event)):
+    row = _known_row(event)
+    runs_code = row is not None and row.is_code and event.act is not Act.NAME
+    if around.defines(event.name) or (row is not None and not runs_code):
         return None
-    severity, nature, why = _severity(event, is_known, around)
+    severity, nature, why = _severity(event, row is not None, around)
     message = f"the pickle {event.act.value} {event.name}, {why}"
     hint = None if severity < Severity.ERROR else _NEVER_UNPICKLE
     rule = _RULES[event.act]
     return Finding(rule, severity, nature, message, record, event.offset, hint=hint)
-
-
-def _runs_code(row: NameRow | None, event: Event) -> bool:
-    return row is not None and row.is_code and event.act is not Act.NAME
 
 
 def _severity(event: Event, is_known: bool, around: Surroundings) -> tuple[Severity, Nature, str]:
@@ -151,24 +151,19 @@ def _judge_hidden(
 ) -> None:
     inner = PickleAudit(found.streams)
     _judge_all(pickle, record, around, inner)
-    if any(finding.severity is Severity.ERROR for finding in inner.findings):
-        worst = next(f for f in inner.findings if f.severity is Severity.ERROR)
+    worst = next((f for f in inner.findings if f.severity is Severity.ERROR), None)
+    if worst is not None:
         message = f"a pickle is hidden here: {worst.message}"
         found.findings.append(
-            Finding(
-                "pickle-hidden", Severity.ERROR, Nature.HOSTILE, message, record, pickle.start,
-                hint=_NEVER_UNPICKLE,
-            )
-        )  # fmt: skip
+            hostile("pickle-hidden", message, record, _NEVER_UNPICKLE, pickle.start)
+        )
         found.names += inner.names
 
 
 def _broken(pickle: Walk, record: str | None) -> Finding:
     message = f"the pickle breaks off: {pickle.fault}"
-    return Finding(
-        "pickle-broken", Severity.ERROR, Nature.BROKEN, message, record, pickle.end,
-        hint="What stands before the break runs all the same, and another reader may not break off",
-    )  # fmt: skip
+    hint = "What stands before the break runs all the same, and another reader may not break off"
+    return broken("pickle-broken", message, record, hint, pickle.end)
 
 
 def _unfinished(record: str | None) -> Finding:

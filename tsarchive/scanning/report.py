@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from tsarchive.describing.contents import TensorTotals
+from tsarchive.describing.facts import GroupFacts
 from tsarchive.findings import COMPUTED, Finding, Nature, Severity, is_fine
 from tsarchive.operators.risks import Risk, row_of
 
@@ -93,15 +94,6 @@ class Payload:
     size: int
 
 
-@dataclass(slots=True)
-class Group:
-    """Records of one kind: how many, their bytes, and the bytes they take in the file."""
-
-    records: int = 0
-    bytes: int = 0
-    stored_bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """The abilities of a file.
@@ -120,16 +112,15 @@ class AuditReport:
     pickled_names: tuple[PickledName, ...] = ()
     classes: tuple[str, ...] = ()
     payloads: tuple[Payload, ...] = ()
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     tensors: TensorTotals | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found above ``Severity.INFO``."""
+        """Return whether nothing was found above ``Severity.INFO``."""
         return is_fine(self.findings)
 
 
-"""The name of a file that code computes."""
 # What the ability to run an operator of each class means for someone who did not write the file.
 SEVERITIES: Final[Mapping[Risk, Severity | None]] = {
     Risk.COMPUTE: None,
@@ -157,20 +148,20 @@ _HINT: Final = "Load it only if you know why it does so; the default policy refu
 
 
 def use_of(operator: str, places: tuple[Place, ...], is_certain: bool = True) -> OperatorUse:
-    """An operator with what the table of risks says of it."""
+    """Return an operator with what the table of risks says of it."""
     row = row_of(operator)
     return OperatorUse(operator, row.risk, row.reason, places, is_certain)
 
 
 def ordered(uses: Iterable[OperatorUse]) -> tuple[OperatorUse, ...]:
-    """The most dangerous first, then by name."""
+    """Sort operators: the most dangerous first, then by name."""
     risks = list(Risk)[::-1]
     worst = sorted(risks, key=lambda risk: SEVERITIES[risk] or Severity.INFO, reverse=True)
     return tuple(sorted(uses, key=lambda use: (worst.index(use.risk), use.operator)))
 
 
 def operator_findings(uses: Iterable[OperatorUse]) -> Iterator[Finding]:
-    """One finding for each place of a dangerous operator, one for each other operator."""
+    """Yield one finding for each place of a dangerous operator, one for each other operator."""
     for use in uses:
         severity = SEVERITIES[use.risk]
         if severity is None or (severity is Severity.INFO and not use.is_certain):
@@ -214,5 +205,5 @@ def _quoted(text: str) -> str:
 
 
 def operator_rule(risk: Risk) -> str:
-    """The rule for operators of a class of risk: ``operator-files``."""
+    """Return the rule for operators of a class of risk: ``operator-files``."""
     return f"operator-{risk.value.replace(' ', '-')}"
