@@ -184,7 +184,7 @@ def test_signatures_have_the_meaning_that_the_parser_gives(path):
     for record, text in archive.code.items():
         for piece in split_record(text, record).values():
             for function in split_class(piece).methods.values() if piece.is_class else [piece]:
-                reader = FunctionReader(importer.context, f"__torch__.{function.name}", function)
+                reader = FunctionReader(importer, f"__torch__.{function.name}", function)
                 short = reader._plain_schema()
                 if short is not None:
                     assert repr(short) == repr(reader._parsed_schema())

@@ -157,7 +157,7 @@ class Program:
     @property
     def world(self) -> OpenWorld:
         """What of the code is not known."""
-        world = self.code.context.open
+        world = self.code.open
         assert world is not None
         return world
 

@@ -84,7 +84,7 @@ class _ClassReader:
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:
-                self._fault(self.piece.fail(f"{line.name!r} is declared twice", line.number))
+                self._fault(f"{line.name!r} is declared twice", line.number)
             if line.annotation is not None and line.value is not None:
                 class_.constants[line.name] = self._constant(line)
             else:
@@ -97,11 +97,9 @@ class _ClassReader:
             self.context.sharing.add(class_, self.parts)
         return class_
 
-    def _fault(self, error: SourceError) -> None:
-        """Raise an error about a part of the class or, in an open world, go on without it."""
-        if self.context.open is None:
-            raise error
-        self.context.open.refuse(error)
+    def _fault(self, message: str, line: int | None = None) -> None:
+        """Refuse a part of the class."""
+        self.context.refuse(self.piece.fail(message, line))
 
     def _init_assigns_more(self, class_: ClassType) -> bool:
         """Return whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
@@ -127,8 +125,7 @@ class _ClassReader:
             elif line.name in lists:
                 lists[line.name] = self._name_list(line)
             elif line.name != "__annotations__":
-                message = f"{line.name!r} is assigned without a type"
-                self._fault(self.piece.fail(message, line.number))
+                self._fault(f"{line.name!r} is assigned without a type", line.number)
         return lists, members
 
     def _name_list(self, line: Line) -> list[str]:
@@ -136,7 +133,7 @@ class _ClassReader:
             return _names(line, self.piece)
         except SourceError as error:
             if self.context.open is None or not _UNQUOTED_LIST.fullmatch(line.value or ""):
-                self._fault(error)
+                self.context.refuse(error)
             return _WORD.findall(line.value or "")
 
     def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
@@ -154,14 +151,14 @@ class _ClassReader:
         except SourceError as error:
             if error.line is None:
                 error.record, error.line = self.piece.record, line.number
-            self._fault(error)
+            self.context.refuse(error)
             return UNKNOWN
 
     def _constant(self, line: Line) -> ClassConstant:
         try:
             return self._read_constant(line)
         except SourceError as error:
-            self._fault(error)
+            self.context.refuse(error)
             return ClassConstant(line.name, UNKNOWN, None)
 
     def _read_constant(self, line: Line) -> ClassConstant:
@@ -191,11 +188,10 @@ class _ClassReader:
             version = None if method.name in hooks else self.context.version
             functions[method.name] = self._method(method, class_, version).function
         if hooks and not class_.is_module:
-            self._fault(self.piece.fail(f"class {self.piece.name} has hooks, but is no module"))
+            self._fault(f"class {self.piece.name} has hooks, but is no module")
         missing = hooks - set(functions)
         if missing:
-            message = f"class {self.piece.name} has no function for {min(missing)!r}"
-            self._fault(self.piece.fail(message))
+            self._fault(f"class {self.piece.name} has no function for {min(missing)!r}")
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
         before, after = (
             [functions[name] for name in lists[title] if name in functions]

@@ -56,9 +56,7 @@ class FunctionReader:
             with bounded(self.piece.record):
                 arguments, result = self._plain_schema() or self._parsed_schema()
         except ArchiveError as error:
-            if self.context.open is None:
-                raise
-            self.context.open.refuse(error)
+            self.context.refuse(error)
             leading = () if self.owner is None else (Argument("self", self.owner),)
             return FunctionSchema(name, "", leading, (Argument("", UNKNOWN),), is_vararg=True)
         return FunctionSchema(name, "", arguments, (Argument("", result),))
@@ -116,9 +114,7 @@ class FunctionReader:
             with bounded(self.piece.record):
                 return self._read_graph()
         except ArchiveError as error:
-            if self.context.open is None:
-                raise
-            self.context.open.refuse(error)
+            self.context.refuse(error)
             return _unlowered(error)
 
     def _read_graph(self) -> Block:

@@ -743,10 +743,7 @@ class FunctionLowering:
         try:
             return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
         except SourceError as error:
-            self.cursor.locate(error, node)
-            if self._world is None:
-                raise error from error.__cause__
-            self._world.refuse(error)
+            self.context.refuse(self.cursor.locate(error, node))
             return UNKNOWN
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
