@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
@@ -99,18 +99,14 @@ class Emitter:
         self.world = context.open
         self.cursor = cursor
         self.frame = frame
-        self.builder = frame.builder
-        self.conversions = Conversions(frame.builder, context.operators)
+        self.conversions = Conversions(frame, context.operators)
 
     def append(self, kind: str, inputs: Sequence[Value], type_: Type, **attributes: Any) -> Typed:
         """Append a node with one result, and return the result."""
-        return typed(self.builder.append(kind, inputs, type_, **attributes).output)
+        return typed(self.frame.append(kind, inputs, type_, **attributes).output)
 
     def constant(self, value: Any, type_: Type) -> Typed:
-        return typed(self.builder.constant(value, type_))
-
-    def function_value(self, function: Function) -> Value:
-        return self.builder.constant(function, function.type)
+        return typed(self.frame.constant(value, type_))
 
     def as_value(self, reference: Reference, node: Located) -> Typed:
         """Return the value that a reference stands for where a value is needed."""
@@ -118,7 +114,7 @@ class Emitter:
             case Typed():
                 return reference
             case FunctionReference(function):
-                return typed(self.function_value(function))
+                return self.constant(function, function.type)
             case Results(values, names):
                 return self._packed(values, names)
         error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
@@ -150,7 +146,7 @@ class Emitter:
         if arguments.keywords:
             attributes["keywords"] = tuple(arguments.keywords)
         values = [value.value for value in given]
-        made = self.builder.append(kind, values, UNKNOWN, **attributes)
+        made = self.frame.append(kind, values, UNKNOWN, **attributes)
         made.refusal = error
         return typed(made.output)
 
@@ -158,13 +154,13 @@ class Emitter:
         if not values:
             return self.constant((), TupleType(()))
         type_ = TupleType(tuple(value.type for value in values), None, names)
-        return self.append("prim::TupleConstruct", values, self.builder.checked(type_))
+        return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
 
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
-        return typed(self.builder.list_of(element, values))
+        return typed(self.frame.list_of(element, values))
 
     def call_operator(
         self,
@@ -195,7 +191,7 @@ class Emitter:
         function = self._function_for(candidate)
         if function is not None:
             return self.call_function(function, positional(*map(typed, inputs)), node)
-        made = self.builder.append(kind, inputs, *match.returns, schema=candidate.schema)
+        made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         made.upgrader = candidate.upgrader
         made.is_written = is_written
         _note_defaults(made, candidate.schema, match)
@@ -249,15 +245,15 @@ class Emitter:
         return self.conversions.inputs(found.inputs, call.values)
 
     def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
-        value = self.function_value(function)
+        value = self.constant(function, function.type)
         try:
             given = self._arguments(function.schema, arguments, node)
         except SourceError as error:
             if self.world is None:
                 raise
-            full = Arguments([typed(value), *arguments.positional], arguments.keywords)
+            full = Arguments([value, *arguments.positional], arguments.keywords)
             return self._refused_call("prim::CallFunction", full, error)
-        inputs = [value, *given]
+        inputs = [value.value, *given]
         return self.append("prim::CallFunction", inputs, function.schema.return_type)
 
     def call_method(self, target: Typed, name: str, arguments: Arguments, node: Located) -> Typed:
@@ -349,15 +345,12 @@ class Emitter:
             (given,) = arguments.positional
             if is_subtype(given.type, type_):
                 return given
-            if type_ == BOOL and (
-                isinstance(given.type, ListType | DictType) or given.type == STRING
-            ):
-                return self._is_not_empty(given, node)
+            has_length = isinstance(given.type, ListType | DictType) or given.type == STRING
+            if type_ == BOOL and has_length:
+                length = self.operator_value("aten::len", positional(given), node)
+                sides = positional(length, self.constant(0, INT))
+                return self.operator_value("aten::gt", sides, node)
         return self.call_operator(kind, arguments, node)
-
-    def _is_not_empty(self, given: Typed, node: Located) -> Typed:
-        length = self.operator_value("aten::len", positional(given), node)
-        return self.operator_value("aten::gt", positional(length, self.constant(0, INT)), node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
         """Convert a value to the condition of an ``if`` or ``while``."""
@@ -452,7 +445,7 @@ class Emitter:
     def _of_object(self, base: Typed, class_: ClassType, name: str, node: Located) -> Reference:
         slot = class_.attributes.get(name)
         if slot is not None:
-            made = self.builder.append("prim::GetAttr", [base.value], slot.type, name=name)
+            made = self.frame.append("prim::GetAttr", [base.value], slot.type, name=name)
             self.frame.reads[made.output] = None
             return typed(made.output)
         if name in class_.methods:
@@ -480,9 +473,7 @@ class Emitter:
                 return typed(found.value)
             case ClassType():
                 return self.call_method(base, "__getitem__", positional(index), node)
-            case ListType() | DictType():
-                return self.operator_value("aten::__getitem__", positional(base, index), node)
-        if base.type == STRING or base.type is UNKNOWN:
+        if isinstance(base.type, ListType | DictType) or base.type in (STRING, UNKNOWN):
             return self.operator_value("aten::__getitem__", positional(base, index), node)
         raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
 
@@ -497,19 +488,17 @@ class Emitter:
         if index.type is UNKNOWN:
             type_ = UNKNOWN
         elif index.value.node.is_constant:
-            type_ = self._element_type(elements, index.value.node.attributes["value"], node)
+            place = index.value.node.attributes["value"]
+            if not -len(elements) <= place < len(elements):
+                raise self.cursor.error(
+                    node, f"index {place} is out of range of {len(elements)} elements"
+                )
+            type_ = elements[place]
         elif not all(is_subtype(element, type_) for element in elements):
             raise self.cursor.error(
                 node, "the index of a tuple of different types must be an integer literal"
             )
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
-
-    def _element_type(self, elements: Sequence[Type], index: int, node: Located) -> Type:
-        if not -len(elements) <= index < len(elements):
-            raise self.cursor.error(
-                node, f"index {index} is out of range of {len(elements)} elements"
-            )
-        return elements[index]
 
     def field(self, base: Typed, name: str, node: Located) -> Typed:
         """Return a field of a named tuple."""
@@ -577,7 +566,7 @@ class Emitter:
 
     def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
         types = [element.type for element in elements]
-        wanted = _list_hint(hint, types)
+        wanted = _hinted(hint, ListType, types)
         values = [element.value for element in elements]
         if wanted is None:
             element = unify_all(types, or_union=True) if types else TENSOR
@@ -595,19 +584,16 @@ class Emitter:
                 node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
             )
         types = [value.type for value in values]
-        type_ = _dict_hint(hint, types) or self._inferred_dict(keys, types)
+        type_ = _hinted(hint, DictType, types)
+        if type_ is None:
+            value_type = unify_all(types, or_union=True) if types else TENSOR
+            assert value_type is not None
+            type_ = DictType(keys[0].type if keys else STRING, value_type)
         for key, value in zip(keys, values, strict=True):
             self._check(node, key.type, type_.key, "a key")
             self._check(node, value.type, type_.value, "a value")
         inputs = [part.value for pair in zip(keys, values, strict=True) for part in pair]
-        return self.append("prim::DictConstruct", inputs, self.builder.checked(type_))
-
-    def _inferred_dict(self, keys: Sequence[Typed], values: Sequence[Type]) -> DictType:
-        if not keys:
-            return DictType(STRING, TENSOR)
-        value = unify_all(values, or_union=True)
-        assert value is not None
-        return DictType(keys[0].type, value)
+        return self.append("prim::DictConstruct", inputs, self.frame.checked(type_))
 
     def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
         if not fits(actual, wanted):
@@ -638,26 +624,18 @@ def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
         node.written_arguments = len(sources)
 
 
-def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:
-    """Return the list type that a literal under the annotation ``hint`` is of."""
-    lists = [member for member in _members(hint) if isinstance(member, ListType)]
-    for member in lists:
-        if all(is_subtype(element, member.element) for element in elements):
+_Container = TypeVar("_Container", ListType, DictType)
+
+
+def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) -> _Container | None:
+    """Return the type of a literal with elements of ``types`` under the annotation ``hint``."""
+    members = () if hint is None else flat_members(hint)
+    found = [member for member in members if isinstance(member, kind)]
+    for member in found:
+        wanted = member.parts()[-1]
+        if all(is_subtype(type_, wanted) for type_ in types):
             return member
-    return lists[0] if lists else None
-
-
-def _dict_hint(hint: Type | None, values: Sequence[Type]) -> DictType | None:
-    """Return the dict type that a literal under the annotation ``hint`` is of."""
-    dicts = [member for member in _members(hint) if isinstance(member, DictType)]
-    for member in dicts:
-        if all(is_subtype(value, member.value) for value in values):
-            return member
-    return dicts[0] if dicts else None
-
-
-def _members(hint: Type | None) -> tuple[Type, ...]:
-    return () if hint is None else flat_members(hint)
+    return found[0] if found else None
 
 
 def _seeded(arguments: Arguments) -> GeneratorSeed | None:
