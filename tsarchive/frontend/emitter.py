@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
-from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
 from tsarchive.ir.type_parser import DICT_KEYS
@@ -34,14 +34,14 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device, necessary_arguments
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
 
 from .conditions import decide_isinstance
 from .context import CURRENT, Context, Dialect
 from .conversions import Conversions
 from .environment import Frame
-from .matching import Call, Default, Match, Mismatch, schema_text
+from .matching import Call, Mismatch, schema_text
 from .open_world import UNKNOWN_NAME
 from .places import Cursor, Located, shorten
 from .references import (
@@ -194,7 +194,9 @@ class Emitter:
         made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         made.upgrader = candidate.upgrader
         made.is_written = is_written
-        _note_defaults(made, candidate.schema, match)
+        last = match.written - 1
+        if last >= 0 and is_default(candidate.schema.arguments[last].default, inputs[last]):
+            made.written_arguments = match.written  # a printer would leave some out
         if len(made.outputs) == 1:
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)
@@ -612,16 +614,6 @@ def method_schema(type_: Type, name: str) -> FunctionSchema | None:
         case InterfaceType():
             return type_.methods.get(name)
     return None
-
-
-def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
-    """Remember how many arguments the call spells out, where a printer would leave some out."""
-    needed, out_count = necessary_arguments(schema, node.inputs)
-    sources = [given.source for given in match.inputs[: len(match.inputs) - out_count]]
-    while sources and isinstance(sources[-1], Default):
-        sources.pop()
-    if len(sources) > needed:
-        node.written_arguments = len(sources)
 
 
 _Container = TypeVar("_Container", ListType, DictType)
