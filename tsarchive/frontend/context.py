@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
 from tsarchive.ir.classes import ClassType, FunctionType
@@ -30,12 +29,10 @@ MAX_TYPE_SIZE: Final = 10_000
 Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
 
 
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How the text of one family of archives differs from text that torch writes today.
 
     The defaults are the rules of archives with a data.pkl.
@@ -52,11 +49,11 @@ class Dialect:
 
     folder: str = "code"
     free_version: int | None = None
-    functions: Mapping[str, str] = field(default_factory=_nothing)
-    renamed: Mapping[str, str] = field(default_factory=_nothing)
-    dtypes: Mapping[str, int] = field(default_factory=_nothing)
-    masks: Mapping[str, int] = field(default_factory=_nothing)
-    flags: Mapping[str, int] = field(default_factory=_nothing)
+    functions: Mapping[str, str] = _NOTHING
+    renamed: Mapping[str, str] = _NOTHING
+    dtypes: Mapping[str, int] = _NOTHING
+    masks: Mapping[str, int] = _NOTHING
+    flags: Mapping[str, int] = _NOTHING
 
     def version_of(self, function: str) -> int | None:
         """Return the operator version of a function, by its qualified name."""
@@ -64,12 +61,6 @@ class Dialect:
 
 
 CURRENT: Final = Dialect()
-
-
-def _open_world() -> OpenWorld:
-    from .open_world import OpenWorld  # opening an archive takes no operators
-
-    return OpenWorld()
 
 
 class TypeSizes:
@@ -127,7 +118,7 @@ class Context(ABC):
         version: int,
         native_class: Callable[[str], ClassType | None],
         evaluate: Evaluate,
-        debug: Mapping[str, Sequence[TaggedRange]] = MappingProxyType({}),
+        debug: Mapping[str, Sequence[TaggedRange]] = _NOTHING,
         dialect: Dialect = CURRENT,
         reads_bodies: bool = True,
         open_world: bool = False,
@@ -140,7 +131,11 @@ class Context(ABC):
         self.evaluate = evaluate
         self.dialect = dialect
         self.reads_bodies = reads_bodies
-        self.open = _open_world() if open_world else None
+        self.open: OpenWorld | None = None
+        if open_world:
+            from .open_world import OpenWorld  # opening an archive takes no operators
+
+            self.open = OpenWorld()
         self.sizes = TypeSizes()
         self.sharing = StructuralSharing(self.sources)
         self.found: dict[str, NamedType | None] = {}

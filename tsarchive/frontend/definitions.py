@@ -8,7 +8,6 @@ from typing import Any
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
-from tsarchive.ir.graph import Block
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import byte_length
 from tsarchive.ir.types import FLOAT, INT, STRING, UNKNOWN, EnumType, NamedType, TupleType, Type
@@ -107,11 +106,11 @@ class _ClassReader:
         names = [] if init is None else _ASSIGNED.findall(init.text)
         return any(name not in class_.attributes for name in names)
 
-    def _read_init(self, class_: ClassType) -> Block:
+    def _read_init(self, class_: ClassType) -> None:
         """Read ``__init__``, which declares an attribute where it assigns a new one."""
         outer, self.context.initialising = self.context.initialising, class_
         try:
-            return class_.methods["__init__"].graph
+            _ = class_.methods["__init__"].graph
         finally:
             self.context.initialising = outer
 
@@ -129,12 +128,12 @@ class _ClassReader:
         return lists, members
 
     def _name_list(self, line: Line) -> list[str]:
-        try:
-            return _names(line, self.piece)
-        except SourceError as error:
-            if self.context.open is None or not _UNQUOTED_LIST.fullmatch(line.value or ""):
-                self.context.refuse(error)
-            return _WORD.findall(line.value or "")
+        text = line.value or ""
+        if _NAME_LIST.fullmatch(text):
+            return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
+        if self.context.open is None or not _UNQUOTED_LIST.fullmatch(text):
+            self._fault(f"{line.name} must be a list of quoted names", line.number)
+        return _WORD.findall(text)
 
     def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
         text = (line.value if line.quoted else line.annotation) or ""
@@ -240,13 +239,6 @@ class _ClassReader:
         if len(types) != 1:
             raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
         return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
-
-
-def _names(line: Line, piece: Piece) -> list[str]:
-    text = line.value or ""
-    if not _NAME_LIST.fullmatch(text):
-        raise piece.fail(f"{line.name} must be a list of quoted names", line.number)
-    return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -105,7 +105,7 @@ class FunctionReader:
         self._is_read = True
         try:
             node = self.piece.parse_function()
-            return self._lower(arguments, node, None).returns[0].type
+            return self._lowering(self.version).lower(node, arguments, None).returns[0].type
         finally:
             self._is_read = False
 
@@ -125,13 +125,7 @@ class FunctionReader:
         if schema.is_vararg:  # the signature is refused: what parameters hold is not known
             names = [parameter.arg for parameter in node.args.args[len(arguments) :]]
             arguments = (*arguments, *(Argument(name, UNKNOWN) for name in names))
-        return self._lower(arguments, node, declared)
-
-    def _lower(
-        self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
-    ) -> Block:
-        lowering = self._lowering(self.version)
-        return lowering.lower(node, arguments, declared)
+        return self._lowering(self.version).lower(node, arguments, declared)
 
     def _lowering(self, version: int | None) -> FunctionLowering:
         piece = self.piece
@@ -164,10 +158,6 @@ class FunctionReader:
 
     def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
         given = node.args
-        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
-            raise self.piece.fail(f"{self.piece.name} has starred or keyword-only parameters")
-        if node.decorator_list:
-            raise self.piece.fail(f"{self.piece.name} has a decorator")
         missing = [None] * (len(given.args) - len(given.defaults))
         pairs = list(zip(given.args, [*missing, *given.defaults], strict=True))
         leading: list[Argument] = []
