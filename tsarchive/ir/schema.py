@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -16,26 +16,17 @@ from tsarchive.errors import FormatError
 from .text_limits import parse_expression
 from .types import (
     ANY,
-    ANY_CLASS,
-    ANY_ENUM,
     ANY_LIST,
     ANY_TUPLE,
     BOOL,
-    CAPSULE,
-    COMPLEX,
     DEVICE,
     FLOAT,
-    GENERATOR,
     INT,
     NONE,
     NUMBER,
-    PYOBJECT,
-    QSCHEME,
     QUANTIZER,
-    STORAGE,
-    STREAM,
+    SIMPLE_TYPES,
     STRING,
-    TENSOR,
     DictType,
     HandleType,
     ListType,
@@ -103,16 +94,11 @@ class FunctionSchema(NamedTuple):
 
 
 # ScalarType, Layout, MemoryFormat and QScheme values are plain ints in TorchScript.
-_BASE_TYPES = {
-    "Tensor": TENSOR, "int": INT, "float": FLOAT, "bool": BOOL, "complex": COMPLEX, "str": STRING,
-    "Scalar": NUMBER, "number": NUMBER, "Device": DEVICE, "Generator": GENERATOR, "Any": ANY,
-    "AnyType": ANY, "NoneType": NONE, "Storage": STORAGE, "Stream": STREAM, "Capsule": CAPSULE,
-    "PyObject": PYOBJECT, "Quantizer": QUANTIZER, "ConstQuantizerPtr": QUANTIZER,
-    "ScalarType": INT, "Layout": INT, "MemoryFormat": INT, "QScheme": QSCHEME, "SymInt": INT,
-    "SymFloat": FLOAT, "SymBool": BOOL, "list": ANY_LIST, "tuple": ANY_TUPLE,
-    "AnyListType": ANY_LIST, "AnyTupleType": ANY_TUPLE, "AnyEnumType": ANY_ENUM,
-    "AnyClassType": ANY_CLASS,
-    "Dimname": STRING, "DeviceObjType": DEVICE, "SymIntType": INT,
+_BASE_TYPES = SIMPLE_TYPES | {
+    "AnyType": ANY, "AnyListType": ANY_LIST, "AnyTupleType": ANY_TUPLE, "Scalar": NUMBER,
+    "ConstQuantizerPtr": QUANTIZER, "Dimname": STRING, "DeviceObjType": DEVICE,
+    "ScalarType": INT, "Layout": INT, "MemoryFormat": INT, "SymInt": INT, "SymIntType": INT,
+    "SymFloat": FLOAT, "SymBool": BOOL,
 }  # fmt: skip
 
 _TOKEN = re.compile(
@@ -218,6 +204,13 @@ class _Parser:
         if not self.accept(token):
             raise self.fail(repr(token))
 
+    def items(self, end: str) -> Iterator[None]:
+        """Stop at each item of a list with commas, and take its ``end``."""
+        while not self.accept(end):
+            yield
+            if self.peek() != end:
+                self.expect(",")
+
     def schema(self) -> FunctionSchema:
         name, _, overload = self.take().partition(".")
         self.expect("(")
@@ -239,15 +232,13 @@ class _Parser:
     def arguments(self, end: str) -> tuple[list[Argument], bool]:
         found: list[Argument] = []
         kwarg_only = is_vararg = False
-        while not self.accept(end):
+        for _ in self.items(end):
             if self.accept("*"):
                 kwarg_only = True
             elif self.accept("..."):
                 is_vararg = True
             else:
                 found.append(self.argument(str(len(found)), kwarg_only=kwarg_only))
-            if self.peek() != end:
-                self.expect(",")
         return found, is_vararg
 
     def argument(self, unnamed: str, *, kwarg_only: bool) -> Argument:
@@ -274,9 +265,8 @@ class _Parser:
         return type_, repeat, is_write
 
     def alias(self) -> bool:
-        if self.peek() != "(":
+        if not self.accept("("):
             return False
-        self.expect("(")
         is_write = False
         while not self.accept(")"):
             is_write = self.take() == "!" or is_write
@@ -304,22 +294,15 @@ class _Parser:
 
     def type_list(self, end: str) -> list[Type]:
         found = []
-        while not self.accept(end):
+        for _ in self.items(end):
             found.append(self.type_and_alias()[0])
             if re.match(r"[A-Za-z_]", self.peek()):
                 self.take()
-            if self.peek() != end:
-                self.expect(",")
         return found
 
     def literal(self) -> Any:
         if self.accept("["):
-            items = []
-            while not self.accept("]"):
-                items.append(self.literal())
-                if self.peek() != "]":
-                    self.expect(",")
-            return items
+            return [self.literal() for _ in self.items("]")]
         token = self.take()
         if token in _WORDS:
             return _WORDS[token]
