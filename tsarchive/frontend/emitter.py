@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
@@ -77,17 +77,6 @@ _CONSTANT = re.compile(r"c(\d{1,9})")
 _BOOL_DTYPE = 11
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call after evaluation."""
-
-    positional: Sequence[Typed]
-    keywords: Mapping[str, Typed]
-
-
-def positional(*given: Typed) -> Arguments:
-    return Arguments(given, {})
-
-
 class Emitter:
     """Appends the nodes of a frame: operations on values, and what they denote.
 
@@ -121,31 +110,21 @@ class Emitter:
         if self.world is not None:
             match reference:
                 case MethodReference(target, name):
-                    return self._read_unknown(target, name, error)
+                    return self._refused("prim::GetAttr", Call([target]), error, name=name)
                 case OperatorReference(kind, target):
                     self.world.refuse(error)
-                    return self.unresolved(kind, positional(*filter(None, [target])), error)
+                    return self.unresolved(kind, Call([*filter(None, [target])]), error)
         raise error
-
-    def _read_unknown(self, target: Typed, name: str, error: SourceError) -> Typed:
-        """Read an attribute of a value of which nothing is known."""
-        assert self.world is not None
-        if not self.world.is_open(target.type):
-            self.world.refuse(error)
-        return self.unresolved("prim::GetAttr", positional(target), error, name=name)
 
     def unknown_name(self, name: str, error: ArchiveError, **attributes: Any) -> Typed:
         """Return what a name that means nothing stands for, in an open world."""
-        return self.unresolved(UNKNOWN_NAME, positional(), error, name=name, **attributes)
+        return self.unresolved(UNKNOWN_NAME, Call(()), error, name=name, **attributes)
 
-    def unresolved(
-        self, kind: str, arguments: Arguments, error: ArchiveError, **attributes: Any
-    ) -> Typed:
+    def unresolved(self, kind: str, call: Call, error: ArchiveError, **attributes: Any) -> Typed:
         """Append a node of which the meaning is not known, in an open world."""
-        given = (*arguments.positional, *arguments.keywords.values())
-        if arguments.keywords:
-            attributes["keywords"] = tuple(arguments.keywords)
-        values = [value.value for value in given]
+        if call.keywords:
+            attributes["keywords"] = tuple(call.keywords)
+        values = [value.value for value in call.values]
         made = self.frame.append(kind, values, UNKNOWN, **attributes)
         made.refusal = error
         return typed(made.output)
@@ -163,18 +142,11 @@ class Emitter:
         return typed(self.frame.list_of(element, values))
 
     def call_operator(
-        self,
-        kind: str,
-        arguments: Arguments,
-        node: Located,
-        target: Typed | None = None,
-        *,
-        is_written: bool = False,
+        self, kind: str, call: Call, node: Located, *, is_written: bool = False
     ) -> Reference:
         """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
-            kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
-        call = Call(arguments.positional, arguments.keywords, target)
+            kind, call = self._of_dialect(self.context.dialect, kind, call, node)
         try:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
@@ -183,14 +155,14 @@ class Emitter:
             self.cursor.locate(error, node)
             if self.world is None:
                 raise error from None
-            given = [*filter(None, [target]), *arguments.positional]
-            found = self.unresolved(kind, Arguments(given, arguments.keywords), error)
+            given = [*filter(None, [call.target]), *call.positional]
+            found = self.unresolved(kind, Call(given, call.keywords), error)
             found.value.node.is_written = is_written
             return found
         inputs = self.conversions.inputs(match.inputs, call.values)
         function = self._function_for(candidate)
         if function is not None:
-            return self.call_function(function, positional(*map(typed, inputs)), node)
+            return self.call_function(function, Call([*map(typed, inputs)]), node)
         made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         made.upgrader = candidate.upgrader
         made.is_written = is_written
@@ -211,11 +183,11 @@ class Emitter:
         return found.function if isinstance(found, FunctionType) else None
 
     def _of_dialect(
-        self, dialect: Dialect, kind: str, arguments: Arguments, node: Located
-    ) -> tuple[str, Arguments]:
+        self, dialect: Dialect, kind: str, call: Call, node: Located
+    ) -> tuple[str, Call]:
         """Return a call of an old dialect as it is written today."""
         kind = dialect.renamed.get(kind, kind)
-        positional, keywords = list(arguments.positional), dict(arguments.keywords)
+        positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
         if place is not None and place < len(positional):
             positional[place] = self._mask(positional[place], node)
@@ -225,97 +197,89 @@ class Emitter:
         given = keywords.get("dtype")
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
-        return kind, Arguments(positional, keywords)
+        return kind, Call(positional, keywords, call.target)
 
     def _mask(self, given: Typed, node: Located) -> Typed:
         """``given.to(torch.bool)``."""
         no = self.constant(False, BOOL)
-        options = Arguments([given, self.constant(_BOOL_DTYPE, INT), no, no], {})
-        return self.operator_value("aten::to", options, node)
+        dtype = self.constant(_BOOL_DTYPE, INT)
+        return self.operator_value("aten::to", node, given, dtype, no, no)
 
-    def operator_value(self, kind: str, arguments: Arguments, node: Located) -> Typed:
-        return self.as_value(self.call_operator(kind, arguments, node), node)
+    def operator_value(self, kind: str, node: Located, *given: Typed) -> Typed:
+        return self.as_value(self.call_operator(kind, Call(given), node), node)
 
-    def _arguments(
-        self, schema: FunctionSchema, arguments: Arguments, node: Located
-    ) -> list[Value]:
+    def _arguments(self, schema: FunctionSchema, call: Call, node: Located) -> list[Value]:
         """Return the arguments of a call of a function, converted and with defaults filled in."""
-        call = Call(arguments.positional, arguments.keywords)
         found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
             raise self.cursor.error(node, f"{schema_text(schema)} does not take this call: {found}")
         return self.conversions.inputs(found.inputs, call.values)
 
-    def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
+    def call_function(self, function: Function, call: Call, node: Located) -> Typed:
         value = self.constant(function, function.type)
         try:
-            given = self._arguments(function.schema, arguments, node)
+            given = self._arguments(function.schema, call, node)
         except SourceError as error:
-            if self.world is None:
-                raise
-            full = Arguments([value, *arguments.positional], arguments.keywords)
-            return self._refused_call("prim::CallFunction", full, error)
+            full = Call([value, *call.positional], call.keywords)
+            return self._refused("prim::CallFunction", full, error)
         inputs = [value.value, *given]
         return self.append("prim::CallFunction", inputs, function.schema.return_type)
 
-    def call_method(self, target: Typed, name: str, arguments: Arguments, node: Located) -> Typed:
+    def call_method(self, target: Typed, name: str, call: Call, node: Located) -> Typed:
         schema = method_schema(target.type, name)
-        full = Arguments([target, *arguments.positional], arguments.keywords)
+        full = Call([target, *call.positional], call.keywords)
         try:
             if schema is None:
                 raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
-            if self.world is None:
-                raise
-            return self._refused_call("prim::CallMethod", full, error, name=name)
+            return self._refused("prim::CallMethod", full, error, name=name)
         return self.append("prim::CallMethod", inputs, schema.return_type, name=name)
 
-    def _refused_call(
-        self, kind: str, arguments: Arguments, error: SourceError, **attributes: Any
-    ) -> Typed:
-        """Append a call that does not fit; that is no fault where an argument is not known."""
-        world = self.world
-        given = (*arguments.positional, *arguments.keywords.values())
-        if world is not None and not any(map(world.is_open, (value.type for value in given))):
-            world.refuse(error)
-        return self.unresolved(kind, arguments, error, **attributes)
+    def _refused(self, kind: str, call: Call, error: SourceError, **attributes: Any) -> Typed:
+        """Append a node that does not fit, in an open world; else raise.
 
-    def construct(self, type_: Type, arguments: Arguments, node: Located) -> Typed:
+        That is no fault where an argument is not known.
+        """
+        if self.world is None:
+            raise error
+        if not any(self.world.is_open(value.type) for value in call.values):
+            self.world.refuse(error)
+        return self.unresolved(kind, call, error, **attributes)
+
+    def construct(self, type_: Type, call: Call, node: Located) -> Typed:
         """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
         if isinstance(type_, TupleType):
-            return self._named_tuple(type_, arguments, node)
+            return self._named_tuple(type_, call, node)
         if not isinstance(type_, ClassType) or type_.is_module:
             raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
         made = self.append("prim::CreateObject", (), type_)
         is_open = self.world is not None and self.world.is_open(type_)
         if "__init__" in type_.methods or is_open:
-            self.call_method(made, "__init__", arguments, node)
+            self.call_method(made, "__init__", call, node)
         return made
 
-    def _named_tuple(self, type_: TupleType, arguments: Arguments, node: Located) -> Typed:
+    def _named_tuple(self, type_: TupleType, call: Call, node: Located) -> Typed:
         fields = zip(type_.fields, type_.elements, strict=True)
         schema = FunctionSchema(
             annotation(type_), "", tuple(Argument(name, field) for name, field in fields), ()
         )
-        given = self._arguments(schema, arguments, node)
+        given = self._arguments(schema, call, node)
         return self.conversions.tuple_of([typed(value) for value in given], type_)
 
-    def call_named_operator(
-        self, kind: str, target: Typed | None, arguments: Arguments, node: Located
-    ) -> Reference:
+    def call_named_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""
         if self.world is not None:
-            return self.call_operator(kind, arguments, node, target, is_written=True)
-        if kind == "aten::device" and len(arguments.positional) == 1:
-            constant = arguments.positional[0].value.node.attributes.get("value")
+            return self.call_operator(kind, call, node, is_written=True)
+        if kind == "aten::device" and len(call.positional) == 1:
+            constant = call.positional[0].value.node.attributes.get("value")
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
         if kind == "aten::Generator":
-            seeded = _seeded(arguments)
+            seeded = _seeded(call)
             if seeded is not None:
                 return self.constant(seeded, GENERATOR)
-        return self.call_operator(kind, arguments, node, target)
+        return self.call_operator(kind, call, node)
 
     def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
         known = decide_isinstance(given.type, types)
@@ -323,40 +287,37 @@ class Emitter:
             return self.constant(known, BOOL)
         return self.append("prim::isinstance", [given.value], BOOL, types=types)
 
-    def to_list(
-        self, target: Typed, arguments: Arguments, node: Located, hint: Type | None
-    ) -> Typed:
-        if hint is None or arguments.positional or arguments.keywords:
+    def to_list(self, target: Typed, call: Call, node: Located, hint: Type | None) -> Typed:
+        if hint is None or call.positional or call.keywords:
             raise self.cursor.error(
                 node, "tolist() needs the type of its result: annotate(T, x.tolist())"
             )
         return self.append("prim::tolist", [target.value], hint)
 
-    def call_builtin(self, name: str, arguments: Arguments, node: Located) -> Reference:
-        given = arguments.positional
+    def call_builtin(self, name: str, call: Call, node: Located) -> Reference:
+        given = call.positional
         if name in MAGIC and given and isinstance(given[0].type, ClassType):
-            rest = Arguments(given[1:], arguments.keywords)
+            rest = Call(given[1:], call.keywords)
             return self.call_method(given[0], MAGIC[name], rest, node)
         if name in CASTS:
-            return self._cast(name, arguments, node)
-        return self.call_operator(OPERATORS[name], arguments, node)
+            return self._cast(name, call, node)
+        return self.call_operator(OPERATORS[name], call, node)
 
-    def _cast(self, name: str, arguments: Arguments, node: Located) -> Reference:
+    def _cast(self, name: str, call: Call, node: Located) -> Reference:
         type_, kind = CASTS[name]
-        if len(arguments.positional) == 1 and not arguments.keywords:
-            (given,) = arguments.positional
+        if len(call.positional) == 1 and not call.keywords:
+            (given,) = call.positional
             if is_subtype(given.type, type_):
                 return given
             has_length = isinstance(given.type, ListType | DictType) or given.type == STRING
             if type_ == BOOL and has_length:
-                length = self.operator_value("aten::len", positional(given), node)
-                sides = positional(length, self.constant(0, INT))
-                return self.operator_value("aten::gt", sides, node)
-        return self.call_operator(kind, arguments, node)
+                length = self.operator_value("aten::len", node, given)
+                return self.operator_value("aten::gt", node, length, self.constant(0, INT))
+        return self.call_operator(kind, call, node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
         """Convert a value to the condition of an ``if`` or ``while``."""
-        return self.as_value(self.call_builtin("bool", positional(given), node), node)
+        return self.as_value(self.call_builtin("bool", Call([given]), node), node)
 
     def attribute(self, base: Reference, name: str, node: Located) -> Reference:
         if type(base) is Typed:
@@ -426,7 +387,7 @@ class Emitter:
 
     def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
         if name in _PRIM_PROPERTIES and base.type == TENSOR:
-            return self.operator_value(f"prim::{name}", positional(base), node)
+            return self.operator_value(f"prim::{name}", node, base)
         if base.type is UNKNOWN:
             return MethodReference(base, name)
         match base.type:
@@ -468,15 +429,13 @@ class Emitter:
             case TupleType():
                 return self._tuple_element(base, index, node)
             case ClassType(is_module=True) if hint is not None:
-                found = self.operator_value(
-                    "prim::ModuleContainerIndex", positional(base, index), node
-                )
+                found = self.operator_value("prim::ModuleContainerIndex", node, base, index)
                 found.value.type = hint
                 return typed(found.value)
             case ClassType():
-                return self.call_method(base, "__getitem__", positional(index), node)
+                return self.call_method(base, "__getitem__", Call([index]), node)
         if isinstance(base.type, ListType | DictType) or base.type in (STRING, UNKNOWN):
-            return self.operator_value("aten::__getitem__", positional(base, index), node)
+            return self.operator_value("aten::__getitem__", node, base, index)
         raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
 
     def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
@@ -527,7 +486,7 @@ class Emitter:
         if bounds[2] is None:
             given[2] = self.constant(1, INT)
         leading = [base] if dim is None else [base, self.constant(dim, INT)]
-        return self.operator_value("aten::slice", positional(*leading, *given), node)
+        return self.operator_value("aten::slice", node, *leading, *given)
 
     def tensor_element(
         self, base: Typed, indices: Sequence[Typed | tuple[Typed | None, ...]], node: Located
@@ -541,12 +500,11 @@ class Emitter:
                 base = self.slice_of(base, dim, index, node)
                 dim += 1
             elif index.type == NONE:
-                where = positional(base, self.constant(dim, INT))
-                base = self.operator_value("aten::unsqueeze", where, node)
+                base = self.operator_value("aten::unsqueeze", node, base, self.constant(dim, INT))
                 dim += 1
             elif index.type == INT:
-                where = positional(base, self.constant(dim, INT), index)
-                base = self.operator_value("aten::select", where, node)
+                where = self.constant(dim, INT)
+                base = self.operator_value("aten::select", node, base, where, index)
             else:
                 selected[dim] = self._index_tensor(index, node)
                 dim += 1
@@ -554,7 +512,7 @@ class Emitter:
 
     def _index_tensor(self, index: Typed, node: Located) -> Typed:
         if isinstance(index.type, ListType):
-            return self.operator_value("aten::tensor", positional(index), node)
+            return self.operator_value("aten::tensor", node, index)
         if not fits(index.type, OptionalType(TENSOR)):
             raise self.cursor.error(
                 node, f"a tensor cannot be indexed with {annotation(index.type)}"
@@ -564,7 +522,7 @@ class Emitter:
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
         values = [selected.get(dim, self.none()).value for dim in range(max(selected) + 1)]
         indices = self.list_of(OptionalType(TENSOR), values)
-        return self.operator_value("aten::index", positional(base, indices), node)
+        return self.operator_value("aten::index", node, base, indices)
 
     def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
         types = [element.type for element in elements]
@@ -630,11 +588,11 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
     return found[0] if found else None
 
 
-def _seeded(arguments: Arguments) -> GeneratorSeed | None:
+def _seeded(call: Call) -> GeneratorSeed | None:
     """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
     constants = {
         name: given.value.node.attributes["value"]
-        for name, given in arguments.keywords.items()
+        for name, given in call.keywords.items()
         if given.value.node.is_constant
     }
     match constants:

@@ -40,10 +40,11 @@ from tsarchive.ir.types import (
 from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
 from .conditions import Condition, decide_isinstance, decided_by_literal, narrowed, none_status
 from .context import Context
-from .emitter import Arguments, Emitter, method_schema, positional
+from .emitter import Emitter, method_schema
 from .environment import Frame, Scope
 from .folding import fold
 from .grammar import OF_PYTHON
+from .matching import Call
 from .open_world import EARLY_RETURN, UNLOWERED, UNREACHABLE
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
@@ -222,7 +223,7 @@ class FunctionLowering:
         self.cursor.locate(error, node)
         if not self._unreachable:
             self._world.refuse(error)
-        return self.emit.unresolved(UNLOWERED, positional(), error)
+        return self.emit.unresolved(UNLOWERED, Call(()), error)
 
     def _lower_rest(self, node: ast.AST) -> None:
         """Lower what stands in a node that was refused before all of it was lowered."""
@@ -655,8 +656,8 @@ class FunctionLowering:
 
     def _set_element(self, target: ast.Subscript, given: Typed) -> None:
         base = self.value(target.value)
-        arguments = positional(base, self.value(target.slice), given)
-        self.emit.call_operator("aten::_set_item", arguments, target)
+        call = Call([base, self.value(target.slice), given])
+        self.emit.call_operator("aten::_set_item", call, target)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
@@ -688,7 +689,7 @@ class FunctionLowering:
         left = self.value(ast.copy_location(load, node.target))
         in_place = left.type == TENSOR or isinstance(left.type, ListType)
         kind = kinds[0 if in_place else 1]
-        result = self.emit.operator_value(kind, positional(left, self.value(node.value)), node)
+        result = self.emit.operator_value(kind, node, left, self.value(node.value))
         self._store(node.target, result, len(self.frame.block.nodes))
 
     def _expression_statement(self, node: ast.Expr) -> None:
@@ -698,7 +699,7 @@ class FunctionLowering:
         """Note an operator that is named and not called there, in an open world."""
         if self._world is not None and isinstance(reference, OperatorReference):
             error = self.cursor.error(node, f"{reference.kind} is not called")
-            given = positional(*filter(None, [reference.target]))
+            given = Call([*filter(None, [reference.target])])
             self.emit.unresolved(reference.kind, given, error)
 
     def _pass(self, node: ast.Pass) -> None:
@@ -798,16 +799,16 @@ class FunctionLowering:
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             operand = self.emit.as_condition(operand, node)
-        return self.emit.call_operator(UNARY[type(node.op)], positional(operand), node)
+        return self.emit.call_operator(UNARY[type(node.op)], Call([operand]), node)
 
     def _binary(self, node: ast.BinOp, hint: Type | None) -> Reference:
         literal = self._number(node)
         if literal is not None:
             return literal
-        sides = positional(self.value(node.left), self.value(node.right))
-        if isinstance(node.op, ast.Mod) and sides.positional[0].type == STRING:
-            return self.emit.call_operator("aten::percentFormat", sides, node)
-        return self.emit.call_operator(BINARY[type(node.op)], sides, node)
+        sides = Call([self.value(node.left), self.value(node.right)])
+        is_format = isinstance(node.op, ast.Mod) and sides.values[0].type == STRING
+        kind = "aten::percentFormat" if is_format else BINARY[type(node.op)]
+        return self.emit.call_operator(kind, sides, node)
 
     def _compare(self, node: ast.Compare, hint: Type | None) -> Reference:
         if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
@@ -815,7 +816,7 @@ class FunctionLowering:
         sides = [self.value(node.left), self.value(node.comparators[0])]
         if isinstance(node.ops[0], ast.In):
             sides.reverse()
-        return self.emit.call_operator(COMPARISONS[type(node.ops[0])], positional(*sides), node)
+        return self.emit.call_operator(COMPARISONS[type(node.ops[0])], Call(sides), node)
 
     def _subscript(self, node: ast.Subscript, hint: Type | None) -> Reference:
         base = self.value(node.value)
@@ -846,16 +847,16 @@ class FunctionLowering:
             raise self.cursor.error(node, "the bounds of a tuple slice must be integer literals")
         return value
 
-    def arguments(self, node: ast.Call) -> Arguments:
+    def arguments(self, node: ast.Call, target: Typed | None = None) -> Call:
         given = [self.value(argument) for argument in node.args]
         keywords = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
-        return Arguments(given, keywords)
+        return Call(given, keywords, target)
 
     def _call(self, node: ast.Call, hint: Type | None) -> Reference:
         callee = self.expression(node.func)
         if type(callee) is OperatorReference:
-            given = self.arguments(node)
-            found = self.emit.call_named_operator(callee.kind, callee.target, given, node)
+            call = self.arguments(node, callee.target)
+            found = self.emit.call_named_operator(callee.kind, call, node)
             if self._world is not None:
                 self.frame.block.nodes[-1].attributes["arguments"] = self._places(node)
             return found
@@ -863,23 +864,23 @@ class FunctionLowering:
             return self._special(callee, node, hint)
         if isinstance(callee, Constructor):
             return self._new_object(callee, node)
-        arguments = self.arguments(node)
+        call = self.arguments(node)
         match callee:
             case FunctionReference(function):
-                return self.emit.call_function(function, arguments, node)
+                return self.emit.call_function(function, call, node)
             case MethodReference(target, name):
-                return self.emit.call_method(target, name, arguments, node)
+                return self.emit.call_method(target, name, call, node)
             case TypeReference(type_):
-                return self.emit.construct(type_, arguments, node)
+                return self.emit.construct(type_, call, node)
             case Builtin(name):
-                return self.emit.call_builtin(name, arguments, node)
+                return self.emit.call_builtin(name, call, node)
             case ToList(target):
-                return self.emit.to_list(target, arguments, node, hint)
+                return self.emit.to_list(target, call, node, hint)
             case Typed(_, ClassType(is_module=is_module)):
                 name = "forward" if is_module else "__call__"
-                return self.emit.call_method(callee, name, arguments, node)
+                return self.emit.call_method(callee, name, call, node)
             case Typed(_, type_) if type_ is UNKNOWN:
-                return self.emit.call_method(callee, "__call__", arguments, node)
+                return self.emit.call_method(callee, "__call__", call, node)
         name = shorten(ast.unparse(node.func))
         error = self.cursor.error(node, f"{name!r} cannot be called")
         if self._world is None:
@@ -965,7 +966,7 @@ class FunctionLowering:
                 inner = self.condition(operand)
                 if inner.known is not None:
                     return inner.inverted(self.emit.constant(not inner.known, BOOL))
-                negated = self.emit.operator_value("aten::__not__", positional(inner.value), node)
+                negated = self.emit.operator_value("aten::__not__", node, inner.value)
                 return inner.inverted(negated)
             case ast.Call(ast.Name("isinstance"), [subject, _]) if not node.keywords:
                 return self._instance_condition(node, subject)
@@ -992,7 +993,7 @@ class FunctionLowering:
             answer = known if is_none else not known
             return Condition(self.emit.constant(answer, BOOL), answer)
         kind = "aten::__is__" if is_none else "aten::__isnot__"
-        made = self.emit.operator_value(kind, positional(given, self.emit.none()), node)
+        made = self.emit.operator_value(kind, node, given, self.emit.none())
         if not isinstance(subject, ast.Name):
             return Condition(made)
         rest = union_of(member for member in flat_members(given.type) if member != NONE)

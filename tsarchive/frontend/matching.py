@@ -8,6 +8,7 @@ torch's schema matcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
@@ -106,22 +107,22 @@ _IMPLICIT: dict[Type, dict[Type, str]] = {
 class Call:
     """The arguments of one call, as written: positional, by keyword, and ``self``.
 
-    ``values`` are all of them; the others count in it: the first ``count`` are positional, those of
-    ``names`` follow, and ``target`` is the place of ``self``.
+    ``values`` are all of them, in this order; :class:`Input` counts in it.
     """
+
+    __slots__ = ("keywords", "positional", "target", "values")
 
     def __init__(
         self,
         positional: Sequence[Typed],
-        keywords: Mapping[str, Typed],
+        keywords: Mapping[str, Typed] = MappingProxyType({}),
         target: Typed | None = None,
     ) -> None:
+        self.positional = positional
+        self.keywords = keywords
+        self.target = target
         self.values = [*positional, *keywords.values()]
-        self.count = len(positional)
-        self.names = tuple(keywords)
-        self.target: int | None = None
         if target is not None:
-            self.target = len(self.values)
             self.values.append(target)
 
     @property
@@ -130,7 +131,8 @@ class Call:
         for _, type_, _ in self.values:
             if type(type_) is not SimpleType and not _is_short(type_):
                 return None
-        return (*[value[1:] for value in self.values], self.count, self.names)
+        types = [value[1:] for value in self.values]
+        return (*types, len(self.positional), *self.keywords)
 
     def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
         """Return the first match: without implicit conversions if there is one, else with them.
@@ -201,14 +203,14 @@ def unregistered(kind: str) -> UnknownOperatorError:
 class _Matcher:
     def __init__(self, call: Call, schema: FunctionSchema, convert: bool) -> None:
         self.values = call.values
-        self.count = call.count
-        self.keywords = dict(zip(call.names, range(call.count, len(call.values)), strict=False))
+        self.count = len(call.positional)
+        self.keywords = {name: place for place, name in enumerate(call.keywords, self.count)}
         self.schema = schema
         self.convert = convert
         self.bindings: Bindings = {}
         self.next_positional = 0
         self.used: set[str] = set()
-        self.target = call.target
+        self.target = None if call.target is None else len(call.values) - 1
 
     def run(self) -> Match | Mismatch:
         inputs: list[Input] = []
@@ -412,11 +414,8 @@ def no_overload(
     kind: str, candidates: Iterable[Candidate], mismatches: Iterable[Mismatch], call: Call
 ) -> str:
     """Return the message that no candidate accepts a call, with one reason a line."""
-    types = [annotation(value.type) for value in call.values]
-    given = types[: call.count]
-    if call.target is not None:
-        given.insert(0, types[call.target])
-    given += map("{}={}".format, call.names, types[call.count :])
+    given = [annotation(value.type) for value in filter(None, (call.target, *call.positional))]
+    given += [f"{name}={annotation(value.type)}" for name, value in call.keywords.items()]
     pairs = zip(candidates, mismatches, strict=True)
     reasons = [f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs]
     return f"no overload of {kind} takes ({', '.join(given)}); considered:{''.join(reasons)}"
