@@ -64,7 +64,7 @@ CURRENT: Final = Dialect()
 
 
 class TypeSizes:
-    """A bound on the size of types; a part that is met again is not walked again.
+    """Bounds the size of types. A part is walked once, however often it occurs.
 
     A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so on,
     or a chain of named tuples. Such a type takes little memory, but cannot be compared or
@@ -77,14 +77,12 @@ class TypeSizes:
 
     def checked(self, type_: Type) -> Type:
         """Return the type itself. Raises SourceError when it has too many parts."""
-        if type(type_) is SimpleType:
-            return type_
-        if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
+        if self._size(type_) > MAX_TYPE_SIZE:
             raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
         return type_
 
     def _size(self, type_: Type) -> int:
-        if not isinstance(type_, COMPOSITE):
+        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
             return 1
         found = self._known.get(id(type_))
         if found is None:

@@ -89,8 +89,7 @@ class _ClassReader:
             else:
                 class_.attributes[line.name] = self._attribute(line, lists)
         self._methods(class_, lists)
-        is_object = not class_.is_module and self.context.reads_bodies
-        if is_object and self._init_assigns_more(class_):
+        if not class_.is_module and self.context.reads_bodies:
             self._read_init(class_)
         if class_.is_module:
             self.context.sharing.add(class_, self.parts)
@@ -100,14 +99,12 @@ class _ClassReader:
         """Refuse a part of the class."""
         self.context.refuse(self.piece.fail(message, line))
 
-    def _init_assigns_more(self, class_: ClassType) -> bool:
-        """Return whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
+    def _read_init(self, class_: ClassType) -> None:
+        """Declare the attributes that ``__init__`` assigns; torch 1.4 did not write them down."""
         init = self.parts.methods.get("__init__")
         names = [] if init is None else _ASSIGNED.findall(init.text)
-        return any(name not in class_.attributes for name in names)
-
-    def _read_init(self, class_: ClassType) -> None:
-        """Read ``__init__``, which declares an attribute where it assigns a new one."""
+        if all(name in class_.attributes for name in names):
+            return
         outer, self.context.initialising = self.context.initialising, class_
         try:
             _ = class_.methods["__init__"].graph

@@ -80,7 +80,7 @@ _BOOL_DTYPE = 11
 class Emitter:
     """Appends the nodes of a frame: operations on values, and what they denote.
 
-    ``node`` is where errors are told.
+    ``node`` is where errors are reported.
     """
 
     def __init__(self, context: Context, cursor: Cursor, frame: Frame) -> None:

@@ -97,7 +97,7 @@ class Scope:
         self.names[name] = reference
 
     def why_unusable(self, name: str) -> str | None:
-        """Why a name that was assigned cannot be used here."""
+        """Return why a name that was assigned cannot be used here."""
         reason = self.unusable.get(name)
         if reason is None and self.outer is not None:
             return self.outer.why_unusable(name)

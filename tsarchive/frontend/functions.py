@@ -136,11 +136,8 @@ class FunctionReader:
         """Return the function without its body, or all of it if its header does not parse alone."""
         header, end, _ = self.piece.text.partition(":\n")
         indent = " " * 4 if self.piece.is_indented else " "
-        short = Piece(
-            self.piece.record, self.piece.name, self.piece.first_line, f"{header}{end}{indent}pass"
-        )
         try:
-            return short.parse_function()
+            return self.piece._replace(text=f"{header}{end}{indent}pass").parse_function()
         except SourceError:
             return self.piece.parse_function()
 

@@ -593,7 +593,9 @@ class FunctionLowering:
                 base = self.value(target.value)
                 self._set_attribute(target, base, self.emit.as_value(reference, target))
             case ast.Subscript():
-                self._set_element(target, self.emit.as_value(reference, target))
+                given = self.emit.as_value(reference, target)
+                call = Call([self.value(target.value), self.value(target.slice), given])
+                self.emit.call_operator("aten::_set_item", call, target)
             case _:
                 self.cursor.refuse(target, "an assignment to this")
 
@@ -653,11 +655,6 @@ class FunctionLowering:
             )
         name = target.attr
         return class_.attributes.setdefault(name, Attribute(name, given.type))
-
-    def _set_element(self, target: ast.Subscript, given: Typed) -> None:
-        base = self.value(target.value)
-        call = Call([base, self.value(target.slice), given])
-        self.emit.call_operator("aten::_set_item", call, target)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
@@ -822,18 +819,17 @@ class FunctionLowering:
         base = self.value(node.value)
         if base.type == TENSOR:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return self.emit.tensor_element(
-                base, [self._tensor_index(part) for part in parts], node
-            )
+            indices = [
+                self._bounds(part) if isinstance(part, ast.Slice) else self.value(part)
+                for part in parts
+            ]
+            return self.emit.tensor_element(base, indices, node)
         if not isinstance(node.slice, ast.Slice):
             return self.emit.element(base, self.value(node.slice), node, hint)
         bounds = self._bounds(node.slice)
         if isinstance(base.type, TupleType):
             return self.emit.tuple_slice(base, *(self._bound(bound, node) for bound in bounds))
         return self.emit.slice_of(base, None, bounds, node)
-
-    def _tensor_index(self, node: ast.expr) -> Typed | tuple[Typed | None, ...]:
-        return self._bounds(node) if isinstance(node, ast.Slice) else self.value(node)
 
     def _bounds(self, node: ast.Slice) -> tuple[Typed | None, ...]:
         parts = (node.lower, node.upper, node.step)
@@ -1034,7 +1030,7 @@ def _meaningful(name: str | None) -> str | None:
 
 
 def _is_packed(given: Type, declared: Type) -> bool:
-    """Packed weights in a slot of an archive in which they were tensors.
+    """Return whether packed weights are given for a slot that old archives declare as a tensor.
 
     torch reads such code, too, and raises where it runs.
     """

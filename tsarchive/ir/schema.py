@@ -83,13 +83,13 @@ class FunctionSchema(NamedTuple):
 
     @property
     def return_type(self) -> Type:
-        """The type of a call: one result as it is, several as a tuple, none as None."""
+        """Return the type of a call: one result as it is, several as a tuple, none as None."""
         types = tuple(result.type for result in self.returns)
         return types[0] if len(types) == 1 else TupleType(types) if types else NONE
 
     @property
     def has_unnamed(self) -> bool:
-        """Whether a trace has given the parameters their names: those it has none for tell it."""
+        """True where tracing named the parameters: it calls those without a name ``argument_N``."""
         return any(a.name == f"argument_{place}" for place, a in enumerate(self.arguments))
 
 
@@ -150,7 +150,7 @@ def _of_known_parts(text: str) -> FunctionSchema | None:
 
 
 def _known_arguments(text: str) -> tuple[Argument, ...]:
-    """Raises FormatError for what is no list of arguments, or where brackets nest."""
+    """Parse arguments. Raises FormatError for what is no list of them, or where brackets nest."""
     found: list[Argument] = []
     kwarg_only = False
     parts = _PART.findall(text)

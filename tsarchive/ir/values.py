@@ -140,9 +140,7 @@ def type_of_constant(value: Any) -> Type:
     if type(value) in _EXACT:
         return _EXACT[type(value)]
     match value:
-        case EnumMember():
-            return value.type
-        case ObjectValue():
+        case EnumMember() | ObjectValue():
             return value.type
         case tuple():
             return TupleType(tuple(type_of_constant(item) for item in value))

@@ -46,7 +46,7 @@ class Risk(Enum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the default policy refuses it."""
+        """True where the default policy refuses it."""
         return self in REFUSED
 
 
@@ -97,7 +97,7 @@ class Row(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the default policy refuses what this row describes."""
+        """True where the default policy refuses what this row describes."""
         return self.risk.is_refused or self.bound is None
 
 
@@ -145,7 +145,7 @@ def _rows(paragraph: str) -> Iterator[Row]:
 
 @cache
 def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
-    """Rows by pattern, and the patterns that are beginnings, the longest first."""
+    """Return the rows by pattern, and the patterns that are beginnings, the longest first."""
     known = {row.pattern: row for row in rows()}
     beginnings = [pattern for pattern in known if pattern.endswith("*")]
     return known, tuple(sorted(beginnings, key=len, reverse=True))
