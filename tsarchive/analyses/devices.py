@@ -18,7 +18,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import PARAM, Node, Value, closure, walk
 from tsarchive.ir.values import is_device
 
-from .flow import Flow, Origin
+from .flow import CALLS, Flow, Origin
 from .program import Program
 
 # Any device type: it may come from an extension of torch.
@@ -36,8 +36,7 @@ _TAKING: Final = frozenset(
         "prim::TupleSlice", "prim::TupleUnpack", "prim::unchecked_cast",
     }
 )  # fmt: skip
-_CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
-_PASSING: Final = _CALLS | {"prim::ListUnpack", "prim::TupleUnpack"}
+_PASSING: Final = CALLS | {"prim::ListUnpack", "prim::TupleUnpack"}
 _PURE: Final = _COMPOSING | {"aten::len"}
 _NAMED = re.compile(r"""[\w.]+\(\s*(["'])(.*?)\1""", re.DOTALL)
 
@@ -255,7 +254,7 @@ def _is_pure(value: Value, place: CodePlace) -> bool:
     while pending:
         node = pending.pop().node
         if isinstance(node.place, CodePlace) and _is_inside(node.place, place):
-            if node.kind in _CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
+            if node.kind in CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
                 return False
             pending += node.inputs
     return True

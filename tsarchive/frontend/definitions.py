@@ -189,11 +189,10 @@ class _ClassReader:
         if missing:
             self._fault(f"class {self.piece.name} has no function for {min(missing)!r}")
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
-        before, after = (
+        class_.forward_pre_hooks, class_.forward_hooks = (
             [functions[name] for name in lists[title] if name in functions]
             for title in ("__forward_pre_hooks__", "__forward_hooks__")
         )
-        class_.forward_pre_hooks, class_.forward_hooks = before, after
 
     def _method(
         self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None
