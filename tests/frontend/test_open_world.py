@@ -41,7 +41,7 @@ def lowered(*lines: str, **options):
     """The nodes of a function with these lines, and what of it is refused."""
     code = importer(function(*lines, **options))
     nodes = [*walk(code.find("__torch__.f").function.graph.nodes)]
-    return nodes, [str(error) for error in code.context.open.refused]
+    return nodes, [str(error) for error in code.open.refused]
 
 
 def kinds(nodes) -> list[str]:
@@ -149,7 +149,7 @@ def test_classes_and_signatures_that_are_refused_are_told():
     assert isinstance(class_.attributes["x"].type, ClassType)
     assert class_.attributes["y"].type is UNKNOWN
     assert "aten::save" in kinds(walk(class_.methods["f"].graph.nodes))
-    assert len(code.context.open.refused) == 2
+    assert len(code.open.refused) == 2
 
 
 def functions_in(code: CodeImporter, records):

@@ -218,7 +218,7 @@ def test_blocks_side_by_side_are_read_at_any_depth():
 
 def test_the_bound_of_depth_is_named():
     with pytest.raises(SourceError, match="nested too deeply") as caught:
-        function_of(elifs(sys.getrecursionlimit() // 4, "n")).graph  # noqa: B018
+        function_of(elifs(sys.getrecursionlimit() // 2, "n")).graph  # noqa: B018
     assert caught.value.limit == sys.getrecursionlimit()
     assert "setrecursionlimit" in str(caught.value)
 

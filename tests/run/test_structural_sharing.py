@@ -436,9 +436,9 @@ def test_a_constant_with_the_name_of_a_list_does_not_hide_it(title):
 @pytest.mark.parametrize("base", ["Module", " Module", "\n  Module", "ModuleInterface", "Other"])
 def test_names_of_modules_are_known_however_they_are_declared(base):
     importer = importer_of(f"class A({base}):\n  pass\nclass B(Interface):\n  pass\n")
-    assert importer.context.sharing.names_no_module("__torch__.B") is True
-    assert importer.context.sharing.names_no_module("__torch__.A") is (base == "Other")
+    assert importer.sharing.names_no_module("__torch__.B") is True
+    assert importer.sharing.names_no_module("__torch__.A") is (base == "Other")
 
 
 def test_no_part_of_a_long_name_is_looked_at_twice():
-    assert not importer_of("").context.sharing.names_no_module("__torch__." * 1_000_000 + "a .b")
+    assert not importer_of("").sharing.names_no_module("__torch__." * 1_000_000 + "a .b")

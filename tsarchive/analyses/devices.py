@@ -15,10 +15,10 @@ from typing import Final
 from tsarchive.frontend.open_world import UNLOWERED
 from tsarchive.frontend.places import CodePlace
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.graph import PARAM, Node, Value, walk
+from tsarchive.ir.graph import PARAM, Node, Value, closure, walk
 from tsarchive.ir.values import is_device
 
-from .flow import Flow, Origin
+from .flow import CALLS, Flow, Origin
 from .program import Program
 
 # Any device type: it may come from an extension of torch.
@@ -36,8 +36,7 @@ _TAKING: Final = frozenset(
         "prim::TupleSlice", "prim::TupleUnpack", "prim::unchecked_cast",
     }
 )  # fmt: skip
-_CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
-_PASSING: Final = _CALLS | {"prim::ListUnpack", "prim::TupleUnpack"}
+_PASSING: Final = CALLS | {"prim::ListUnpack", "prim::TupleUnpack"}
 _PURE: Final = _COMPOSING | {"aten::len"}
 _NAMED = re.compile(r"""[\w.]+\(\s*(["'])(.*?)\1""", re.DOTALL)
 
@@ -94,7 +93,6 @@ class Devices:
     attributes: set[tuple[str, str]] = field(default_factory=set)
     _flow: Flow = field(init=False)
     _seen: set[Value] = field(default_factory=set)
-    _pending: list[Origin] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._flow = Flow(self.program, most=None)
@@ -109,7 +107,7 @@ class Devices:
             for node in nodes:
                 if node.kind == UNLOWERED and node.place is None and node.refusal is not None:
                     raise node.refusal
-            on_cpu = set(self._made_for_lengths(function, nodes))
+            on_cpu = self._made_for_lengths(function, nodes)
             for node in nodes:
                 self._call(function, node, is_for_cpu=node in on_cpu)
             _ = function.schema  # reads the defaults of parameters
@@ -144,7 +142,7 @@ class Devices:
             if is_device_text(text):
                 self.named[NamedDevice(text, whole, is_for_cpu=is_for_cpu)] = None
         elif len(plain) == 1 and function is not None:
-            self._follow(Origin(function, given))
+            closure([Origin(function, given)], self._visit)
         elif len(plain) > 1:
             self.named[NamedDevice("cuda", whole)] = None
 
@@ -160,35 +158,29 @@ class Devices:
             name = None if device is None else _NAMED.match(self._text(device))
             self.pinned[Pinned(name[2] if name else None, self._span(pinned))] = None
 
-    def _made_for_lengths(self, function: Function, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Yield what makes the lengths of packed sequences, which are always on the CPU."""
-        pending = [
+    def _made_for_lengths(self, function: Function, nodes: Iterable[Node]) -> set[Node]:
+        """Return what makes the lengths of packed sequences, which are always on the CPU."""
+        lengths = [
             Origin(function, node.inputs[1])
             for node in nodes
             if node.kind == "aten::_pack_padded_sequence" and len(node.inputs) > 1
         ]
-        seen: set[Value] = set()
-        while pending:
-            origin = pending.pop()
-            if origin.value not in seen:
-                seen.add(origin.value)
-                node = origin.value.node
-                yield node
-                pending += self._flow.through_control(origin)
-                if node.is_written or node.kind in _PASSING:
-                    pending += [Origin(function, value) for value in node.inputs]
 
-    def _follow(self, origin: Origin) -> None:
-        """Trace what names a device to where it is written."""
-        self._pending.append(origin)
-        while self._pending:
-            origin = self._pending.pop()
-            if origin.value not in self._seen:
-                self._seen.add(origin.value)
-                self._visit(origin)
+        def made_of(origin: Origin) -> list[Origin]:
+            node = origin.value.node
+            passed = node.inputs if node.is_written or node.kind in _PASSING else ()
+            inputs = [Origin(function, value) for value in passed]
+            return [*self._flow.through_control(origin), *inputs]
 
-    def _visit(self, origin: Origin) -> None:
+        return {origin.value.node for origin in closure(lengths, made_of)}
+
+    def _visit(self, origin: Origin) -> list[Origin]:
+        """Note a text that names a device; return what it is made of where it is not written."""
         function, value = origin
+        if value in self._seen:
+            return []
+        self._seen.add(value)
+        found: list[Origin] = []
         node = value.node
         if node.is_constant:
             text = node.attributes["value"]
@@ -199,21 +191,22 @@ class Devices:
             if device and _is_pure(value, node.place):
                 self.named[NamedDevice(device, self._span(node.place))] = None
         elif node.kind in _GATHERING:
-            self._pending += [Origin(function, part) for part in node.inputs]
+            found += [Origin(function, part) for part in node.inputs]
         elif node.kind in _TAKING:
-            self._pending.append(Origin(function, node.input))
+            found.append(Origin(function, node.input))
         elif node.kind == "prim::GetAttr" and isinstance(node.input.type, ClassType):
             slot = node.input.type.qualified_name, node.name
             self.attributes.add(slot)
-            self._pending += self._flow.through_attribute(node.input.type, node.name)
+            found += self._flow.through_attribute(node.input.type, node.name)
         elif node.kind == PARAM and node is function.graph.param_node:
-            self._pending += self._flow.through_calls(origin)
+            found += self._flow.through_calls(origin)
         else:
-            self._pending += self._flow.through_control(origin)
-            self._pending += self._flow.through_result(node)
+            found += self._flow.through_control(origin)
+            found += self._flow.through_result(node)
         for user, offset in value.uses:
             if offset == 0 and user.kind in _FILLING:
-                self._pending.append(Origin(function, user.inputs[-1]))
+                found.append(Origin(function, user.inputs[-1]))
+        return found
 
     def _leading_device(self, origin: Origin, seen: set[Value]) -> str:
         """Return the device type at the start of a composed string, empty if unknown."""
@@ -261,7 +254,7 @@ def _is_pure(value: Value, place: CodePlace) -> bool:
     while pending:
         node = pending.pop().node
         if isinstance(node.place, CodePlace) and _is_inside(node.place, place):
-            if node.kind in _CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
+            if node.kind in CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
                 return False
             pending += node.inputs
     return True

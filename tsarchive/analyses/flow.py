@@ -12,7 +12,7 @@ from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks
 
 from .program import Program
 
-_CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
+CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
 _MOST_PLACES: Final = 32
 
 
@@ -74,12 +74,12 @@ class Flow:
     def _calls_of(self, function: Function) -> Iterator[tuple[Function, Node]]:
         for caller in self.program.functions_mentioning(function.name):
             for node in walk(caller.graph.nodes):
-                if node.kind in _CALLS and self.callee(node) is function:
+                if node.kind in CALLS and self.callee(node) is function:
                     yield caller, node
 
     def through_result(self, call: Node) -> list[Origin]:
         """Return what a call of a function of the archive may give."""
-        function = self.callee(call) if call.kind in _CALLS else None
+        function = self.callee(call) if call.kind in CALLS else None
         if function is None:
             return []
         early = (node.input for node in walk(function.graph.nodes) if node.kind == EARLY_RETURN)

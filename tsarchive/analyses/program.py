@@ -47,7 +47,7 @@ class NamedOperator:
 
     @property
     def is_called(self) -> bool:
-        """Whether it is called there, and not only named."""
+        """True where it is called, and not only named."""
         return self.node.is_written or self.node.kind.startswith("prim::")
 
     @property
@@ -157,7 +157,7 @@ class Program:
     @property
     def world(self) -> OpenWorld:
         """What of the code is not known."""
-        world = self.code.context.open
+        world = self.code.open
         assert world is not None
         return world
 
@@ -317,7 +317,7 @@ class _Reading:
             self.found.unknown.append((node.name[:_LONGEST_NAME], line_of(node)))
 
     def _syntax(self, node: Node) -> None:
-        """Operators of Python's syntax, which classes may define by methods."""
+        """Note the methods by which classes may define operators of Python's syntax."""
         for value in node.inputs:
             if has_unknown(value.type):
                 self._magic_of(self.program.classes.values())

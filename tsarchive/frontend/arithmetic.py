@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+_NUMBERS = frozenset({int, float, complex})
 _INT64 = range(-(2**63), 2**63)
 _NAMED = {"inf": math.inf, "nan": math.nan}
 _NAMED_IMAGINARY = {"infj": math.inf, "nanj": math.nan}
@@ -56,10 +57,7 @@ def number(node: ast.expr) -> int | float | complex | None:
 
 def _signed(node: ast.expr) -> int | float | complex | None:
     if type(node) is ast.Constant:
-        value = node.value
-        return (
-            value if isinstance(value, int | float | complex) and type(value) is not bool else None
-        )
+        return node.value if type(node.value) in _NUMBERS else None  # type: ignore[return-value]
     match node:
         case ast.Name(name) if name in _NAMED:
             return _NAMED[name]

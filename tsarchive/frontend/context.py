@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tsarchive.errors import SourceError, UnknownClassError
+from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
 from tsarchive.ir.classes import ClassType, FunctionType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
 
@@ -28,12 +29,10 @@ MAX_TYPE_SIZE: Final = 10_000
 Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
 
 
-def _nothing() -> Mapping[str, Any]:
-    return MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How the text of one family of archives differs from text that torch writes today.
 
     The defaults are the rules of archives with a data.pkl.
@@ -50,11 +49,11 @@ class Dialect:
 
     folder: str = "code"
     free_version: int | None = None
-    functions: Mapping[str, str] = field(default_factory=_nothing)
-    renamed: Mapping[str, str] = field(default_factory=_nothing)
-    dtypes: Mapping[str, int] = field(default_factory=_nothing)
-    masks: Mapping[str, int] = field(default_factory=_nothing)
-    flags: Mapping[str, int] = field(default_factory=_nothing)
+    functions: Mapping[str, str] = _NOTHING
+    renamed: Mapping[str, str] = _NOTHING
+    dtypes: Mapping[str, int] = _NOTHING
+    masks: Mapping[str, int] = _NOTHING
+    flags: Mapping[str, int] = _NOTHING
 
     def version_of(self, function: str) -> int | None:
         """Return the operator version of a function, by its qualified name."""
@@ -64,14 +63,8 @@ class Dialect:
 CURRENT: Final = Dialect()
 
 
-def _open_world() -> OpenWorld:
-    from .open_world import OpenWorld  # opening an archive takes no operators
-
-    return OpenWorld()
-
-
 class TypeSizes:
-    """A bound on the size of types; a part that is met again is not walked again.
+    """Bounds the size of types. A part is walked once, however often it occurs.
 
     A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so on,
     or a chain of named tuples. Such a type takes little memory, but cannot be compared or
@@ -84,14 +77,12 @@ class TypeSizes:
 
     def checked(self, type_: Type) -> Type:
         """Return the type itself. Raises SourceError when it has too many parts."""
-        if type(type_) is SimpleType:
-            return type_
-        if isinstance(type_, COMPOSITE) and self._size(type_) > MAX_TYPE_SIZE:
+        if self._size(type_) > MAX_TYPE_SIZE:
             raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
         return type_
 
     def _size(self, type_: Type) -> int:
-        if not isinstance(type_, COMPOSITE):
+        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
             return 1
         found = self._known.get(id(type_))
         if found is None:
@@ -100,42 +91,71 @@ class TypeSizes:
         return found[1]
 
 
-class Context:
-    """The settings of :class:`CodeImporter`, by the same names, and what readers share.
+class Context(ABC):
+    """What the readers of one archive's code share.
 
-    ``find`` gives the type or function of a qualified name, None where there is none; ``open`` is
-    None where all that code names has to be known.
+    files: code records by name (``code/__torch__/a/b.py``), as text or a callable that reads it;
+    operators: the overloads of an operator kind in the order of selection, none when unknown;
+    constant: entry N of the constant table and its type; raises IndexError past the end;
+    version: the archive's version, which decides the meaning of changed operators;
+    native_class: the class that a library of this process registers under a qualified name;
+    evaluate: the function that runs an operator on Python values, None where there is none;
+    debug: the ranges of user source that text of a code record stands for, by record;
+    dialect: how the text differs from text of today;
+    reads_bodies: whether the graphs of functions can be made, which takes operators;
+    open_world: whether code is lowered whatever it names, as :mod:`.open_world` tells; ``open`` is
+    None where it is not.
     """
 
     def __init__(
         self,
-        sources: Sources,
-        find: Callable[[str], NamedType | None],
+        files: Mapping[str, Callable[[], str] | str],
         *,
         operators: Callable[[str], Sequence[FunctionSchema]],
         constant: Callable[[int], tuple[Any, Type]],
         version: int,
+        native_class: Callable[[str], ClassType | None],
         evaluate: Evaluate,
-        dialect: Dialect,
-        reads_bodies: bool,
-        open_world: bool,
+        debug: Mapping[str, Sequence[TaggedRange]] = _NOTHING,
+        dialect: Dialect = CURRENT,
+        reads_bodies: bool = True,
+        open_world: bool = False,
     ) -> None:
-        self.sources = sources
-        self.find = find
+        self.sources = Sources(files, debug, dialect.folder)
         self.operators = operators
         self.constant = constant
         self.version = version
+        self.native_class = native_class
         self.evaluate = evaluate
         self.dialect = dialect
         self.reads_bodies = reads_bodies
-        self.open = _open_world() if open_world else None
+        self.open: OpenWorld | None = None
+        if open_world:
+            from .open_world import OpenWorld  # opening an archive takes no operators
+
+            self.open = OpenWorld()
         self.sizes = TypeSizes()
-        self.sharing = StructuralSharing(sources)
-        # Types whose parts are being read, so that these may refer to them.
+        self.sharing = StructuralSharing(self.sources)
+        self.found: dict[str, NamedType | None] = {}
+        # What is being read; of the types in ``early`` the parts, which may refer to them.
+        self.importing: set[str] = set()
         self.early: dict[str, NamedType] = {}
         # The class whose ``__init__`` is read in order to learn the attributes that it assigns.
         self.initialising: ClassType | None = None
         self._types: dict[str, Type] = {}
+
+    @abstractmethod
+    def find(self, qualified_name: str) -> NamedType | None:
+        """Return the class, enum, interface, named tuple or function of a qualified name.
+
+        None when no record defines it. Raises SourceError for code that cannot be imported.
+        """
+
+    def refuse(self, error: ArchiveError) -> None:
+        """Raise the error or, in an open world, note it: reading goes on without what it names."""
+        if self.open is None:
+            raise error
+        self.open.refuse(error)
 
     @cached_property
     def overloads(self) -> Overloads:
@@ -147,10 +167,23 @@ class Context:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""
         found = self.find(qualified_name)
         if found is None or isinstance(found, FunctionType):
-            if self.open is not None:
-                return self.open.class_of(qualified_name)
-            raise self._unknown_class(qualified_name)
+            return self._unknown(qualified_name)
         return found
+
+    def _unknown(self, qualified_name: str) -> NamedType:
+        """Return the class of a name that nothing defines, in an open world; else raise."""
+        if self.open is not None:
+            return self.open.class_of(qualified_name)
+        if qualified_name.startswith(NATIVE_PREFIX):
+            raise UnknownClassError(
+                f"the class {qualified_name} is not registered in this process",
+                hint=what_registers(qualified_name),
+            )
+        raise UnknownClassError(
+            f"the archive does not define {qualified_name}",
+            record=self.sources.record_of(qualified_name),
+            hint="The archive is incomplete, or was changed after it was written",
+        )
 
     def parse_type(self, text: str) -> Type:
         """Return the type that an annotation or a type tag writes."""
@@ -163,15 +196,3 @@ class Context:
     def resolve_type(self, qualified_name: str) -> Type | None:
         """Return the type of a name in an annotation; None for a bare name."""
         return self.find_class(qualified_name) if "." in qualified_name else None
-
-    def _unknown_class(self, qualified_name: str) -> UnknownClassError:
-        if qualified_name.startswith(NATIVE_PREFIX):
-            return UnknownClassError(
-                f"the class {qualified_name} is not registered in this process",
-                hint=what_registers(qualified_name),
-            )
-        return UnknownClassError(
-            f"the archive does not define {qualified_name}",
-            record=self.sources.record_of(qualified_name),
-            hint="The archive is incomplete, or was changed after it was written",
-        )

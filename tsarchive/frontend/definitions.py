@@ -8,7 +8,6 @@ from typing import Any
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
-from tsarchive.ir.graph import Block
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import byte_length
 from tsarchive.ir.types import FLOAT, INT, STRING, UNKNOWN, EnumType, NamedType, TupleType, Type
@@ -84,36 +83,31 @@ class _ClassReader:
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:
-                self._fault(self.piece.fail(f"{line.name!r} is declared twice", line.number))
+                self._fault(f"{line.name!r} is declared twice", line.number)
             if line.annotation is not None and line.value is not None:
                 class_.constants[line.name] = self._constant(line)
             else:
                 class_.attributes[line.name] = self._attribute(line, lists)
         self._methods(class_, lists)
-        is_object = not class_.is_module and self.context.reads_bodies
-        if is_object and self._init_assigns_more(class_):
+        if not class_.is_module and self.context.reads_bodies:
             self._read_init(class_)
         if class_.is_module:
             self.context.sharing.add(class_, self.parts)
         return class_
 
-    def _fault(self, error: SourceError) -> None:
-        """Raise an error about a part of the class or, in an open world, go on without it."""
-        if self.context.open is None:
-            raise error
-        self.context.open.refuse(error)
+    def _fault(self, message: str, line: int | None = None) -> None:
+        """Refuse a part of the class."""
+        self.context.refuse(self.piece.fail(message, line))
 
-    def _init_assigns_more(self, class_: ClassType) -> bool:
-        """Return whether ``__init__`` assigns what is not declared; torch 1.4 declared nothing."""
+    def _read_init(self, class_: ClassType) -> None:
+        """Declare the attributes that ``__init__`` assigns; torch 1.4 did not write them down."""
         init = self.parts.methods.get("__init__")
         names = [] if init is None else _ASSIGNED.findall(init.text)
-        return any(name not in class_.attributes for name in names)
-
-    def _read_init(self, class_: ClassType) -> Block:
-        """Read ``__init__``, which declares an attribute where it assigns a new one."""
+        if all(name in class_.attributes for name in names):
+            return
         outer, self.context.initialising = self.context.initialising, class_
         try:
-            return class_.methods["__init__"].graph
+            _ = class_.methods["__init__"].graph
         finally:
             self.context.initialising = outer
 
@@ -127,17 +121,16 @@ class _ClassReader:
             elif line.name in lists:
                 lists[line.name] = self._name_list(line)
             elif line.name != "__annotations__":
-                message = f"{line.name!r} is assigned without a type"
-                self._fault(self.piece.fail(message, line.number))
+                self._fault(f"{line.name!r} is assigned without a type", line.number)
         return lists, members
 
     def _name_list(self, line: Line) -> list[str]:
-        try:
-            return _names(line, self.piece)
-        except SourceError as error:
-            if self.context.open is None or not _UNQUOTED_LIST.fullmatch(line.value or ""):
-                self._fault(error)
-            return _WORD.findall(line.value or "")
+        text = line.value or ""
+        if _NAME_LIST.fullmatch(text):
+            return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
+        if self.context.open is None or not _UNQUOTED_LIST.fullmatch(text):
+            self._fault(f"{line.name} must be a list of quoted names", line.number)
+        return _WORD.findall(text)
 
     def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
         text = (line.value if line.quoted else line.annotation) or ""
@@ -154,14 +147,14 @@ class _ClassReader:
         except SourceError as error:
             if error.line is None:
                 error.record, error.line = self.piece.record, line.number
-            self._fault(error)
+            self.context.refuse(error)
             return UNKNOWN
 
     def _constant(self, line: Line) -> ClassConstant:
         try:
             return self._read_constant(line)
         except SourceError as error:
-            self._fault(error)
+            self.context.refuse(error)
             return ClassConstant(line.name, UNKNOWN, None)
 
     def _read_constant(self, line: Line) -> ClassConstant:
@@ -191,17 +184,15 @@ class _ClassReader:
             version = None if method.name in hooks else self.context.version
             functions[method.name] = self._method(method, class_, version).function
         if hooks and not class_.is_module:
-            self._fault(self.piece.fail(f"class {self.piece.name} has hooks, but is no module"))
+            self._fault(f"class {self.piece.name} has hooks, but is no module")
         missing = hooks - set(functions)
         if missing:
-            message = f"class {self.piece.name} has no function for {min(missing)!r}"
-            self._fault(self.piece.fail(message))
+            self._fault(f"class {self.piece.name} has no function for {min(missing)!r}")
         class_.methods = {name: f for name, f in functions.items() if name not in hooks}
-        before, after = (
+        class_.forward_pre_hooks, class_.forward_hooks = (
             [functions[name] for name in lists[title] if name in functions]
             for title in ("__forward_pre_hooks__", "__forward_hooks__")
         )
-        class_.forward_pre_hooks, class_.forward_hooks = before, after
 
     def _method(
         self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None
@@ -244,13 +235,6 @@ class _ClassReader:
         if len(types) != 1:
             raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
         return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
-
-
-def _names(line: Line, piece: Piece) -> list[str]:
-    text = line.value or ""
-    if not _NAME_LIST.fullmatch(text):
-        raise piece.fail(f"{line.name} must be a list of quoted names", line.number)
-    return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
 
 
 def _unescaped(match: re.Match[str]) -> str:

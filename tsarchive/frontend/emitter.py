@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
-from tsarchive.ir.graph import Node, Value
+from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
 from tsarchive.ir.type_parser import DICT_KEYS
@@ -34,14 +34,14 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_device, necessary_arguments
+from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
 
 from .conditions import decide_isinstance
 from .context import CURRENT, Context, Dialect
 from .conversions import Conversions
 from .environment import Frame
-from .matching import Call, Default, Match, Mismatch, schema_text
+from .matching import Call, Mismatch, schema_text
 from .open_world import UNKNOWN_NAME
 from .places import Cursor, Located, shorten
 from .references import (
@@ -77,21 +77,10 @@ _CONSTANT = re.compile(r"c(\d{1,9})")
 _BOOL_DTYPE = 11
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call after evaluation."""
-
-    positional: Sequence[Typed]
-    keywords: Mapping[str, Typed]
-
-
-def positional(*given: Typed) -> Arguments:
-    return Arguments(given, {})
-
-
 class Emitter:
     """Appends the nodes of a frame: operations on values, and what they denote.
 
-    ``node`` is where errors are told.
+    ``node`` is where errors are reported.
     """
 
     def __init__(self, context: Context, cursor: Cursor, frame: Frame) -> None:
@@ -99,18 +88,14 @@ class Emitter:
         self.world = context.open
         self.cursor = cursor
         self.frame = frame
-        self.builder = frame.builder
-        self.conversions = Conversions(frame.builder, context.operators)
+        self.conversions = Conversions(frame, context.operators)
 
     def append(self, kind: str, inputs: Sequence[Value], type_: Type, **attributes: Any) -> Typed:
         """Append a node with one result, and return the result."""
-        return typed(self.builder.append(kind, inputs, type_, **attributes).output)
+        return typed(self.frame.append(kind, inputs, type_, **attributes).output)
 
     def constant(self, value: Any, type_: Type) -> Typed:
-        return typed(self.builder.constant(value, type_))
-
-    def function_value(self, function: Function) -> Value:
-        return self.builder.constant(function, function.type)
+        return typed(self.frame.constant(value, type_))
 
     def as_value(self, reference: Reference, node: Located) -> Typed:
         """Return the value that a reference stands for where a value is needed."""
@@ -118,39 +103,29 @@ class Emitter:
             case Typed():
                 return reference
             case FunctionReference(function):
-                return typed(self.function_value(function))
+                return self.constant(function, function.type)
             case Results(values, names):
                 return self._packed(values, names)
         error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
         if self.world is not None:
             match reference:
                 case MethodReference(target, name):
-                    return self._read_unknown(target, name, error)
+                    return self._refused("prim::GetAttr", Call([target]), error, name=name)
                 case OperatorReference(kind, target):
                     self.world.refuse(error)
-                    return self.unresolved(kind, positional(*filter(None, [target])), error)
+                    return self.unresolved(kind, Call([*filter(None, [target])]), error)
         raise error
-
-    def _read_unknown(self, target: Typed, name: str, error: SourceError) -> Typed:
-        """Read an attribute of a value of which nothing is known."""
-        assert self.world is not None
-        if not self.world.is_open(target.type):
-            self.world.refuse(error)
-        return self.unresolved("prim::GetAttr", positional(target), error, name=name)
 
     def unknown_name(self, name: str, error: ArchiveError, **attributes: Any) -> Typed:
         """Return what a name that means nothing stands for, in an open world."""
-        return self.unresolved(UNKNOWN_NAME, positional(), error, name=name, **attributes)
+        return self.unresolved(UNKNOWN_NAME, Call(()), error, name=name, **attributes)
 
-    def unresolved(
-        self, kind: str, arguments: Arguments, error: ArchiveError, **attributes: Any
-    ) -> Typed:
+    def unresolved(self, kind: str, call: Call, error: ArchiveError, **attributes: Any) -> Typed:
         """Append a node of which the meaning is not known, in an open world."""
-        given = (*arguments.positional, *arguments.keywords.values())
-        if arguments.keywords:
-            attributes["keywords"] = tuple(arguments.keywords)
-        values = [value.value for value in given]
-        made = self.builder.append(kind, values, UNKNOWN, **attributes)
+        if call.keywords:
+            attributes["keywords"] = tuple(call.keywords)
+        values = [value.value for value in call.values]
+        made = self.frame.append(kind, values, UNKNOWN, **attributes)
         made.refusal = error
         return typed(made.output)
 
@@ -158,27 +133,20 @@ class Emitter:
         if not values:
             return self.constant((), TupleType(()))
         type_ = TupleType(tuple(value.type for value in values), None, names)
-        return self.append("prim::TupleConstruct", values, self.builder.checked(type_))
+        return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
 
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
     def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
-        return typed(self.builder.list_of(element, values))
+        return typed(self.frame.list_of(element, values))
 
     def call_operator(
-        self,
-        kind: str,
-        arguments: Arguments,
-        node: Located,
-        target: Typed | None = None,
-        *,
-        is_written: bool = False,
+        self, kind: str, call: Call, node: Located, *, is_written: bool = False
     ) -> Reference:
         """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
-            kind, arguments = self._of_dialect(self.context.dialect, kind, arguments, node)
-        call = Call(arguments.positional, arguments.keywords, target)
+            kind, call = self._of_dialect(self.context.dialect, kind, call, node)
         try:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
@@ -187,18 +155,20 @@ class Emitter:
             self.cursor.locate(error, node)
             if self.world is None:
                 raise error from None
-            given = [*filter(None, [target]), *arguments.positional]
-            found = self.unresolved(kind, Arguments(given, arguments.keywords), error)
+            given = [*filter(None, [call.target]), *call.positional]
+            found = self.unresolved(kind, Call(given, call.keywords), error)
             found.value.node.is_written = is_written
             return found
         inputs = self.conversions.inputs(match.inputs, call.values)
         function = self._function_for(candidate)
         if function is not None:
-            return self.call_function(function, positional(*map(typed, inputs)), node)
-        made = self.builder.append(kind, inputs, *match.returns, schema=candidate.schema)
+            return self.call_function(function, Call([*map(typed, inputs)]), node)
+        made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         made.upgrader = candidate.upgrader
         made.is_written = is_written
-        _note_defaults(made, candidate.schema, match)
+        last = match.written - 1
+        if last >= 0 and is_default(candidate.schema.arguments[last].default, inputs[last]):
+            made.written_arguments = match.written  # a printer would leave some out
         if len(made.outputs) == 1:
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)
@@ -213,11 +183,11 @@ class Emitter:
         return found.function if isinstance(found, FunctionType) else None
 
     def _of_dialect(
-        self, dialect: Dialect, kind: str, arguments: Arguments, node: Located
-    ) -> tuple[str, Arguments]:
+        self, dialect: Dialect, kind: str, call: Call, node: Located
+    ) -> tuple[str, Call]:
         """Return a call of an old dialect as it is written today."""
         kind = dialect.renamed.get(kind, kind)
-        positional, keywords = list(arguments.positional), dict(arguments.keywords)
+        positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
         if place is not None and place < len(positional):
             positional[place] = self._mask(positional[place], node)
@@ -227,97 +197,89 @@ class Emitter:
         given = keywords.get("dtype")
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
-        return kind, Arguments(positional, keywords)
+        return kind, Call(positional, keywords, call.target)
 
     def _mask(self, given: Typed, node: Located) -> Typed:
         """``given.to(torch.bool)``."""
         no = self.constant(False, BOOL)
-        options = Arguments([given, self.constant(_BOOL_DTYPE, INT), no, no], {})
-        return self.operator_value("aten::to", options, node)
+        dtype = self.constant(_BOOL_DTYPE, INT)
+        return self.operator_value("aten::to", node, given, dtype, no, no)
 
-    def operator_value(self, kind: str, arguments: Arguments, node: Located) -> Typed:
-        return self.as_value(self.call_operator(kind, arguments, node), node)
+    def operator_value(self, kind: str, node: Located, *given: Typed) -> Typed:
+        return self.as_value(self.call_operator(kind, Call(given), node), node)
 
-    def _arguments(
-        self, schema: FunctionSchema, arguments: Arguments, node: Located
-    ) -> list[Value]:
+    def _arguments(self, schema: FunctionSchema, call: Call, node: Located) -> list[Value]:
         """Return the arguments of a call of a function, converted and with defaults filled in."""
-        call = Call(arguments.positional, arguments.keywords)
         found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
             raise self.cursor.error(node, f"{schema_text(schema)} does not take this call: {found}")
         return self.conversions.inputs(found.inputs, call.values)
 
-    def call_function(self, function: Function, arguments: Arguments, node: Located) -> Typed:
-        value = self.function_value(function)
+    def call_function(self, function: Function, call: Call, node: Located) -> Typed:
+        value = self.constant(function, function.type)
         try:
-            given = self._arguments(function.schema, arguments, node)
+            given = self._arguments(function.schema, call, node)
         except SourceError as error:
-            if self.world is None:
-                raise
-            full = Arguments([typed(value), *arguments.positional], arguments.keywords)
-            return self._refused_call("prim::CallFunction", full, error)
-        inputs = [value, *given]
+            full = Call([value, *call.positional], call.keywords)
+            return self._refused("prim::CallFunction", full, error)
+        inputs = [value.value, *given]
         return self.append("prim::CallFunction", inputs, function.schema.return_type)
 
-    def call_method(self, target: Typed, name: str, arguments: Arguments, node: Located) -> Typed:
+    def call_method(self, target: Typed, name: str, call: Call, node: Located) -> Typed:
         schema = method_schema(target.type, name)
-        full = Arguments([target, *arguments.positional], arguments.keywords)
+        full = Call([target, *call.positional], call.keywords)
         try:
             if schema is None:
                 raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
-            if self.world is None:
-                raise
-            return self._refused_call("prim::CallMethod", full, error, name=name)
+            return self._refused("prim::CallMethod", full, error, name=name)
         return self.append("prim::CallMethod", inputs, schema.return_type, name=name)
 
-    def _refused_call(
-        self, kind: str, arguments: Arguments, error: SourceError, **attributes: Any
-    ) -> Typed:
-        """Append a call that does not fit; that is no fault where an argument is not known."""
-        world = self.world
-        given = (*arguments.positional, *arguments.keywords.values())
-        if world is not None and not any(map(world.is_open, (value.type for value in given))):
-            world.refuse(error)
-        return self.unresolved(kind, arguments, error, **attributes)
+    def _refused(self, kind: str, call: Call, error: SourceError, **attributes: Any) -> Typed:
+        """Append a node that does not fit, in an open world; else raise.
 
-    def construct(self, type_: Type, arguments: Arguments, node: Located) -> Typed:
+        That is no fault where an argument is not known.
+        """
+        if self.world is None:
+            raise error
+        if not any(self.world.is_open(value.type) for value in call.values):
+            self.world.refuse(error)
+        return self.unresolved(kind, call, error, **attributes)
+
+    def construct(self, type_: Type, call: Call, node: Located) -> Typed:
         """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
         if isinstance(type_, TupleType):
-            return self._named_tuple(type_, arguments, node)
+            return self._named_tuple(type_, call, node)
         if not isinstance(type_, ClassType) or type_.is_module:
             raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
         made = self.append("prim::CreateObject", (), type_)
         is_open = self.world is not None and self.world.is_open(type_)
         if "__init__" in type_.methods or is_open:
-            self.call_method(made, "__init__", arguments, node)
+            self.call_method(made, "__init__", call, node)
         return made
 
-    def _named_tuple(self, type_: TupleType, arguments: Arguments, node: Located) -> Typed:
+    def _named_tuple(self, type_: TupleType, call: Call, node: Located) -> Typed:
         fields = zip(type_.fields, type_.elements, strict=True)
         schema = FunctionSchema(
             annotation(type_), "", tuple(Argument(name, field) for name, field in fields), ()
         )
-        given = self._arguments(schema, arguments, node)
+        given = self._arguments(schema, call, node)
         return self.conversions.tuple_of([typed(value) for value in given], type_)
 
-    def call_named_operator(
-        self, kind: str, target: Typed | None, arguments: Arguments, node: Located
-    ) -> Reference:
+    def call_named_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""
         if self.world is not None:
-            return self.call_operator(kind, arguments, node, target, is_written=True)
-        if kind == "aten::device" and len(arguments.positional) == 1:
-            constant = arguments.positional[0].value.node.attributes.get("value")
+            return self.call_operator(kind, call, node, is_written=True)
+        if kind == "aten::device" and len(call.positional) == 1:
+            constant = call.positional[0].value.node.attributes.get("value")
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
         if kind == "aten::Generator":
-            seeded = _seeded(arguments)
+            seeded = _seeded(call)
             if seeded is not None:
                 return self.constant(seeded, GENERATOR)
-        return self.call_operator(kind, arguments, node, target)
+        return self.call_operator(kind, call, node)
 
     def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
         known = decide_isinstance(given.type, types)
@@ -325,43 +287,37 @@ class Emitter:
             return self.constant(known, BOOL)
         return self.append("prim::isinstance", [given.value], BOOL, types=types)
 
-    def to_list(
-        self, target: Typed, arguments: Arguments, node: Located, hint: Type | None
-    ) -> Typed:
-        if hint is None or arguments.positional or arguments.keywords:
+    def to_list(self, target: Typed, call: Call, node: Located, hint: Type | None) -> Typed:
+        if hint is None or call.positional or call.keywords:
             raise self.cursor.error(
                 node, "tolist() needs the type of its result: annotate(T, x.tolist())"
             )
         return self.append("prim::tolist", [target.value], hint)
 
-    def call_builtin(self, name: str, arguments: Arguments, node: Located) -> Reference:
-        given = arguments.positional
+    def call_builtin(self, name: str, call: Call, node: Located) -> Reference:
+        given = call.positional
         if name in MAGIC and given and isinstance(given[0].type, ClassType):
-            rest = Arguments(given[1:], arguments.keywords)
+            rest = Call(given[1:], call.keywords)
             return self.call_method(given[0], MAGIC[name], rest, node)
         if name in CASTS:
-            return self._cast(name, arguments, node)
-        return self.call_operator(OPERATORS[name], arguments, node)
+            return self._cast(name, call, node)
+        return self.call_operator(OPERATORS[name], call, node)
 
-    def _cast(self, name: str, arguments: Arguments, node: Located) -> Reference:
+    def _cast(self, name: str, call: Call, node: Located) -> Reference:
         type_, kind = CASTS[name]
-        if len(arguments.positional) == 1 and not arguments.keywords:
-            (given,) = arguments.positional
+        if len(call.positional) == 1 and not call.keywords:
+            (given,) = call.positional
             if is_subtype(given.type, type_):
                 return given
-            if type_ == BOOL and (
-                isinstance(given.type, ListType | DictType) or given.type == STRING
-            ):
-                return self._is_not_empty(given, node)
-        return self.call_operator(kind, arguments, node)
-
-    def _is_not_empty(self, given: Typed, node: Located) -> Typed:
-        length = self.operator_value("aten::len", positional(given), node)
-        return self.operator_value("aten::gt", positional(length, self.constant(0, INT)), node)
+            has_length = isinstance(given.type, ListType | DictType) or given.type == STRING
+            if type_ == BOOL and has_length:
+                length = self.operator_value("aten::len", node, given)
+                return self.operator_value("aten::gt", node, length, self.constant(0, INT))
+        return self.call_operator(kind, call, node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
         """Convert a value to the condition of an ``if`` or ``while``."""
-        return self.as_value(self.call_builtin("bool", positional(given), node), node)
+        return self.as_value(self.call_builtin("bool", Call([given]), node), node)
 
     def attribute(self, base: Reference, name: str, node: Located) -> Reference:
         if type(base) is Typed:
@@ -431,7 +387,7 @@ class Emitter:
 
     def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
         if name in _PRIM_PROPERTIES and base.type == TENSOR:
-            return self.operator_value(f"prim::{name}", positional(base), node)
+            return self.operator_value(f"prim::{name}", node, base)
         if base.type is UNKNOWN:
             return MethodReference(base, name)
         match base.type:
@@ -452,7 +408,7 @@ class Emitter:
     def _of_object(self, base: Typed, class_: ClassType, name: str, node: Located) -> Reference:
         slot = class_.attributes.get(name)
         if slot is not None:
-            made = self.builder.append("prim::GetAttr", [base.value], slot.type, name=name)
+            made = self.frame.append("prim::GetAttr", [base.value], slot.type, name=name)
             self.frame.reads[made.output] = None
             return typed(made.output)
         if name in class_.methods:
@@ -473,17 +429,13 @@ class Emitter:
             case TupleType():
                 return self._tuple_element(base, index, node)
             case ClassType(is_module=True) if hint is not None:
-                found = self.operator_value(
-                    "prim::ModuleContainerIndex", positional(base, index), node
-                )
+                found = self.operator_value("prim::ModuleContainerIndex", node, base, index)
                 found.value.type = hint
                 return typed(found.value)
             case ClassType():
-                return self.call_method(base, "__getitem__", positional(index), node)
-            case ListType() | DictType():
-                return self.operator_value("aten::__getitem__", positional(base, index), node)
-        if base.type == STRING or base.type is UNKNOWN:
-            return self.operator_value("aten::__getitem__", positional(base, index), node)
+                return self.call_method(base, "__getitem__", Call([index]), node)
+        if isinstance(base.type, ListType | DictType) or base.type in (STRING, UNKNOWN):
+            return self.operator_value("aten::__getitem__", node, base, index)
         raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
 
     def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
@@ -497,19 +449,17 @@ class Emitter:
         if index.type is UNKNOWN:
             type_ = UNKNOWN
         elif index.value.node.is_constant:
-            type_ = self._element_type(elements, index.value.node.attributes["value"], node)
+            place = index.value.node.attributes["value"]
+            if not -len(elements) <= place < len(elements):
+                raise self.cursor.error(
+                    node, f"index {place} is out of range of {len(elements)} elements"
+                )
+            type_ = elements[place]
         elif not all(is_subtype(element, type_) for element in elements):
             raise self.cursor.error(
                 node, "the index of a tuple of different types must be an integer literal"
             )
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
-
-    def _element_type(self, elements: Sequence[Type], index: int, node: Located) -> Type:
-        if not -len(elements) <= index < len(elements):
-            raise self.cursor.error(
-                node, f"index {index} is out of range of {len(elements)} elements"
-            )
-        return elements[index]
 
     def field(self, base: Typed, name: str, node: Located) -> Typed:
         """Return a field of a named tuple."""
@@ -536,7 +486,7 @@ class Emitter:
         if bounds[2] is None:
             given[2] = self.constant(1, INT)
         leading = [base] if dim is None else [base, self.constant(dim, INT)]
-        return self.operator_value("aten::slice", positional(*leading, *given), node)
+        return self.operator_value("aten::slice", node, *leading, *given)
 
     def tensor_element(
         self, base: Typed, indices: Sequence[Typed | tuple[Typed | None, ...]], node: Located
@@ -550,12 +500,11 @@ class Emitter:
                 base = self.slice_of(base, dim, index, node)
                 dim += 1
             elif index.type == NONE:
-                where = positional(base, self.constant(dim, INT))
-                base = self.operator_value("aten::unsqueeze", where, node)
+                base = self.operator_value("aten::unsqueeze", node, base, self.constant(dim, INT))
                 dim += 1
             elif index.type == INT:
-                where = positional(base, self.constant(dim, INT), index)
-                base = self.operator_value("aten::select", where, node)
+                where = self.constant(dim, INT)
+                base = self.operator_value("aten::select", node, base, where, index)
             else:
                 selected[dim] = self._index_tensor(index, node)
                 dim += 1
@@ -563,7 +512,7 @@ class Emitter:
 
     def _index_tensor(self, index: Typed, node: Located) -> Typed:
         if isinstance(index.type, ListType):
-            return self.operator_value("aten::tensor", positional(index), node)
+            return self.operator_value("aten::tensor", node, index)
         if not fits(index.type, OptionalType(TENSOR)):
             raise self.cursor.error(
                 node, f"a tensor cannot be indexed with {annotation(index.type)}"
@@ -573,11 +522,11 @@ class Emitter:
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
         values = [selected.get(dim, self.none()).value for dim in range(max(selected) + 1)]
         indices = self.list_of(OptionalType(TENSOR), values)
-        return self.operator_value("aten::index", positional(base, indices), node)
+        return self.operator_value("aten::index", node, base, indices)
 
     def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
         types = [element.type for element in elements]
-        wanted = _list_hint(hint, types)
+        wanted = _hinted(hint, ListType, types)
         values = [element.value for element in elements]
         if wanted is None:
             element = unify_all(types, or_union=True) if types else TENSOR
@@ -595,19 +544,16 @@ class Emitter:
                 node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
             )
         types = [value.type for value in values]
-        type_ = _dict_hint(hint, types) or self._inferred_dict(keys, types)
+        type_ = _hinted(hint, DictType, types)
+        if type_ is None:
+            value_type = unify_all(types, or_union=True) if types else TENSOR
+            assert value_type is not None
+            type_ = DictType(keys[0].type if keys else STRING, value_type)
         for key, value in zip(keys, values, strict=True):
             self._check(node, key.type, type_.key, "a key")
             self._check(node, value.type, type_.value, "a value")
         inputs = [part.value for pair in zip(keys, values, strict=True) for part in pair]
-        return self.append("prim::DictConstruct", inputs, self.builder.checked(type_))
-
-    def _inferred_dict(self, keys: Sequence[Typed], values: Sequence[Type]) -> DictType:
-        if not keys:
-            return DictType(STRING, TENSOR)
-        value = unify_all(values, or_union=True)
-        assert value is not None
-        return DictType(keys[0].type, value)
+        return self.append("prim::DictConstruct", inputs, self.frame.checked(type_))
 
     def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
         if not fits(actual, wanted):
@@ -628,43 +574,25 @@ def method_schema(type_: Type, name: str) -> FunctionSchema | None:
     return None
 
 
-def _note_defaults(node: Node, schema: FunctionSchema, match: Match) -> None:
-    """Remember how many arguments the call spells out, where a printer would leave some out."""
-    needed, out_count = necessary_arguments(schema, node.inputs)
-    sources = [given.source for given in match.inputs[: len(match.inputs) - out_count]]
-    while sources and isinstance(sources[-1], Default):
-        sources.pop()
-    if len(sources) > needed:
-        node.written_arguments = len(sources)
+_Container = TypeVar("_Container", ListType, DictType)
 
 
-def _list_hint(hint: Type | None, elements: Sequence[Type]) -> ListType | None:
-    """Return the list type that a literal under the annotation ``hint`` is of."""
-    lists = [member for member in _members(hint) if isinstance(member, ListType)]
-    for member in lists:
-        if all(is_subtype(element, member.element) for element in elements):
+def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) -> _Container | None:
+    """Return the type of a literal with elements of ``types`` under the annotation ``hint``."""
+    members = () if hint is None else flat_members(hint)
+    found = [member for member in members if isinstance(member, kind)]
+    for member in found:
+        wanted = member.parts()[-1]
+        if all(is_subtype(type_, wanted) for type_ in types):
             return member
-    return lists[0] if lists else None
+    return found[0] if found else None
 
 
-def _dict_hint(hint: Type | None, values: Sequence[Type]) -> DictType | None:
-    """Return the dict type that a literal under the annotation ``hint`` is of."""
-    dicts = [member for member in _members(hint) if isinstance(member, DictType)]
-    for member in dicts:
-        if all(is_subtype(value, member.value) for value in values):
-            return member
-    return dicts[0] if dicts else None
-
-
-def _members(hint: Type | None) -> tuple[Type, ...]:
-    return () if hint is None else flat_members(hint)
-
-
-def _seeded(arguments: Arguments) -> GeneratorSeed | None:
+def _seeded(call: Call) -> GeneratorSeed | None:
     """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
     constants = {
         name: given.value.node.attributes["value"]
-        for name, given in arguments.keywords.items()
+        for name, given in call.keywords.items()
         if given.value.node.is_constant
     }
     match constants:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsarchive.ir.builder import Builder
-from tsarchive.ir.graph import Block, Node, Placed, Value
+from tsarchive.ir.graph import Block, Node, Placed, Value, drop_carried
 from tsarchive.ir.types import Type
 
 from .references import Reference, Typed
 
 
-class Frame:
-    """The body of a function, or of a closure inside one.
+class Frame(Builder):
+    """Builds the body of a function, or of a closure inside one.
 
     ``version`` is None where code is lowered at the current operator version: everywhere but in
     methods of classes. ``keeps_constants`` is for an open world, where it matters where they are
@@ -27,17 +27,12 @@ class Frame:
         *,
         keeps_constants: bool,
     ) -> None:
+        shares = not keeps_constants
+        super().__init__(Block(), place, checked, hoists_constants=shares, shares_constants=shares)
         self.version = version
-        self.body = Block()
-        self.builder = Builder(
-            self.body,
-            place,
-            checked,
-            hoists_constants=not keeps_constants,
-            shares_constants=not keeps_constants,
-        )
         self.captured: dict[Value, Value] = {}
         self.reads: dict[Value, str | None] = {}
+        # Loops over ``while c``, and what stands for c in their bodies.
         self.conditions: list[tuple[Node, Value]] = []
 
     def capture(self, outer: Typed) -> Typed:
@@ -51,13 +46,14 @@ class Frame:
     def tidy(self) -> None:
         """Remove what turned out to be unused."""
         for loop, param in reversed(self.conditions):
-            _drop_condition_variable(loop, param)
-        self.builder.remove_unused()
+            index = loop.blocks[0].params.index(param) - 1
+            if not param.uses and not loop.outputs[index].uses:
+                drop_carried(loop, index)
+        self.remove_unused()
 
     def finish(self) -> Block:
-        """Return the whole body."""
         self._name_reads()
-        return self.builder.finish()
+        return super().finish()
 
     def _name_reads(self) -> None:
         """Name reads of attributes "0", "1", ... after them, where torch did so.
@@ -68,18 +64,6 @@ class Frame:
         if all(value.name or proposed for value, proposed in self.reads.items()):
             for value, proposed in self.reads.items():
                 value.name = value.name or proposed
-
-
-def _drop_condition_variable(loop: Node, param: Value) -> None:
-    """Stop carrying the variable of ``while c``, when nothing but the loop itself reads it."""
-    (body,) = loop.blocks
-    position = body.params.index(param)
-    if param.uses or loop.outputs[position - 1].uses:
-        return
-    # Before the carried values come the trip count and the condition, and the condition.
-    loop.drop_input(position + 1)
-    body.return_node.drop_input(position)
-    del body.params[position], loop.outputs[position - 1]
 
 
 class Scope:
@@ -113,7 +97,7 @@ class Scope:
         self.names[name] = reference
 
     def why_unusable(self, name: str) -> str | None:
-        """Why a name that was assigned cannot be used here."""
+        """Return why a name that was assigned cannot be used here."""
         reason = self.unusable.get(name)
         if reason is None and self.outer is not None:
             return self.outer.why_unusable(name)

@@ -56,9 +56,7 @@ class FunctionReader:
             with bounded(self.piece.record):
                 arguments, result = self._plain_schema() or self._parsed_schema()
         except ArchiveError as error:
-            if self.context.open is None:
-                raise
-            self.context.open.refuse(error)
+            self.context.refuse(error)
             leading = () if self.owner is None else (Argument("self", self.owner),)
             return FunctionSchema(name, "", leading, (Argument("", UNKNOWN),), is_vararg=True)
         return FunctionSchema(name, "", arguments, (Argument("", result),))
@@ -107,7 +105,7 @@ class FunctionReader:
         self._is_read = True
         try:
             node = self.piece.parse_function()
-            return self._lower(arguments, node, None).returns[0].type
+            return self._lowering(self.version).lower(node, arguments, None).returns[0].type
         finally:
             self._is_read = False
 
@@ -116,9 +114,7 @@ class FunctionReader:
             with bounded(self.piece.record):
                 return self._read_graph()
         except ArchiveError as error:
-            if self.context.open is None:
-                raise
-            self.context.open.refuse(error)
+            self.context.refuse(error)
             return _unlowered(error)
 
     def _read_graph(self) -> Block:
@@ -129,13 +125,7 @@ class FunctionReader:
         if schema.is_vararg:  # the signature is refused: what parameters hold is not known
             names = [parameter.arg for parameter in node.args.args[len(arguments) :]]
             arguments = (*arguments, *(Argument(name, UNKNOWN) for name in names))
-        return self._lower(arguments, node, declared)
-
-    def _lower(
-        self, arguments: tuple[Argument, ...], node: ast.FunctionDef, declared: Type | None
-    ) -> Block:
-        lowering = self._lowering(self.version)
-        return lowering.lower(node, arguments, declared)
+        return self._lowering(self.version).lower(node, arguments, declared)
 
     def _lowering(self, version: int | None) -> FunctionLowering:
         piece = self.piece
@@ -146,11 +136,8 @@ class FunctionReader:
         """Return the function without its body, or all of it if its header does not parse alone."""
         header, end, _ = self.piece.text.partition(":\n")
         indent = " " * 4 if self.piece.is_indented else " "
-        short = Piece(
-            self.piece.record, self.piece.name, self.piece.first_line, f"{header}{end}{indent}pass"
-        )
         try:
-            return short.parse_function()
+            return self.piece._replace(text=f"{header}{end}{indent}pass").parse_function()
         except SourceError:
             return self.piece.parse_function()
 
@@ -168,10 +155,6 @@ class FunctionReader:
 
     def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
         given = node.args
-        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
-            raise self.piece.fail(f"{self.piece.name} has starred or keyword-only parameters")
-        if node.decorator_list:
-            raise self.piece.fail(f"{self.piece.name} has a decorator")
         missing = [None] * (len(given.args) - len(given.defaults))
         pairs = list(zip(given.args, [*missing, *given.defaults], strict=True))
         leading: list[Argument] = []

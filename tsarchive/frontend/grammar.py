@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Final, NoReturn
+from typing import Final, NamedTuple
 
 from tsarchive.errors import SourceError
 
@@ -111,7 +111,6 @@ _PLAIN: Final = frozenset(
 )  # fmt: skip
 _LONGEST_SHOWN: Final = 200
 _LITERALS: Final = (bool, complex, float, int, str, type(None))
-_RECORD: Final = ast.Module([], [])
 _NOTHING: Kinds = frozenset()
 _ROWS: Final[Mapping[type[ast.AST], Sequence[tuple[str, Kinds]]]] = {
     kind: [(f, rows.get(f, _NOTHING)) for f in kind._fields if f not in _PLAIN]
@@ -121,99 +120,73 @@ _ROWS: Final[Mapping[type[ast.AST], Sequence[tuple[str, Kinds]]]] = {
 _LEAVES: Final = frozenset(kind for kind in FIELDS if not _ROWS.get(kind))
 
 
+_SHOWN: Final[Mapping[type[ast.AST], str]] = {
+    ast.Starred: "a starred expression",
+    ast.JoinedStr: "a JoinedStr (an f-string)",
+}
+
+
+class _Fault(NamedTuple):
+    """A node, or the one around it, and what about it the table does not allow."""
+
+    node: ast.AST
+    what: str
+
+
 def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int) -> None:
     """Refuse what :data:`FIELDS` does not allow. Raises SourceError with line and construct.
 
     The tree is that of ``text``, of which line 1 is ``first_line`` of ``record``.
     """
-    if not _is_plain(body):
-        _check_all(body, _Check(text, record, first_line))
+    fault = _first_fault(body)
+    if fault is not None:
+        line = getattr(fault.node, "lineno", 1) - 1
+        message = f"{fault.what} cannot stand in TorchScript code"
+        error = SourceError(message, record=record, line=first_line + line)
+        error.construct = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
+        raise error
 
 
-def _is_plain(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a tree holds only what is allowed."""
-    waiting: list[ast.AST] = list(body)
-    if not _IN_RECORD.issuperset(map(type, body)):
-        return False
-    for node in waiting:
+def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:
+    for statement in body:
+        if type(statement) not in _IN_RECORD:
+            return _Fault(statement, f"{_shown(statement)} outside of classes and functions")
+    pending: list[ast.AST] = list(body)
+    while pending:
+        node = pending.pop()
         node_kind = type(node)
+        if node_kind is ast.Constant:
+            return _Fault(node, f"a literal of {type(node.value).__name__}")  # type: ignore[attr-defined]
         for field, kinds in _ROWS[node_kind]:
             value = getattr(node, field)
             if value is None:
                 continue
             for part in value if type(value) is list else (value,):
                 kind = type(part)
-                if kind not in kinds:
-                    return False
-                if kind not in _LEAVES:
-                    waiting.append(part)
-                elif kind is ast.Constant and type(part.value) not in _LITERALS:
-                    return False
-        if node_kind is ast.Attribute and node.attr in OF_PYTHON:  # type: ignore[attr-defined]
-            return False
-        if node_kind is ast.keyword and node.arg is None:  # type: ignore[attr-defined]
-            return False
-    return True
-
-
-def _check_all(body: Sequence[ast.stmt], check: _Check) -> None:
-    for statement in body:
-        if type(statement) not in _IN_RECORD:
-            check.refuse_part(statement, _RECORD, "body", _IN_RECORD)
-    pending: list[ast.AST] = list(body)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Constant):
-            check.literal(node)
-            continue
-        for field, kinds in _ROWS[type(node)]:
-            value = getattr(node, field)
-            if not value:
-                continue
-            for part in value if isinstance(value, list) else (value,):
-                if type(part) in kinds:
-                    pending.append(part)
+                if kind in kinds:
+                    # Other literals need no second look.
+                    if kind not in _LEAVES or (
+                        kind is ast.Constant and type(part.value) not in _LITERALS
+                    ):
+                        pending.append(part)
                 # torch drops defaults that it cannot write, which leaves gaps.
                 elif part is not None or field != "defaults":
-                    check.refuse_part(part, node, field, kinds)
-        if isinstance(node, ast.Attribute) and node.attr in OF_PYTHON:
-            check.refuse(node, f"the attribute {node.attr}")
-        if isinstance(node, ast.keyword) and node.arg is None:
-            check.refuse(node.value, "an argument with **")
+                    return _misplaced(part, node, field, kinds)
+        if node_kind is ast.Attribute and node.attr in OF_PYTHON:  # type: ignore[attr-defined]
+            return _Fault(node, f"the attribute {node.attr}")  # type: ignore[attr-defined]
+        if node_kind is ast.keyword and node.arg is None:  # type: ignore[attr-defined]
+            return _Fault(node.value, "an argument with **")  # type: ignore[attr-defined]
+    return None
 
 
-class _Check:
-    def __init__(self, text: str, record: str, first_line: int) -> None:
-        self.text = text
-        self.record = record
-        self.first_line = first_line
-
-    def refuse_part(
-        self, part: ast.AST | None, around: ast.AST, field: str, kinds: Kinds
-    ) -> NoReturn:
-        if part is None:
-            self.refuse(around, "a dict with **")
-        place = part if hasattr(part, "lineno") else around
-        if not kinds:
-            self.refuse(place, f"{type(around).__name__} with {field}")
-        what = _SHOWN.get(type(part), f"a {type(part).__name__}")
-        if around is _RECORD:
-            self.refuse(place, f"{what} outside of classes and functions")
-        self.refuse(place, f"{what} in the {field} of {type(around).__name__}")
-
-    def literal(self, node: ast.Constant) -> None:
-        if not isinstance(node.value, _LITERALS):
-            self.refuse(node, f"a literal of {type(node.value).__name__}")
-
-    def refuse(self, node: ast.AST, what: str) -> NoReturn:
-        line = getattr(node, "lineno", 1) - 1
-        message = f"{what} cannot stand in TorchScript code"
-        error = SourceError(message, record=self.record, line=self.first_line + line)
-        error.construct = self.text.split("\n")[line].strip()[:_LONGEST_SHOWN]
-        raise error
+def _misplaced(part: ast.AST | None, around: ast.AST, field: str, kinds: Kinds) -> _Fault:
+    if part is None:
+        return _Fault(around, "a dict with **")
+    place = part if hasattr(part, "lineno") else around
+    if not kinds:
+        return _Fault(place, f"{type(around).__name__} with {field}")
+    return _Fault(place, f"{_shown(part)} in the {field} of {type(around).__name__}")
 
 
-_SHOWN: Final[Mapping[type[ast.AST], str]] = {
-    ast.Starred: "a starred expression",
-    ast.JoinedStr: "a JoinedStr (an f-string)",
-}
+def _shown(node: ast.AST) -> str:
+    return _SHOWN.get(type(node), f"a {type(node).__name__}")

@@ -7,7 +7,8 @@ mean by their types is found out in ``emitter.py``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tsarchive.errors import SourceError
@@ -39,10 +40,11 @@ from tsarchive.ir.types import (
 from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
 from .conditions import Condition, decide_isinstance, decided_by_literal, narrowed, none_status
 from .context import Context
-from .emitter import Arguments, Emitter, method_schema, positional
+from .emitter import Emitter, method_schema
 from .environment import Frame, Scope
 from .folding import fold
 from .grammar import OF_PYTHON
+from .matching import Call
 from .open_world import EARLY_RETURN, UNLOWERED, UNREACHABLE
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
@@ -74,6 +76,7 @@ _ROOTS: dict[str, Reference] = {
 }
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 _LOAD = ast.Load()
+_EXPECTED = "expected {wanted}, but found {given}"
 # A function and its arguments.
 _MOST_FORKED = 256
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
@@ -98,17 +101,10 @@ class FunctionLowering:
 
     def _enter(self, version: int | None, outer: Scope | None) -> None:
         """Begin a body; ``outer`` has the names around it."""
-        frame = Frame(
-            version,
-            self.cursor.here,
-            self._checked,
-            keeps_constants=self._world is not None,
-        )
-        self._return_to(Emitter(self.context, self.cursor, frame), Scope(frame, outer))
-
-    def _return_to(self, emit: Emitter, scope: Scope) -> None:
-        self.emit, self.scope = emit, scope
-        self.frame, self.builder = emit.frame, emit.builder
+        is_open = self._world is not None
+        self.frame = Frame(version, self.cursor.here, self._checked, keeps_constants=is_open)
+        self.emit = Emitter(self.context, self.cursor, self.frame)
+        self.scope = Scope(self.frame, outer)
 
     def _checked(self, type_: Type) -> Type:
         """Return a type that the current statement makes. Raises SourceError if it is too large."""
@@ -129,9 +125,8 @@ class FunctionLowering:
 
     def _finished(self) -> Block:
         self.frame.tidy()
-        if self._world is not None:
-            return self.frame.finish()
-        fold(self.builder, self.context.evaluate)
+        if self._world is None:
+            fold(self.frame, self.context.evaluate)
         return self.frame.finish()
 
     def constant_of(self, node: ast.expr, type_: Type, owner: str, name: str) -> Any:
@@ -140,12 +135,7 @@ class FunctionLowering:
         ``owner`` is the qualified name of the class or function.
         """
         self.cursor.statement = node
-        given = self.value(node, type_)
-        converted = self.emit.conversions.convert(given, type_)
-        if converted is None:
-            raise self.cursor.error(
-                node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
-            )
+        converted = self._converted(self.value(node, type_), type_, node, _EXPECTED)
         if self._world is not None:
             self._world.constants[owner, name] = converted.value
         return self._folded(converted.value.node, node)
@@ -175,32 +165,30 @@ class FunctionLowering:
                 given = self.value(last.value, declared)
             else:
                 given = self.emit.none()
-            given = self._returned(given, declared, last)
+            if declared is not None:
+                message = "{given} is returned where {wanted} is declared"
+                given = self._converted(given, declared, last, message)
         except SourceError as error:
             given = self._refused(error, last)
         self.frame.body.add_return(given.value)
 
-    def _returned(self, given: Typed, declared: Type | None, node: Located) -> Typed:
-        if declared is None:
-            return given
-        converted = self.emit.conversions.convert(given, declared)
+    def _converted(self, given: Typed, wanted: Type, node: Located, message: str) -> Typed:
+        """Return a value converted as on assignment; ``message`` is for where it cannot be."""
+        converted = self.emit.conversions.convert(given, wanted)
         if converted is None:
-            message = (
-                f"{annotation(given.type)} is returned where {annotation(declared)} is declared"
-            )
-            raise self.cursor.error(node, message)
+            types = {"given": annotation(given.type), "wanted": annotation(wanted)}
+            raise self.cursor.error(node, message.format(**types))
         return converted
 
-    def inside(self, block: Block, statements: Callable[[], None], outer: Scope) -> Scope:
-        """Run ``statements`` with a new scope for ``block``, and give that scope."""
-        saved, around = self.scope, self.builder.block
-        inner = self.scope = Scope(self.frame, outer)
-        self.builder.block = block
+    @contextmanager
+    def _inside(self, block: Block, outer: Scope) -> Iterator[Scope]:
+        """Lower into ``block``, with a new scope inside of ``outer``."""
+        saved, around = self.scope, self.frame.block
+        self.scope, self.frame.block = Scope(self.frame, outer), block
         try:
-            statements()
+            yield self.scope
         finally:
-            self.scope, self.builder.block = saved, around
-        return inner
+            self.scope, self.frame.block = saved, around
 
     def _if(self, node: ast.If) -> None:
         condition = self.condition(node.test)
@@ -210,26 +198,21 @@ class FunctionLowering:
             self._narrow(condition, condition.known, self.scope)
             self.block(node.body if condition.known else node.orelse)
             return
-        made = self.builder.append("prim::If", [condition.value.value])
-        scopes = [
-            self._branch(made, condition, taken, body)
-            for taken, body in ((True, node.body), (False, node.orelse))
-        ]
-        for name in dict.fromkeys([*scopes[0].names, *scopes[1].names]):
-            self._join(made, scopes, name, node)
+        made = self.frame.append("prim::If", [condition.value.value])
+        first = self._branch(made, condition, True, node.body)
+        second = self._branch(made, condition, False, node.orelse)
+        for name in dict.fromkeys([*first.names, *second.names]):
+            self._join(made, first.find(name), second.find(name), name, node)
 
     def _ruled_out(self, node: ast.If | ast.IfExp, branch: Callable[[], object]) -> None:
         """Lower a branch that is never taken, in an open world."""
         if self._world is None:
             return
         is_literal = decided_by_literal(node.test) is not None
-        made = self.builder.append(UNREACHABLE, is_literal=is_literal)
-
-        def run() -> None:
-            branch()
-
+        made = self.frame.append(UNREACHABLE, is_literal=is_literal)
         self._unreachable += 1
-        self.inside(made.add_block(), run, self.scope)
+        with self._inside(made.add_block(), self.scope):
+            branch()
         self._unreachable -= 1
 
     def _refused(self, error: SourceError, node: Located) -> Typed:
@@ -240,7 +223,7 @@ class FunctionLowering:
         self.cursor.locate(error, node)
         if not self._unreachable:
             self._world.refuse(error)
-        return self.emit.unresolved(UNLOWERED, positional(), error)
+        return self.emit.unresolved(UNLOWERED, Call(()), error)
 
     def _lower_rest(self, node: ast.AST) -> None:
         """Lower what stands in a node that was refused before all of it was lowered."""
@@ -258,7 +241,7 @@ class FunctionLowering:
         """Keep the value of a return that is refused, in an open world."""
         if self._world is not None and isinstance(statement, ast.Return):
             value = self.emit.none() if statement.value is None else self.value(statement.value)
-            self.builder.append(EARLY_RETURN, [value.value])
+            self.frame.append(EARLY_RETURN, [value.value])
 
     def _give_up(self, error: SourceError, statement: ast.stmt) -> None:
         """Go on behind a statement that is refused: the names that it assigns hold anything."""
@@ -272,12 +255,11 @@ class FunctionLowering:
     def _branch(
         self, made: Node, condition: Condition, taken: bool, body: Sequence[ast.stmt]
     ) -> Scope:
-        def statements() -> None:
+        head = Scope(self.frame, self.scope)
+        with self._inside(made.add_block(), head) as scope:
             self._narrow(condition, taken, head)
             self.block(body)
-
-        head = Scope(self.frame, self.scope)
-        return self.inside(made.add_block(), statements, head)
+        return scope
 
     def _narrow(self, condition: Condition, taken: bool, scope: Scope) -> None:
         """Give the variable of a condition its narrower type in ``scope``."""
@@ -286,15 +268,15 @@ class FunctionLowering:
             return
         given = scope.find(condition.name)
         if isinstance(given, Typed):
-            made = self.builder.append("prim::unchecked_cast", [given.value], type_)
-            made.output.name = condition.name if has_meaning(condition.name) else None
+            made = self.frame.append("prim::unchecked_cast", [given.value], type_)
+            made.output.name = _meaningful(condition.name)
             scope.bind(condition.name, typed(made.output))
 
-    def _join(self, made: Node, scopes: Sequence[Scope], name: str, node: ast.If) -> None:
+    def _join(
+        self, made: Node, first: Reference | None, second: Reference | None, name: str, node: ast.If
+    ) -> None:
         """Make a name that the branches assign usable after the ``if``."""
         before = self.scope.find(name)
-        found = [scope.find(name) for scope in scopes]
-        first, second = found
         if not isinstance(first, Typed) or not isinstance(second, Typed):
             line = self.cursor.place(node).line
             self.scope.unusable[name] = f"{name!r} is not assigned on all paths of line {line}"
@@ -304,22 +286,16 @@ class FunctionLowering:
         )
         type_ = unify(first.type, second.type, or_union=or_union)
         if type_ is None:
-            self._disagree(name, first.type, second.type, node, is_error=before is not None)
+            types = annotation(first.type), annotation(second.type)
+            message = f"{name!r} is {types[0]} in one branch and {types[1]} in the other"
+            if before is not None:
+                raise self.cursor.error(node, message)
+            self.scope.unusable[name] = message
             return
-        output = made.add_output(type_, name if has_meaning(name) else None)
+        output = made.add_output(type_, _meaningful(name))
         for block, reference in zip(made.blocks, (first, second), strict=True):
             block.add_return(reference.value)
         self.scope.bind(name, typed(output))
-
-    def _disagree(
-        self, name: str, first: Type, second: Type, node: ast.If, *, is_error: bool
-    ) -> None:
-        message = (
-            f"{name!r} is {annotation(first)} in one branch and {annotation(second)} in the other"
-        )
-        if is_error:
-            raise self.cursor.error(node, message)
-        self.scope.unusable[name] = message
 
     def _for(self, node: ast.For) -> None:
         match node.iter, node.target:
@@ -327,41 +303,75 @@ class FunctionLowering:
                 pass
             case _:
                 self.cursor.refuse(node, "a loop other than `for i in range(n)`")
-        if node.orelse:
-            self.cursor.refuse(node, "a loop with else")
         bound = self.value(count)
         if not fits(bound.type, INT):
             raise self.cursor.error(
                 node, f"the bound of range() must be an int, not {annotation(bound.type)}"
             )
-        loop = _Loop(self, node, bound, self.emit.constant(True, BOOL))
-        loop.count(counter)
-        loop.run(lambda: self.emit.constant(True, BOOL))
+        self._loop(node, bound, lambda: self.emit.constant(True, BOOL), counter)
 
     def _while(self, node: ast.While) -> None:
-        if node.orelse:
-            self.cursor.refuse(node, "a loop with else")
-
         def condition() -> Typed:
             return self.emit.as_condition(self.value(node.test), node.test)
 
-        loop = _Loop(self, node, self.emit.constant(MAX_TRIP_COUNT, INT), condition())
-        loop.run(condition)
-        if isinstance(node.test, ast.Name) and node.test.id in loop.params:
-            self.frame.conditions.append((loop.node, loop.params[node.test.id]))
+        made, params = self._loop(node, self.emit.constant(MAX_TRIP_COUNT, INT), condition)
+        if isinstance(node.test, ast.Name) and node.test.id in params:
+            self.frame.conditions.append((made, params[node.test.id]))
+
+    def _loop(
+        self,
+        node: ast.For | ast.While,
+        bound: Typed,
+        condition: Callable[[], Typed],
+        counter: str | None = None,
+    ) -> tuple[Node, dict[str, Value]]:
+        """Return the node of a loop, and the parameters of its body by the names that it carries.
+
+        ``counter`` is the variable that counts the turns.
+        """
+        first = condition()
+        # What the body assigns and what was there before is carried from turn to turn.
+        found = {name: self.scope.find(name) for name in sorted(_assigned_names([node]))}
+        initial = {name: given for name, given in found.items() if isinstance(given, Typed)}
+        made = self.frame.append("prim::Loop", [bound.value, first.value])
+        body = made.add_block()
+        turn = body.add_param(INT, _meaningful(counter))
+        params = {
+            name: body.add_param(given.type, _meaningful(name)) for name, given in initial.items()
+        }
+        head = Scope(self.frame, self.scope)
+        head.names |= {name: typed(param) for name, param in params.items()}
+        with self._inside(body, head) as scope:
+            if counter is not None:
+                self.bind(counter, typed(turn), node)
+            self.block(node.body)
+            body.add_return(condition().value)
+        order = dict.fromkeys([*(name for name in scope.names if name in params), *params])
+        body.params[1:] = [params[name] for name in order]
+        for name in order:
+            self._carry(made, name, initial[name], scope.find(name))
+        return made, params
+
+    def _carry(self, made: Node, name: str, initial: Typed, final: Reference | None) -> None:
+        """Carry the value of a name from one turn of a loop to the next, and out of the loop."""
+        assert isinstance(final, Typed)
+        made.add_input(initial.value)
+        made.blocks[0].add_return(final.value)
+        output = made.add_output(initial.type, _meaningful(name))
+        self.scope.bind(name, typed(output))
 
     def _with(self, node: ast.With) -> None:
         entered = []
         for item in node.items:
             given = self.value(item.context_expr)
-            made = self.builder.append("prim::Enter", [given.value], self._entered(given, node))
+            made = self.frame.append("prim::Enter", [given.value], self._entered(given, node))
             entered.append(given.value)
             if item.optional_vars is not None:
-                since = len(self.builder.block.nodes) - 1
+                since = len(self.frame.block.nodes) - 1
                 self._store(item.optional_vars, typed(made.output), since)
         self.block(node.body)
         for value in reversed(entered):
-            self.builder.append("prim::Exit", [value])
+            self.frame.append("prim::Exit", [value])
 
     def _entered(self, given: Typed, node: Located) -> Type:
         if self._world is not None and self._world.is_open(given.type):
@@ -378,30 +388,39 @@ class FunctionLowering:
 
     def _closure(self, node: ast.FunctionDef) -> None:
         """``def __forked_function():`` — the body of a fork or awaitable."""
-        arguments = node.args
-        if node.decorator_list or ast.unparse(arguments):
+        if node.args.args:
             self.cursor.refuse(node, "a nested function with decorators or parameters")
         declared = None if node.returns is None else self.type_of(node.returns)
         closure = self.closure(node.body, declared)
         if self._world is not None:  # it may be that nothing forks it
-            self.builder.append("prim::Closure", closure.captured, subgraph=closure.body)
+            self.frame.append("prim::Closure", closure.captured, subgraph=closure.body)
         self.bind(node.name, closure, node)
 
     def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
         """Lower a closure, in which operators have the version of functions, not of methods."""
-        emit, scope = self.emit, self.scope
-        self._enter(self.context.dialect.free_version, scope)
+        around = self.frame, self.emit, self.scope
+        self._enter(self.context.dialect.free_version, self.scope)
         try:
             self._function_body(body, declared)
             return Closure(self._finished(), list(self.frame.captured))
         finally:
-            self._return_to(emit, scope)
+            self.frame, self.emit, self.scope = around
 
-    def forked(self, node: ast.Call, form: Special) -> Closure:
+    def _forked(self, node: ast.Call, form: Special) -> Closure:
         """Return the closure that a fork starts; for ``fork(self.f, x)``, one that calls it."""
         started = self.expression(node.args[0])
-        if not isinstance(started, FunctionReference | MethodReference):
-            return self._forked_closure(started, node, form)
+        if isinstance(started, FunctionReference | MethodReference):
+            return self._calling(node)
+        if len(node.args) > 1:
+            raise self.cursor.error(node, f"wrong arguments for {form.value}")
+        if not isinstance(started, Closure):
+            raise self.cursor.error(
+                node, f"{form.value} takes a function that is defined before it"
+            )
+        return started
+
+    def _calling(self, node: ast.Call) -> Closure:
+        """Return a closure that calls the first argument with the others, which are captured."""
         given: list[ast.expr] = []
         for index, argument in enumerate(node.args[1:]):
             # A name that no code can have.
@@ -413,15 +432,6 @@ class FunctionLowering:
         if self._world is not None:  # only what is defined in code is forked
             closure.body.returns[0].node.attributes["is_forked"] = True
         return closure
-
-    def _forked_closure(self, started: Reference, node: ast.Call, form: Special) -> Closure:
-        if len(node.args) > 1:
-            raise self.cursor.error(node, f"wrong arguments for {form.value}")
-        if not isinstance(started, Closure):
-            raise self.cursor.error(
-                node, f"{form.value} takes a function that is defined before it"
-            )
-        return started
 
     def _choice(self, node: ast.IfExp, hint: Type | None) -> Reference:
         """``a if c else b``."""
@@ -436,16 +446,13 @@ class FunctionLowering:
     def _either(
         self, condition: Condition, branches: Sequence[Callable[[], Typed]], node: Located
     ) -> Typed:
-        made = self.builder.append("prim::If", [condition.value.value])
+        made = self.frame.append("prim::If", [condition.value.value])
         found: list[Typed] = []
         for taken, branch in zip((True, False), branches, strict=True):
-
-            def statements(taken: bool = taken, branch: Callable[[], Typed] = branch) -> None:
+            block = made.add_block()
+            with self._inside(block, self.scope):
                 self._narrow(condition, taken, self.scope)
                 found.append(branch())
-
-            block = made.add_block()
-            self.inside(block, statements, self.scope)
             block.add_return(found[-1].value)
         type_ = unify(found[0].type, found[1].type)
         if type_ is None:
@@ -499,14 +506,8 @@ class FunctionLowering:
         if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
             raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
         given = self.emit.as_value(reference, node)
-        converted = self.emit.conversions.convert(given, outer.type)
-        if converted is None:
-            raise self.cursor.error(
-                node,
-                f"{name!r} was of type {annotation(outer.type)}, "
-                f"but is assigned a value of type {annotation(given.type)}",
-            )
-        return converted
+        message = "was of type {wanted}, but is assigned a value of type {given}"
+        return self._converted(given, outer.type, node, f"{name!r} {message}")
 
     def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
         """Assign with annotation."""
@@ -528,7 +529,7 @@ class FunctionLowering:
         ``since`` is the number of nodes in the block before the value was computed: older
         values, and those of other blocks, are only aliases.
         """
-        if value.name is not None or value.node not in self.builder.block.nodes[since:]:
+        if value.name is not None or value.node not in self.frame.block.nodes[since:]:
             return
         if has_meaning(name):
             value.name = name
@@ -544,10 +545,10 @@ class FunctionLowering:
             return
         reference = self.expression(node.value)
         for target in node.targets:
-            self._store(target, reference, len(self.builder.block.nodes))
+            self._store(target, reference, len(self.frame.block.nodes))
 
     def _assign_to(self, target: ast.expr, value: ast.expr) -> None:
-        since = len(self.builder.block.nodes)
+        since = len(self.frame.block.nodes)
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
             self._assign_pairwise(target, value)
             return
@@ -555,19 +556,17 @@ class FunctionLowering:
             base = self.value(target.value)
             self._set_attribute(target, base, self.value(value))
             return
-        constants = len(self.builder.constants)
+        constants = len(self.frame.constants)
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):
             self._name_constant(reference.value, target.id, constants)
 
     def _name_constant(self, value: Value, name: str, before: int) -> None:
-        is_new = len(self.builder.constants) > before and value.node.is_constant
-        if is_new and value.name is None and has_meaning(name) and self._at_top():
+        is_new = len(self.frame.constants) > before and value.node.is_constant
+        is_at_top = self.frame.block is self.frame.body
+        if is_new and value.name is None and has_meaning(name) and is_at_top:
             value.name = name
-
-    def _at_top(self) -> bool:
-        return self.builder.block is self.frame.body
 
     def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
         """``a, b = x, y``: no tuple is made."""
@@ -577,7 +576,7 @@ class FunctionLowering:
             )
         references = [self.expression(element) for element in value.elts]
         for element, reference in zip(target.elts, references, strict=True):
-            self._store(element, reference, len(self.builder.block.nodes))
+            self._store(element, reference, len(self.frame.block.nodes))
 
     def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
         match target:
@@ -594,7 +593,9 @@ class FunctionLowering:
                 base = self.value(target.value)
                 self._set_attribute(target, base, self.emit.as_value(reference, target))
             case ast.Subscript():
-                self._set_element(target, self.emit.as_value(reference, target))
+                given = self.emit.as_value(reference, target)
+                call = Call([self.value(target.value), self.value(target.slice), given])
+                self.emit.call_operator("aten::_set_item", call, target)
             case _:
                 self.cursor.refuse(target, "an assignment to this")
 
@@ -615,12 +616,9 @@ class FunctionLowering:
     def _parts(self, given: Typed, count: int, node: Located) -> list[Typed]:
         if isinstance(given.type, TupleType):
             return self.emit.conversions.unpack(given)
-        if isinstance(given.type, ListType):
-            types = [given.type.element] * count
-            made = self.builder.append("prim::ListUnpack", [given.value], *types)
-            return [typed(value) for value in made.outputs]
-        if given.type is UNKNOWN:
-            made = self.builder.append("prim::ListUnpack", [given.value], *[UNKNOWN] * count)
+        if isinstance(given.type, ListType) or given.type is UNKNOWN:
+            element = given.type.element if isinstance(given.type, ListType) else UNKNOWN
+            made = self.frame.append("prim::ListUnpack", [given.value], *[element] * count)
             return [typed(value) for value in made.outputs]
         raise self.cursor.error(
             node, f"a value of type {annotation(given.type)} cannot be unpacked"
@@ -641,7 +639,7 @@ class FunctionLowering:
                 f"attribute {target.attr!r} is of type {annotation(slot.type)}, "
                 f"but is assigned a value of type {annotation(given.type)}",
             )
-        self.builder.append("prim::SetAttr", [base.value, given.value], name=target.attr)
+        self.frame.append("prim::SetAttr", [base.value, given.value], name=target.attr)
 
     def _declared_by_init(
         self, target: ast.Attribute, base: Typed, given: Typed
@@ -649,7 +647,7 @@ class FunctionLowering:
         class_ = self.context.initialising
         if class_ is None or base.type is not class_:
             return None
-        if self.builder.block is not self.frame.body:
+        if self.frame.block is not self.frame.body:
             raise self.cursor.error(
                 target,
                 f"{annotation(class_)} gets the attribute {target.attr!r} "
@@ -658,16 +656,11 @@ class FunctionLowering:
         name = target.attr
         return class_.attributes.setdefault(name, Attribute(name, given.type))
 
-    def _set_element(self, target: ast.Subscript, given: Typed) -> None:
-        base = self.value(target.value)
-        arguments = positional(base, self.value(target.slice), given)
-        self.emit.call_operator("aten::_set_item", arguments, target)
-
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is None:
             self.cursor.refuse(node, "a declaration without value")
         type_ = self.type_of(node.annotation)
-        since = len(self.builder.block.nodes)
+        since = len(self.frame.block.nodes)
         if isinstance(node.target, ast.Attribute):
             base = self.value(node.target.value)
             self._set_attribute(node.target, base, self.value(node.value, type_))
@@ -693,8 +686,8 @@ class FunctionLowering:
         left = self.value(ast.copy_location(load, node.target))
         in_place = left.type == TENSOR or isinstance(left.type, ListType)
         kind = kinds[0 if in_place else 1]
-        result = self.emit.operator_value(kind, positional(left, self.value(node.value)), node)
-        self._store(node.target, result, len(self.builder.block.nodes))
+        result = self.emit.operator_value(kind, node, left, self.value(node.value))
+        self._store(node.target, result, len(self.frame.block.nodes))
 
     def _expression_statement(self, node: ast.Expr) -> None:
         self._note_mention(self.expression(node.value), node.value)
@@ -703,7 +696,7 @@ class FunctionLowering:
         """Note an operator that is named and not called there, in an open world."""
         if self._world is not None and isinstance(reference, OperatorReference):
             error = self.cursor.error(node, f"{reference.kind} is not called")
-            given = positional(*filter(None, [reference.target]))
+            given = Call([*filter(None, [reference.target])])
             self.emit.unresolved(reference.kind, given, error)
 
     def _pass(self, node: ast.Pass) -> None:
@@ -743,10 +736,7 @@ class FunctionLowering:
         try:
             return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
         except SourceError as error:
-            self.cursor.locate(error, node)
-            if self._world is None:
-                raise error from error.__cause__
-            self._world.refuse(error)
+            self.context.refuse(self.cursor.locate(error, node))
             return UNKNOWN
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
@@ -775,8 +765,7 @@ class FunctionLowering:
         if node.value is None:
             return self.emit.none()
         found = self._number(node)
-        if found is None:
-            self.cursor.refuse(node, f"a {type(node.value).__name__}")
+        assert found is not None  # the grammar knows no other literals
         return found
 
     def _number(self, node: ast.expr) -> Typed | None:
@@ -795,32 +784,28 @@ class FunctionLowering:
     def _dict(self, node: ast.Dict, hint: Type | None) -> Reference:
         keys, values = [], []
         for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                self.cursor.refuse(node, "a dict with **")
+            assert key is not None  # the grammar knows no dict with **
             keys.append(self.value(key))
             values.append(self.value(value))
         return self.emit.dict_literal(node, keys, values, hint)
 
     def _unary(self, node: ast.UnaryOp, hint: Type | None) -> Reference:
-        kind = UNARY.get(type(node.op))
-        if kind is None:
-            self.cursor.refuse(node, "this sign")
         literal = self._number(node)
         if literal is not None:
             return literal
         operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             operand = self.emit.as_condition(operand, node)
-        return self.emit.call_operator(kind, positional(operand), node)
+        return self.emit.call_operator(UNARY[type(node.op)], Call([operand]), node)
 
     def _binary(self, node: ast.BinOp, hint: Type | None) -> Reference:
         literal = self._number(node)
         if literal is not None:
             return literal
-        sides = positional(self.value(node.left), self.value(node.right))
-        if isinstance(node.op, ast.Mod) and sides.positional[0].type == STRING:
-            return self.emit.call_operator("aten::percentFormat", sides, node)
-        return self.emit.call_operator(BINARY[type(node.op)], sides, node)
+        sides = Call([self.value(node.left), self.value(node.right)])
+        is_format = isinstance(node.op, ast.Mod) and sides.values[0].type == STRING
+        kind = "aten::percentFormat" if is_format else BINARY[type(node.op)]
+        return self.emit.call_operator(kind, sides, node)
 
     def _compare(self, node: ast.Compare, hint: Type | None) -> Reference:
         if len(node.ops) != 1 or type(node.ops[0]) not in COMPARISONS:
@@ -828,24 +813,23 @@ class FunctionLowering:
         sides = [self.value(node.left), self.value(node.comparators[0])]
         if isinstance(node.ops[0], ast.In):
             sides.reverse()
-        return self.emit.call_operator(COMPARISONS[type(node.ops[0])], positional(*sides), node)
+        return self.emit.call_operator(COMPARISONS[type(node.ops[0])], Call(sides), node)
 
     def _subscript(self, node: ast.Subscript, hint: Type | None) -> Reference:
         base = self.value(node.value)
         if base.type == TENSOR:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return self.emit.tensor_element(
-                base, [self._tensor_index(part) for part in parts], node
-            )
+            indices = [
+                self._bounds(part) if isinstance(part, ast.Slice) else self.value(part)
+                for part in parts
+            ]
+            return self.emit.tensor_element(base, indices, node)
         if not isinstance(node.slice, ast.Slice):
             return self.emit.element(base, self.value(node.slice), node, hint)
         bounds = self._bounds(node.slice)
         if isinstance(base.type, TupleType):
             return self.emit.tuple_slice(base, *(self._bound(bound, node) for bound in bounds))
         return self.emit.slice_of(base, None, bounds, node)
-
-    def _tensor_index(self, node: ast.expr) -> Typed | tuple[Typed | None, ...]:
-        return self._bounds(node) if isinstance(node, ast.Slice) else self.value(node)
 
     def _bounds(self, node: ast.Slice) -> tuple[Typed | None, ...]:
         parts = (node.lower, node.upper, node.step)
@@ -859,48 +843,40 @@ class FunctionLowering:
             raise self.cursor.error(node, "the bounds of a tuple slice must be integer literals")
         return value
 
-    def arguments(self, node: ast.Call) -> Arguments:
-        given = []
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                self.cursor.refuse(argument, "a starred argument")
-            given.append(self.value(argument))
-        keywords = {}
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                self.cursor.refuse(node, "an argument with **")
-            keywords[keyword.arg] = self.value(keyword.value)
-        return Arguments(given, keywords)
+    def arguments(self, node: ast.Call, target: Typed | None = None) -> Call:
+        given = [self.value(argument) for argument in node.args]
+        keywords = {keyword.arg or "": self.value(keyword.value) for keyword in node.keywords}
+        return Call(given, keywords, target)
 
     def _call(self, node: ast.Call, hint: Type | None) -> Reference:
         callee = self.expression(node.func)
         if type(callee) is OperatorReference:
-            given = self.arguments(node)
-            found = self.emit.call_named_operator(callee.kind, callee.target, given, node)
+            call = self.arguments(node, callee.target)
+            found = self.emit.call_named_operator(callee.kind, call, node)
             if self._world is not None:
-                self.builder.block.nodes[-1].attributes["arguments"] = self._places(node)
+                self.frame.block.nodes[-1].attributes["arguments"] = self._places(node)
             return found
         if isinstance(callee, Special):
             return self._special(callee, node, hint)
         if isinstance(callee, Constructor):
             return self._new_object(callee, node)
-        arguments = self.arguments(node)
+        call = self.arguments(node)
         match callee:
             case FunctionReference(function):
-                return self.emit.call_function(function, arguments, node)
+                return self.emit.call_function(function, call, node)
             case MethodReference(target, name):
-                return self.emit.call_method(target, name, arguments, node)
+                return self.emit.call_method(target, name, call, node)
             case TypeReference(type_):
-                return self.emit.construct(type_, arguments, node)
+                return self.emit.construct(type_, call, node)
             case Builtin(name):
-                return self.emit.call_builtin(name, arguments, node)
+                return self.emit.call_builtin(name, call, node)
             case ToList(target):
-                return self.emit.to_list(target, arguments, node, hint)
+                return self.emit.to_list(target, call, node, hint)
             case Typed(_, ClassType(is_module=is_module)):
                 name = "forward" if is_module else "__call__"
-                return self.emit.call_method(callee, name, arguments, node)
+                return self.emit.call_method(callee, name, call, node)
             case Typed(_, type_) if type_ is UNKNOWN:
-                return self.emit.call_method(callee, "__call__", arguments, node)
+                return self.emit.call_method(callee, "__call__", call, node)
         name = shorten(ast.unparse(node.func))
         error = self.cursor.error(node, f"{name!r} cannot be called")
         if self._world is None:
@@ -929,12 +905,7 @@ class FunctionLowering:
 
     def _annotate(self, node: ast.Call, form: Special) -> Typed:
         type_ = self.type_of(node.args[0])
-        given = self.value(node.args[1], type_)
-        converted = self.emit.conversions.convert(given, type_)
-        if converted is None:
-            raise self.cursor.error(
-                node, f"expected {annotation(type_)}, but found {annotation(given.type)}"
-            )
+        converted = self._converted(self.value(node.args[1], type_), type_, node, _EXPECTED)
         if converted.type == NONE and isinstance(type_, OptionalType | UnionType):
             # The type of None is worth keeping: it tells what a variable may hold later.
             return self.emit.constant(None, type_)
@@ -977,10 +948,10 @@ class FunctionLowering:
         return (self.type_of(node),)
 
     def _fork(self, node: ast.Call, form: Special) -> Typed:
-        closure = self.forked(node, form)
+        closure = self._forked(node, form)
         type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
         kind = f"prim::{form.value}"
-        made = self.builder.append(kind, closure.captured, type_, subgraph=closure.body)
+        made = self.frame.append(kind, closure.captured, type_, subgraph=closure.body)
         return typed(made.output)
 
     def condition(self, node: ast.expr) -> Condition:
@@ -991,7 +962,7 @@ class FunctionLowering:
                 inner = self.condition(operand)
                 if inner.known is not None:
                     return inner.inverted(self.emit.constant(not inner.known, BOOL))
-                negated = self.emit.operator_value("aten::__not__", positional(inner.value), node)
+                negated = self.emit.operator_value("aten::__not__", node, inner.value)
                 return inner.inverted(negated)
             case ast.Call(ast.Name("isinstance"), [subject, _]) if not node.keywords:
                 return self._instance_condition(node, subject)
@@ -1018,71 +989,12 @@ class FunctionLowering:
             answer = known if is_none else not known
             return Condition(self.emit.constant(answer, BOOL), answer)
         kind = "aten::__is__" if is_none else "aten::__isnot__"
-        made = self.emit.operator_value(kind, positional(given, self.emit.none()), node)
+        made = self.emit.operator_value(kind, node, given, self.emit.none())
         if not isinstance(subject, ast.Name):
             return Condition(made)
         rest = union_of(member for member in flat_members(given.type) if member != NONE)
         found = Condition(made, None, subject.id, None, rest)
         return found if is_none else found.inverted(made)
-
-
-class _Loop:
-    """A loop under construction."""
-
-    def __init__(
-        self, lowering: FunctionLowering, node: ast.For | ast.While, bound: Typed, first: Typed
-    ) -> None:
-        self.lowering = lowering
-        self.source = node
-        names = _assigned_names([node])
-        # What the body assigns and what was there before is carried from turn to turn.
-        self.initial = {
-            name: found
-            for name in sorted(names)
-            if isinstance(found := lowering.scope.find(name), Typed)
-        }
-        self.node = lowering.builder.append("prim::Loop", [bound.value, first.value])
-        self.body = self.node.add_block()
-        self.counter = self.body.add_param(INT)
-        self.target: str | None = None
-        self.head = Scope(lowering.frame, lowering.scope)
-        self.params = {}
-        for name, found in self.initial.items():
-            param = self.body.add_param(found.type, name if has_meaning(name) else None)
-            self.params[name] = param
-            self.head.bind(name, typed(param))
-
-    def count(self, name: str) -> None:
-        """Assign the counter to a variable at the start of each iteration."""
-        self.target = name
-        if has_meaning(name):
-            self.counter.name = name
-
-    def run(self, condition: Callable[[], Typed]) -> None:
-        results: list[Typed] = []
-
-        def statements() -> None:
-            if self.target is not None:
-                self.lowering.bind(self.target, typed(self.counter), self.source)
-            self.lowering.block(self.source.body)
-            results.append(condition())
-
-        inner = self.lowering.inside(self.body, statements, self.head)
-        self.body.add_return(results[0].value)
-        assigned = [name for name in inner.names if name in self.params]
-        order = dict.fromkeys([*assigned, *self.params])
-        self.body.params[1:] = [self.params[name] for name in order]
-        for name in order:
-            self._carry(name, inner)
-
-    def _carry(self, name: str, inner: Scope) -> None:
-        initial = self.initial[name]
-        final = inner.find(name)
-        assert isinstance(final, Typed)
-        self.node.add_input(initial.value)
-        self.body.add_return(final.value)
-        output = self.node.add_output(initial.type, name if has_meaning(name) else None)
-        self.lowering.scope.bind(name, typed(output))
 
 
 def _assigned_names(statements: Iterable[ast.stmt]) -> set[str]:
@@ -1113,8 +1025,12 @@ def has_meaning(name: str) -> bool:
     return not (name.startswith("_") and (len(name) == 1 or name[1:].isdigit()))
 
 
+def _meaningful(name: str | None) -> str | None:
+    return name if name is not None and has_meaning(name) else None
+
+
 def _is_packed(given: Type, declared: Type) -> bool:
-    """Packed weights in a slot of an archive in which they were tensors.
+    """Return whether packed weights are given for a slot that old archives declare as a tensor.
 
     torch reads such code, too, and raises where it runs.
     """

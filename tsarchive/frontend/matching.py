@@ -8,7 +8,7 @@ torch's schema matcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
@@ -60,14 +60,6 @@ class Default(NamedTuple):
     argument: Argument
 
 
-class Given(NamedTuple):
-    """The static type of the argument at ``position`` of the call."""
-
-    position: int
-    type: Type
-    is_empty_list: bool
-
-
 class Input(NamedTuple):
     """One input of the node: its source, which for an argument of the call is its position, and
     what to do with it. A tuple of inputs is gathered into a list of ``element`` type."""
@@ -78,8 +70,12 @@ class Input(NamedTuple):
 
 
 class Match(NamedTuple):
+    """The inputs and result types of a node; ``written`` is how many arguments, of those before
+    ``out``, the call spells out. It is 0 where a call has more arguments than the schema."""
+
     inputs: list[Input]
     returns: list[Type]
+    written: int
 
 
 class Mismatch(NamedTuple):
@@ -111,19 +107,21 @@ _IMPLICIT: dict[Type, dict[Type, str]] = {
 class Call:
     """The arguments of one call, as written: positional, by keyword, and ``self``.
 
-    ``values`` are all of them; :class:`Input` counts in it.
+    ``values`` are all of them, in this order; :class:`Input` counts in it.
     """
+
+    __slots__ = ("keywords", "positional", "target", "values")
 
     def __init__(
         self,
         positional: Sequence[Typed],
-        keywords: Mapping[str, Typed],
+        keywords: Mapping[str, Typed] = MappingProxyType({}),
         target: Typed | None = None,
     ) -> None:
+        self.positional = positional
+        self.keywords = keywords
+        self.target = target
         self.values = [*positional, *keywords.values()]
-        self._count = len(positional)
-        self._names = tuple(keywords)
-        self._has_target = target is not None
         if target is not None:
             self.values.append(target)
 
@@ -133,23 +131,8 @@ class Call:
         for _, type_, _ in self.values:
             if type(type_) is not SimpleType and not _is_short(type_):
                 return None
-        return (*[value[1:] for value in self.values], self._count, self._names)
-
-    @cached_property
-    def _given(self) -> list[Given]:
-        return [Given(position, *value[1:]) for position, value in enumerate(self.values)]
-
-    @cached_property
-    def positional(self) -> list[Given]:
-        return self._given[: self._count]
-
-    @cached_property
-    def keywords(self) -> dict[str, Given]:
-        return dict(zip(self._names, self._given[self._count :], strict=False))
-
-    @property
-    def target(self) -> Given | None:
-        return self._given[-1] if self._has_target else None
+        types = [value[1:] for value in self.values]
+        return (*types, len(self.positional), *self.keywords)
 
     def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
         """Return the first match: without implicit conversions if there is one, else with them.
@@ -219,14 +202,15 @@ def unregistered(kind: str) -> UnknownOperatorError:
 
 class _Matcher:
     def __init__(self, call: Call, schema: FunctionSchema, convert: bool) -> None:
-        self.positional = call.positional
-        self.keywords = call.keywords
+        self.values = call.values
+        self.count = len(call.positional)
+        self.keywords = {name: place for place, name in enumerate(call.keywords, self.count)}
         self.schema = schema
         self.convert = convert
         self.bindings: Bindings = {}
         self.next_positional = 0
         self.used: set[str] = set()
-        self.target = call.target
+        self.target = None if call.target is None else len(call.values) - 1
 
     def run(self) -> Match | Mismatch:
         inputs: list[Input] = []
@@ -235,42 +219,35 @@ class _Matcher:
             if isinstance(found, Mismatch):
                 return found
             inputs.append(found)
-        rest = self.positional[self.next_positional :]
-        if self.schema.is_vararg:
-            inputs += [Input(given.position) for given in rest]
-        elif rest:
-            count = len(self.positional)
-            return Mismatch("takes {} positional arguments, not {}", (self.next_positional, count))
-        return self._unknown_keyword() or self._returns(inputs)
-
-    def _unknown_keyword(self) -> Mismatch | None:
-        for name in self.keywords:
-            if name not in self.used:
-                is_known = any(argument.name == name for argument in self.schema.arguments)
-                what = "is given twice" if is_known else "is unknown"
-                return Mismatch("keyword argument '{}' {}", (name, what))
-        return None
-
-    def _returns(self, inputs: list[Input]) -> Match | Mismatch:
+        written = _written(self.schema, inputs)
+        rest = range(self.next_positional, self.count)
+        if rest and not self.schema.is_vararg:
+            counts = (self.next_positional, self.count)
+            return Mismatch("takes {} positional arguments, not {}", counts)
+        inputs += map(Input, rest)
+        for name in [name for name in self.keywords if name not in self.used]:
+            is_known = any(argument.name == name for argument in self.schema.arguments)
+            what = "is given twice" if is_known else "is unknown"
+            return Mismatch("keyword argument '{}' {}", (name, what))
         returns: list[Type] = []
         for result in self.schema.returns:
             bound = substitute(result.type, self.bindings)
             if bound is None:
                 return Mismatch("its result type {} cannot be inferred", (result.type,))
             returns.append(bound)
-        return Match(inputs, returns)
+        return Match(inputs, returns, 0 if rest else written)
 
     def _argument(self, index: int) -> Input | Mismatch:
         argument = self.schema.arguments[index]
         if argument.name == "self" and self.target is not None:
-            given, self.target = self.target, None
-            return self._fit(argument, given)
-        if not argument.kwarg_only and self.next_positional < len(self.positional):
-            given = self.positional[self.next_positional]
-            if self.convert and self._takes_the_rest(index, given):
+            place, self.target = self.target, None
+            return self._fit(argument, place)
+        if not argument.kwarg_only and self.next_positional < self.count:
+            place = self.next_positional
+            if self.convert and self._takes_the_rest(index, self.values[place].type):
                 return self._gather(argument)
             self.next_positional += 1
-            return self._fit(argument, given)
+            return self._fit(argument, place)
         keyword = self._keyword_for(argument)
         if keyword is not None:
             self.used.add(keyword)
@@ -286,33 +263,33 @@ class _Matcher:
         is_renamed = argument.name == "self" and self.schema.name.startswith("aten::")
         return "input" if is_renamed and "input" in self.keywords else None
 
-    def _takes_the_rest(self, index: int, given: Given) -> bool:
+    def _takes_the_rest(self, index: int, given: Type) -> bool:
         """Return whether ``zeros(1, 2)`` may stand for ``zeros([1, 2])`` at this argument."""
         arguments = self.schema.arguments
         formal = arguments[index]
         is_last = index + 1 == len(arguments) or arguments[index + 1].kwarg_only
         if not is_last or not isinstance(formal.type, ListType) or formal.repeat is not None:
             return False
-        if isinstance(formal.type.element, VarType) or isinstance(given.type, ListType):
+        if isinstance(formal.type.element, VarType) or isinstance(given, ListType):
             return False
-        return not _fits_list(given.type, formal.type)
+        return not _fits_list(given, formal.type)
 
     def _gather(self, argument: Argument) -> Input | Mismatch:
         assert isinstance(argument.type, ListType)
         element = argument.type.element
         inner: list[Input] = []
-        for given in self.positional[self.next_positional :]:
-            found = self._fit(Argument(argument.name, element), given)
+        for place in range(self.next_positional, self.count):
+            found = self._fit(Argument(argument.name, element), place)
             if isinstance(found, Mismatch):
                 return found
             inner.append(found)
-        self.next_positional = len(self.positional)
+        self.next_positional = self.count
         return Input(tuple(inner), element=element)
 
-    def _fit(self, argument: Argument, given: Given) -> Input | Mismatch:
-        actual = given.type
-        if actual == argument.type and not given.is_empty_list and not has_variables(actual):
-            return Input(given.position)
+    def _fit(self, argument: Argument, place: int) -> Input | Mismatch:
+        _, actual, is_empty_list = self.values[place]
+        if actual == argument.type and not is_empty_list and not has_variables(actual):
+            return Input(place)
         steps: tuple[Step, ...] = ()
         if _repeats(argument, actual):
             actual = ListType(actual)
@@ -325,10 +302,19 @@ class _Matcher:
         if wanted is None:
             text = "the type of argument '{}' cannot be inferred from {}"
             return Mismatch(text, (argument.name, actual))
-        more, reached = conversions(actual, wanted, given.is_empty_list, convert=self.convert)
+        more, reached = conversions(actual, wanted, is_empty_list, convert=self.convert)
         if not is_subtype(reached, wanted):
             return _unfit(argument, actual)
-        return Input(given.position, steps + more)
+        return Input(place, steps + more)
+
+
+def _written(schema: FunctionSchema, inputs: Sequence[Input]) -> int:
+    count = len(inputs)
+    while count and schema.arguments[count - 1].is_out:
+        count -= 1
+    while count and isinstance(inputs[count - 1].source, Default):
+        count -= 1
+    return count
 
 
 def _is_short(type_: Type) -> bool:
@@ -417,23 +403,18 @@ def schema_text(schema: FunctionSchema) -> str:
     for argument in schema.arguments:
         if argument.kwarg_only and "*" not in shown:
             shown.append("*")
-        shown.append(f"{annotation(argument.type)} {argument.name}{_default_text(argument)}")
+        default = f"={argument.default!r}" if argument.has_default else ""
+        shown.append(f"{annotation(argument.type)} {argument.name}{default}")
     if schema.is_vararg:
         shown.append("...")
     return f"{schema.full_name}({', '.join(shown)})"
-
-
-def _default_text(argument: Argument) -> str:
-    return f"={argument.default!r}" if argument.has_default else ""
 
 
 def no_overload(
     kind: str, candidates: Iterable[Candidate], mismatches: Iterable[Mismatch], call: Call
 ) -> str:
     """Return the message that no candidate accepts a call, with one reason a line."""
-    given = [annotation(argument.type) for argument in call.positional]
-    if call.target is not None:
-        given.insert(0, annotation(call.target.type))
+    given = [annotation(value.type) for value in filter(None, (call.target, *call.positional))]
     given += [f"{name}={annotation(value.type)}" for name, value in call.keywords.items()]
     pairs = zip(candidates, mismatches, strict=True)
     reasons = [f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs]

@@ -6,6 +6,7 @@ import ast
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from tsarchive.errors import ArchiveError, SourceError
@@ -28,10 +29,7 @@ class RecordPlaces:
 
     @cached_property
     def _starts(self) -> list[int]:
-        starts = [0]
-        for line in self.lines:
-            starts.append(starts[-1] + byte_length(line) + 1)
-        return starts
+        return [0, *accumulate(byte_length(line) + 1 for line in self.lines)]
 
     @cached_property
     def _rows(self) -> Sequence[TaggedRange]:
@@ -82,12 +80,12 @@ class CodePlace(NamedTuple):
 
     @property
     def range(self) -> Range | None:
-        """The place in user source; None where the archive does not tell."""
+        """The range in user source; None where the archive does not record it."""
         return self.places.range_at(self.line, self.column)
 
     @property
     def origin(self) -> Location | None:
-        """The line of user source; None where the archive does not tell."""
+        """The line of user source; None where the archive does not record it."""
         range_ = self.range
         return None if range_ is None else range_.location
 
@@ -108,8 +106,8 @@ _START: Final = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 class Cursor:
     """Where reading stands in the text of one definition of a code record.
 
-    ``text`` is what was parsed; ``line_offset`` is added to the lines that its tree names. What
-    goes wrong is told at ``statement`` or a node, and graph nodes get the place of ``position``.
+    ``text`` is what was parsed; ``line_offset`` is added to the lines of its tree. Errors are
+    reported at ``statement`` or at a node, and graph nodes get the place of ``position``.
     """
 
     def __init__(self, places: RecordPlaces, line_offset: int, text: str) -> None:

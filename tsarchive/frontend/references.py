@@ -1,4 +1,4 @@
-"""References: what an expression can denote, which is a value, operator, function, type, ..."""
+"""References: what an expression can denote, such as a value, operator, function or type."""
 
 from __future__ import annotations
 
@@ -144,6 +144,4 @@ OPERATORS = {
 }  # fmt: skip
 BUILTINS = frozenset({*CASTS, *OPERATORS})
 # Classes take part in these by a method.
-MAGIC = {
-    **{name: f"__{name}__" for name in (*CASTS, "len", "hex", "oct", "round")},
-}
+MAGIC = {name: f"__{name}__" for name in (*CASTS, "len", "hex", "oct", "round")}

@@ -102,7 +102,7 @@ def _pieces_at(start: re.Pattern[str], text: str, record: str, first_line: int) 
 def _split_tree(text: str, record: str) -> Iterator[Piece]:
     lines = text.split("\n")
     for node in parse_statements(text, record, 1):
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.decorator_list:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             shown = lines[node.lineno - 1].strip()
             message = f"a code record holds classes and functions only, not {shown!r}"
             raise SourceError(message, record=record, line=node.lineno)
@@ -185,14 +185,14 @@ def _by_name(piece: Piece, methods: Iterator[Piece]) -> dict[str, Piece]:
 
 def _split_class_tree(piece: Piece) -> ClassParts:
     node = piece.parse()
-    if not isinstance(node, ast.ClassDef) or node.keywords or len(node.bases) > 1:
+    if not isinstance(node, ast.ClassDef) or len(node.bases) > 1:
         raise piece.fail(f"{piece.name}: a class has one superclass at most")
     base = ast.unparse(node.bases[0]) if node.bases else ""
     text_lines = piece.text.split("\n")
     lines: list[Line] = []
     methods: list[Piece] = []
     for statement in node.body:
-        if isinstance(statement, ast.FunctionDef) and not statement.decorator_list:
+        if isinstance(statement, ast.FunctionDef):
             methods.append(_piece_of(statement, text_lines, piece.record, piece.first_line))
         elif not isinstance(statement, ast.Pass):
             lines.append(_line_of(piece, statement))

@@ -52,17 +52,10 @@ def bounded(record: str) -> Iterator[None]:
         error.record = error.record or record
         raise
     except RecursionError:
-        raise _too_deep(record) from None
-
-
-def _too_deep(record: str) -> SourceError:
-    error = SourceError(
-        "the code is nested too deeply",
-        record=record,
-        hint="Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth",
-    )
-    error.limit = sys.getrecursionlimit()
-    return error
+        hint = "Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth"
+        deep = SourceError("the code is nested too deeply", record=record, hint=hint)
+        deep.limit = sys.getrecursionlimit()
+        raise deep from None
 
 
 def parse_statements(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -16,26 +16,17 @@ from tsarchive.errors import FormatError
 from .text_limits import parse_expression
 from .types import (
     ANY,
-    ANY_CLASS,
-    ANY_ENUM,
     ANY_LIST,
     ANY_TUPLE,
     BOOL,
-    CAPSULE,
-    COMPLEX,
     DEVICE,
     FLOAT,
-    GENERATOR,
     INT,
     NONE,
     NUMBER,
-    PYOBJECT,
-    QSCHEME,
     QUANTIZER,
-    STORAGE,
-    STREAM,
+    SIMPLE_TYPES,
     STRING,
-    TENSOR,
     DictType,
     HandleType,
     ListType,
@@ -92,27 +83,22 @@ class FunctionSchema(NamedTuple):
 
     @property
     def return_type(self) -> Type:
-        """The type of a call: one result as it is, several as a tuple, none as None."""
+        """Return the type of a call: one result as it is, several as a tuple, none as None."""
         types = tuple(result.type for result in self.returns)
         return types[0] if len(types) == 1 else TupleType(types) if types else NONE
 
     @property
     def has_unnamed(self) -> bool:
-        """Whether a trace has given the parameters their names: those it has none for tell it."""
+        """True where tracing named the parameters: it calls those without a name ``argument_N``."""
         return any(a.name == f"argument_{place}" for place, a in enumerate(self.arguments))
 
 
 # ScalarType, Layout, MemoryFormat and QScheme values are plain ints in TorchScript.
-_BASE_TYPES = {
-    "Tensor": TENSOR, "int": INT, "float": FLOAT, "bool": BOOL, "complex": COMPLEX, "str": STRING,
-    "Scalar": NUMBER, "number": NUMBER, "Device": DEVICE, "Generator": GENERATOR, "Any": ANY,
-    "AnyType": ANY, "NoneType": NONE, "Storage": STORAGE, "Stream": STREAM, "Capsule": CAPSULE,
-    "PyObject": PYOBJECT, "Quantizer": QUANTIZER, "ConstQuantizerPtr": QUANTIZER,
-    "ScalarType": INT, "Layout": INT, "MemoryFormat": INT, "QScheme": QSCHEME, "SymInt": INT,
-    "SymFloat": FLOAT, "SymBool": BOOL, "list": ANY_LIST, "tuple": ANY_TUPLE,
-    "AnyListType": ANY_LIST, "AnyTupleType": ANY_TUPLE, "AnyEnumType": ANY_ENUM,
-    "AnyClassType": ANY_CLASS,
-    "Dimname": STRING, "DeviceObjType": DEVICE, "SymIntType": INT,
+_BASE_TYPES = SIMPLE_TYPES | {
+    "AnyType": ANY, "AnyListType": ANY_LIST, "AnyTupleType": ANY_TUPLE, "Scalar": NUMBER,
+    "ConstQuantizerPtr": QUANTIZER, "Dimname": STRING, "DeviceObjType": DEVICE,
+    "ScalarType": INT, "Layout": INT, "MemoryFormat": INT, "SymInt": INT, "SymIntType": INT,
+    "SymFloat": FLOAT, "SymBool": BOOL,
 }  # fmt: skip
 
 _TOKEN = re.compile(
@@ -164,7 +150,7 @@ def _of_known_parts(text: str) -> FunctionSchema | None:
 
 
 def _known_arguments(text: str) -> tuple[Argument, ...]:
-    """Raises FormatError for what is no list of arguments, or where brackets nest."""
+    """Parse arguments. Raises FormatError for what is no list of them, or where brackets nest."""
     found: list[Argument] = []
     kwarg_only = False
     parts = _PART.findall(text)
@@ -218,6 +204,13 @@ class _Parser:
         if not self.accept(token):
             raise self.fail(repr(token))
 
+    def items(self, end: str) -> Iterator[None]:
+        """Stop at each item of a list with commas, and take its ``end``."""
+        while not self.accept(end):
+            yield
+            if self.peek() != end:
+                self.expect(",")
+
     def schema(self) -> FunctionSchema:
         name, _, overload = self.take().partition(".")
         self.expect("(")
@@ -239,15 +232,13 @@ class _Parser:
     def arguments(self, end: str) -> tuple[list[Argument], bool]:
         found: list[Argument] = []
         kwarg_only = is_vararg = False
-        while not self.accept(end):
+        for _ in self.items(end):
             if self.accept("*"):
                 kwarg_only = True
             elif self.accept("..."):
                 is_vararg = True
             else:
                 found.append(self.argument(str(len(found)), kwarg_only=kwarg_only))
-            if self.peek() != end:
-                self.expect(",")
         return found, is_vararg
 
     def argument(self, unnamed: str, *, kwarg_only: bool) -> Argument:
@@ -274,9 +265,8 @@ class _Parser:
         return type_, repeat, is_write
 
     def alias(self) -> bool:
-        if self.peek() != "(":
+        if not self.accept("("):
             return False
-        self.expect("(")
         is_write = False
         while not self.accept(")"):
             is_write = self.take() == "!" or is_write
@@ -304,22 +294,15 @@ class _Parser:
 
     def type_list(self, end: str) -> list[Type]:
         found = []
-        while not self.accept(end):
+        for _ in self.items(end):
             found.append(self.type_and_alias()[0])
             if re.match(r"[A-Za-z_]", self.peek()):
                 self.take()
-            if self.peek() != end:
-                self.expect(",")
         return found
 
     def literal(self) -> Any:
         if self.accept("["):
-            items = []
-            while not self.accept("]"):
-                items.append(self.literal())
-                if self.peek() != "]":
-                    self.expect(",")
-            return items
+            return [self.literal() for _ in self.items("]")]
         token = self.take()
         if token in _WORDS:
             return _WORDS[token]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .classes import ClassType, FunctionType, InterfaceType
+from .classes import ClassType, InterfaceType
 from .schema import FunctionSchema
 from .types import (
     ANY,
@@ -12,22 +12,12 @@ from .types import (
     ANY_ENUM,
     ANY_LIST,
     ANY_TUPLE,
-    BOOL,
-    CAPSULE,
     COMPLEX,
     COMPOSITE,
-    DEVICE,
     FLOAT,
-    GENERATOR,
     INT,
     NONE,
     NUMBER,
-    PYOBJECT,
-    QUANTIZER,
-    STORAGE,
-    STREAM,
-    STRING,
-    TENSOR,
     UNKNOWN,
     DictType,
     EnumType,
@@ -212,14 +202,15 @@ def _merge(members: list[Type], type_: Type) -> None:
     members.append(type_)
 
 
-# The order in which torch numbers the kinds of types; it sorts Union members by it.
-_KIND_ORDER = (
-    ANY, EnumType, ANY_ENUM, TENSOR, STORAGE, TupleType, ListType, DictType, NUMBER, FLOAT,
-    COMPLEX, "Future", "Await", "RRef", INT, NONE, STRING, GENERATOR, QUANTIZER, BOOL,
-    OptionalType, VarType, DEVICE, STREAM, FunctionType, ClassType, PYOBJECT, CAPSULE,
-    InterfaceType, ANY_LIST, ANY_TUPLE, ANY_CLASS, UNKNOWN,
-)  # fmt: skip
-_RANKS: dict[object, int] = {kind: rank for rank, kind in enumerate(_KIND_ORDER)}
+# The order in which torch numbers the kinds of types; it sorts Union members by it. Types without
+# parameters and handles stand there by their names, others by those of their classes here.
+_KINDS_IN_ORDER = (
+    "Any EnumType AnyEnumType Tensor Storage TupleType ListType DictType number float complex"
+    " Future Await RRef int NoneType str Generator Quantizer bool OptionalType VarType Device"
+    " Stream FunctionType ClassType PyObject Capsule InterfaceType list tuple AnyClassType"
+    " <unknown>"
+)
+_RANKS = {kind: rank for rank, kind in enumerate(_KINDS_IN_ORDER.split())}
 
 
 def _ordered(members: list[Type]) -> tuple[Type, ...]:
@@ -243,9 +234,10 @@ def _schema_text(type_: Type) -> str:
 
 
 def _rank(type_: Type) -> int:
-    if isinstance(type_, SimpleType):
-        return _RANKS[type_]
-    return _RANKS[type_.kind if isinstance(type_, HandleType) else type(type_)]
+    match type_:
+        case SimpleType(name) | HandleType(name):
+            return _RANKS[name]
+    return _RANKS[type(type_).__name__]
 
 
 Bindings = dict[str, Type]

@@ -57,9 +57,7 @@ class VarType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalType(Type):
-    """A value of another type, or None."""
-
+class _OfElement(Type):
     element: Type
 
     def parts(self) -> tuple[Type, ...]:
@@ -67,13 +65,13 @@ class OptionalType(Type):
 
 
 @dataclass(frozen=True, slots=True)
-class ListType(Type):
+class OptionalType(_OfElement):
+    """A value of another type, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListType(_OfElement):
     """A list of values of one type."""
-
-    element: Type
-
-    def parts(self) -> tuple[Type, ...]:
-        return (self.element,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,9 +140,7 @@ def type_of_constant(value: Any) -> Type:
     if type(value) in _EXACT:
         return _EXACT[type(value)]
     match value:
-        case EnumMember():
-            return value.type
-        case ObjectValue():
+        case EnumMember() | ObjectValue():
             return value.type
         case tuple():
             return TupleType(tuple(type_of_constant(item) for item in value))
@@ -168,7 +166,7 @@ def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tupl
     out_count = len(arguments) - needed
     if len(arguments) < len(inputs):
         return len(inputs), out_count
-    while needed and _is_default(arguments[needed - 1].default, inputs[needed - 1]):
+    while needed and is_default(arguments[needed - 1].default, inputs[needed - 1]):
         needed -= 1
     return needed, out_count
 
@@ -176,7 +174,8 @@ def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tupl
 _COMPUTED: Final = object()
 
 
-def _is_default(default: Any, value: Value) -> bool:
+def is_default(default: Any, value: Value) -> bool:
+    """Return whether a value is the constant that a call has where it leaves the argument out."""
     actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
     if isinstance(value.type, FunctionType):
         return False

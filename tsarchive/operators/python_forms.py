@@ -179,7 +179,7 @@ class ExactForm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The helpers that the text calls, and ``native``."""
+        """Return the names of the helpers that the text calls, ``native`` included."""
         return list(dict.fromkeys(_CALLED.findall(self.text)))
 
 
@@ -325,26 +325,20 @@ That range is not cut to 64 bits. None where some operands have no result.
 
 
 def exact_form(key: str, ranges: Sequence[Range], name: str) -> ExactForm | None:
-    """The form of an operator on ints, given the ranges of its operands."""
+    """Return the form of an operator on ints, given the ranges of its operands.
+
+    A result that may go beyond 64 bits is wrapped; ``name`` is a variable that holds it for the
+    test.
+    """
     found = RANGED[key](*ranges)
     if found is None:
         return EXACT_FORMS.get(key)
     text, (low, high) = found
-    is_within = low >= _INT64_MIN and high <= _INT64_MAX
-    return ExactForm(
-        _in_64_bits(text, low, high, name), range=(low, high) if is_within else ANY_INT
-    )
-
-
-def _in_64_bits(text: str, low: int, high: int, name: str) -> str:
-    """``text``, an int between two bounds, wrapped where they go beyond 64 bits.
-
-    ``name`` is a variable that holds it for the test.
-    """
+    if low >= _INT64_MIN and high <= _INT64_MAX:
+        return ExactForm(text, range=(low, high))
     test = f"({name} := {text})"
     if low < _INT64_MIN:
         test = f"{_INT64_MIN} <= {test}"
     if high > _INT64_MAX:
         test = f"{test} <= {_INT64_MAX}"
-    is_within = low >= _INT64_MIN and high <= _INT64_MAX
-    return text if is_within else f"{name} if {test} else {{wrap}}({name})"
+    return ExactForm(f"{name} if {test} else {{wrap}}({name})")

@@ -2,7 +2,7 @@
 
 ``risks.txt`` is the table. A paragraph begins with the namespaces, the risk and the reason of its
 operators, ``[aten: memory] reason``; torchbind classes stand under ``classes``. Names follow, below
-the evidence that keeps them within their tensors.
+the evidence that keeps them within their tensors, which stands behind ``#`` as ``bound: evidence``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
+from itertools import groupby, product
 from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -45,7 +46,7 @@ class Risk(Enum):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the default policy refuses it."""
+        """True where the default policy refuses it."""
         return self in REFUSED
 
 
@@ -96,46 +97,8 @@ class Row(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the default policy refuses what this row describes."""
+        """True where the default policy refuses what this row describes."""
         return self.risk.is_refused or self.bound is None
-
-
-class Group(NamedTuple):
-    """A paragraph of the table: rows of some namespaces that share risk and reason.
-
-    ``lines`` are names, below their evidence, which stands behind ``#`` as ``bound: evidence``.
-    """
-
-    namespaces: tuple[str, ...]
-    risk: Risk
-    reason: str
-    lines: tuple[str, ...]
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each name in each of the namespaces."""
-        beginnings = [f"{namespace}::" for namespace in self.namespaces] or [""]
-        for bound, evidence, names in self._sections():
-            for beginning in beginnings:
-                for name in names:
-                    yield Row(beginning + name, self.risk, self.reason, bound, evidence)
-
-    def _sections(self) -> Iterator[tuple[Bound | None, str, list[str]]]:
-        head: list[str] = []
-        names: list[str] = []
-        for line in self.lines:
-            if not line.startswith("#"):
-                names += line.split()
-                continue
-            if names:
-                yield *_evidence(head), names
-                head, names = [], []
-            head.append(line[1:].strip())
-        yield *_evidence(head), names
-
-
-def _evidence(head: list[str]) -> tuple[Bound | None, str]:
-    bound, _, told = " ".join(head).partition(": ")
-    return (Bound(bound) if bound else None), told
 
 
 def row_of(operator: str) -> Row:
@@ -155,31 +118,34 @@ def row_of(operator: str) -> Row:
 
 
 @cache
-def groups() -> tuple[Group, ...]:
-    """Return the paragraphs of the table."""
+def rows() -> tuple[Row, ...]:
+    """Return the whole table, one row a pattern."""
     from importlib.resources import files
 
     text = files("tsarchive.operators").joinpath("risks.txt").read_text("ascii")
-    return tuple(map(_group, text.split("\n\n")))
+    return tuple(row for paragraph in text.split("\n\n") for row in _rows(paragraph))
 
 
-def _group(paragraph: str) -> Group:
+def _rows(paragraph: str) -> Iterator[Row]:
+    """Yield a row for each name in each of the namespaces of a paragraph."""
     head, *lines = paragraph.splitlines()
-    names, _, reason = head.removeprefix("[").partition("] ")
-    namespaces, _, risk = names.partition(": ")
-    of_classes = namespaces == "classes"
-    return Group(() if of_classes else tuple(namespaces.split()), Risk(risk), reason, tuple(lines))
-
-
-@cache
-def rows() -> tuple[Row, ...]:
-    """Return the whole table, one row a pattern."""
-    return tuple(row for group in groups() for row in group.rows())
+    title, _, reason = head.removeprefix("[").partition("] ")
+    namespaces, _, risk = title.partition(": ")
+    beginnings = [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
+    told = ""
+    for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
+        if is_evidence:
+            told = " ".join(line[1:].strip() for line in group)
+            continue
+        bound, _, evidence = told.partition(": ")
+        shared = Risk(risk), reason, Bound(bound) if bound else None, evidence
+        for beginning, name in product(beginnings, " ".join(group).split()):
+            yield Row(beginning + name, *shared)
 
 
 @cache
 def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
-    """Rows by pattern, and the patterns that are beginnings, the longest first."""
+    """Return the rows by pattern, and the patterns that are beginnings, the longest first."""
     known = {row.pattern: row for row in rows()}
     beginnings = [pattern for pattern in known if pattern.endswith("*")]
     return known, tuple(sorted(beginnings, key=len, reverse=True))

@@ -17,6 +17,7 @@ from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType, Type, annotation, own_name
@@ -90,7 +91,8 @@ class Reprinter:
         failures: dict[str, ArchiveError] = {}
         for record in texts:
             try:
-                bodies[record] = self._body(code, record)
+                with bounded(record):
+                    bodies[record] = self._body(code, record)
             except ArchiveError as error:
                 failures[record] = error
         return Reprinted(bodies, failures)
