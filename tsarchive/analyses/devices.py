@@ -100,7 +100,8 @@ class Devices:
     def look_into(self, record: str) -> None:
         """Find the devices in a record. Raises ArchiveError for code that does not parse."""
         for type_ in self.program.types_in(record).values():
-            if isinstance(type_, ClassType) and self.program.world.is_open(type_):
+            is_class = isinstance(type_, ClassType) and not type_.is_native
+            if is_class and self.program.world.is_open(type_):
                 raise self.program.world.refused[-1]
         for function in self.program.functions_in(record):
             nodes = [*walk(function.graph.nodes)]
