@@ -100,6 +100,20 @@ def test_what_cannot_be_run(args, message):
     assert message in error("run", SEQUENTIAL, *args)["message"]
 
 
+@pytest.mark.parametrize("args", [[], ["--arg", "3"], ["--arg", "y=3"]])
+def test_a_wrong_call_is_told_how_to_give_arguments(args):
+    hint = error("run", SEQUENTIAL, *args)["hint"]
+    assert "--arg or --random" in hint
+    assert "tree FILE --signatures" in hint
+
+
+@pytest.mark.parametrize("command", ["info", "run", "verify", "tensors"])
+def test_a_folder_is_told_what_takes_folders(command, tmp_path):
+    found = error(command, tmp_path)
+    assert "Is a directory" in found["message"]
+    assert "jitter --all" in found["hint"]
+
+
 @pytest.mark.parametrize(
     ("name", "out", "message"),
     [("many_results", "y.npy", "no tensor"), ("special_floats", "y.npz", "")],

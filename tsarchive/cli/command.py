@@ -80,7 +80,9 @@ def describe(error: Exception) -> Failure:
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):
-        return failure(name, _system_message(error))
+        is_folder = isinstance(error, IsADirectoryError)
+        hint = "Give a file; 'tsarchive jitter --all' checks all below a folder"
+        return failure(name, _system_message(error), hint if is_folder else None)
     if is_without_torch(error):
         return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"

@@ -9,7 +9,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import duration
-from tsarchive.errors import ArchiveError, ScriptError, UnsupportedError
+from tsarchive.errors import ArchiveError, CallError, ScriptError, UnsupportedError
 from tsarchive.policy import Limits
 
 from .command import FINDINGS, ModelError, json_option
@@ -20,6 +20,10 @@ from .results import check_path, lines, summary, write_output
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.modules.comparing import CaseResult
+
+_HOW_TO_CALL = (
+    "Give INPUTS, --arg or --random; 'tsarchive tree FILE --signatures' shows what methods take"
+)
 
 
 @click.command(cls=InputsCommand)
@@ -180,6 +184,8 @@ def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
         output = function(*inputs.args, **inputs.kwargs)
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:
+        if isinstance(error, CallError) and not error.hint:
+            error.hint = _HOW_TO_CALL
         if isinstance(error, ArchiveError) and not isinstance(error, ScriptError):
             raise
         reason = str(error).strip() or "no message"
