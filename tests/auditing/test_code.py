@@ -186,6 +186,13 @@ def test_every_way_to_an_operator_is_seen(code):
     assert When.CALL in {when for use in uses_of(report) for when in use.when}
 
 
+def test_code_where_classes_of_libraries_are_named():
+    code = net(method("_0 = __torch__.torch.classes.mine.helper(x, )"))
+    record = {"code/__torch__/torch/classes/mine.py": FUNCTION.encode()}
+    (use,) = uses_of(audited(archive_with(code, **record)))
+    assert (use.operator, use.when) == ("aten::save", (When.CALL,))
+
+
 @pytest.mark.parametrize("branch", ["if False:", "if not True:"])
 def test_branches_that_a_literal_rules_out_do_not_count(branch):
     report = audited_code(net(method(f"{branch}\n  torch.save(x, 'f')\nelse:\n  pass")))
