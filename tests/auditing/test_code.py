@@ -170,13 +170,15 @@ INTERFACE = """class Working(ModuleInterface):
         net(method("o = __torch__.Other.__new__(__torch__.Other)\np = o\n_0 = (p).work(x, )"),
             head=OTHER),
         net(method("o = unchecked_cast(__torch__.Other, x)\n_0 = (o).work(x, )"), head=OTHER),
+        net(method("", arguments='x: Tensor, n: Tensor=torch.from_file("f", True, 8)')),
         net(method(WRITING), head="import os\nimport a.b as c\n"),
     ],
     ids=[
         "forward", "method", "getattr", "fork of a method", "function", "function by a name",
         "operator by a name", "namespace by a name", "getattr of torch", "ops", "autograd",
         "method of a tensor", "a name that hides torch", "branch", "closure", "submodule",
-        "in a list", "interface", "by syntax", "made object", "cast", "behind imports",
+        "in a list", "interface", "by syntax", "made object", "cast", "default of a parameter",
+        "behind imports",
     ],
 )  # fmt: skip
 def test_every_way_to_an_operator_is_seen(code):
