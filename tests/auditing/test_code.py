@@ -196,6 +196,12 @@ def test_code_where_classes_of_libraries_are_named():
     assert (use.operator, use.when) == ("aten::save", (When.CALL,))
 
 
+def test_the_condition_of_a_loop_is_one_place():
+    report = audited_code(net(method("while bool(torch.rand([1])):\n  pass")))
+    (use,) = uses_of(report, Risk.RANDOMNESS)
+    assert len(use.places) == 1
+
+
 @pytest.mark.parametrize("branch", ["if False:", "if not True:"])
 def test_branches_that_a_literal_rules_out_do_not_count(branch):
     report = audited_code(net(method(f"{branch}\n  torch.save(x, 'f')\nelse:\n  pass")))
