@@ -170,12 +170,15 @@ INTERFACE = """class Working(ModuleInterface):
         net(method("o = __torch__.Other.__new__(__torch__.Other)\np = o\n_0 = (p).work(x, )"),
             head=OTHER),
         net(method("o = unchecked_cast(__torch__.Other, x)\n_0 = (o).work(x, )"), head=OTHER),
+        net(method("", arguments='x: Tensor, n: Tensor=torch.from_file("f", True, 8)')),
+        net(method(WRITING), head="import os\nimport a.b as c\n"),
     ],
     ids=[
         "forward", "method", "getattr", "fork of a method", "function", "function by a name",
         "operator by a name", "namespace by a name", "getattr of torch", "ops", "autograd",
         "method of a tensor", "a name that hides torch", "branch", "closure", "submodule",
-        "in a list", "interface", "by syntax", "made object", "cast",
+        "in a list", "interface", "by syntax", "made object", "cast", "default of a parameter",
+        "behind imports",
     ],
 )  # fmt: skip
 def test_every_way_to_an_operator_is_seen(code):
@@ -184,6 +187,19 @@ def test_every_way_to_an_operator_is_seen(code):
     assert found, "the operator was not seen"
     assert max(f.severity for f in found) is Severity.ERROR
     assert When.CALL in {when for use in uses_of(report) for when in use.when}
+
+
+def test_code_where_classes_of_libraries_are_named():
+    code = net(method("_0 = __torch__.torch.classes.mine.helper(x, )"))
+    record = {"code/__torch__/torch/classes/mine.py": FUNCTION.encode()}
+    (use,) = uses_of(audited(archive_with(code, **record)))
+    assert (use.operator, use.when) == ("aten::save", (When.CALL,))
+
+
+def test_the_condition_of_a_loop_is_one_place():
+    report = audited_code(net(method("while bool(torch.rand([1])):\n  pass")))
+    (use,) = uses_of(report, Risk.RANDOMNESS)
+    assert len(use.places) == 1
 
 
 @pytest.mark.parametrize("branch", ["if False:", "if not True:"])

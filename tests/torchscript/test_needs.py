@@ -135,6 +135,14 @@ def test_only_what_the_objects_lead_to_counts(tmp_path):
     assert found.foreign == ("part::f", "part::g", "used::g")
 
 
+def test_operators_are_in_the_order_of_the_code(tmp_path):
+    names = ["abs", "cos", "exp", "log", "neg", "sin", "tan", "sqrt"]
+    helpers = (f"def f{name}(x: Tensor) -> Tensor:\n  return torch.{name}(x)\n" for name in names)
+    code = body(*(f"x = __torch__.f{name}(x, )" for name in names)) + "".join(helpers)
+    found = needs(archive(tmp_path / "a.pt", code)).operators
+    assert list(found) == [f"aten::{name}" for name in names]
+
+
 def test_classes_come_from_code_and_objects(tmp_path):
     code = (
         "class Net(Module):\n"

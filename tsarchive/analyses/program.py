@@ -33,6 +33,8 @@ _LONGEST_NAME: Final = 200
 # bytes outside of strings does not run, and each is one byte for the parser.
 _UNPARSABLE = re.compile("[\udc80-\udcff\r]")
 _LINE_END = re.compile(rb"\n")
+# What torch reads over at the start of a record, whatever is imported.
+_IMPORTS = re.compile(r"\A(?:(?:import\b.*|op_version_set *= *\d+ *|#.*| *)\n)+")
 # Where code is besides ``code/``: before torch 1.3, and in a torch.package.
 _OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
 
@@ -83,7 +85,7 @@ class Program:
         # Qualified names lead to records in one folder.
         self.stored_as = {_as_code(name): name for name in records}
         self.texts = {
-            known: _UNPARSABLE.sub(" ", records[name].decode("utf-8", "surrogateescape"))
+            known: _IMPORTS.sub(_blank, _UNPARSABLE.sub(" ", _decoded(records[name])))
             for known, name in self.stored_as.items()
         }
         self.code = CodeImporter(
@@ -215,6 +217,14 @@ def _functions(types: Iterable[NamedType]) -> Iterator[Function]:
                 yield function
             case ClassType():
                 yield from (*type_.methods.values(), *type_.hooks())
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _blank(lines: re.Match[str]) -> str:
+    return "\n" * lines[0].count("\n")
 
 
 def _as_code(name: str) -> str:

@@ -70,6 +70,7 @@ def operators_of(
     texts = Texts(program, pickled)
     places: dict[tuple[str, bool], list[Place]] = {}
     moments: set[tuple[str, bool, tuple[When, ...]]] = set()
+    seen: set[object] = set()
     for name in program.functions:
         record = program.place_of(name)
         for named in program.facts(name).operators:
@@ -78,6 +79,11 @@ def operators_of(
             if risk is Risk.UNKNOWN and not named.is_called:
                 continue  # a constant, such as a dtype
             files = texts.given_to(name, named.node) if risk is Risk.FILES else ()
+            # The condition of a loop is lowered before it, and at the end of its body.
+            at = operator, named.node.place or named.node, files
+            if at in seen:
+                continue
+            seen.add(at)
             place = Place(record, named.line, name, reach.when[name], files)
             found = places.setdefault((operator, named.is_certain), [])
             moment = operator, named.is_certain, place.when

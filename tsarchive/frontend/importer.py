@@ -53,9 +53,13 @@ class CodeImporter(Context):
             return self._unknown(name)
 
     def _import(self, qualified_name: str) -> NamedType | None:
-        if qualified_name.startswith(NATIVE_PREFIX):
+        is_native = qualified_name.startswith(NATIVE_PREFIX)
+        if is_native and self.open is None:
             return self.native_class(qualified_name)
         piece = self.sources.piece(qualified_name)
+        # torch runs code in this namespace, too, where no library has a class of the name.
+        if is_native and (piece is None or "def " not in piece.text):
+            return self.native_class(qualified_name)
         return None if piece is None else define(self, qualified_name, piece)
 
     def definitions(self, record: str) -> list[str]:

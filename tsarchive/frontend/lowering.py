@@ -120,6 +120,8 @@ class FunctionLowering:
         for argument in arguments:
             param = self.frame.body.add_param(argument.type, argument.name)
             self.scope.bind(argument.name, typed(param))
+        if self._world is not None:  # torch runs what stands there
+            self._lower_rest(ast.Tuple([d for d in node.args.defaults if d is not None], _LOAD))
         self._function_body(node.body, declared)
         return self._finished()
 

@@ -56,7 +56,7 @@ class _Mentions:
 
     def __init__(self, root: ast.stmt) -> None:
         self.operators: Counter[str] = Counter()
-        self.names: set[str] = set()
+        self.names: dict[str, None] = {}  # in an order that is the same in every process
         for node in live_nodes(root, _NAMING_NOTHING):
             match node:
                 case ast.Call(func):
@@ -65,7 +65,7 @@ class _Mentions:
                 case ast.Attribute() | ast.BinOp():
                     name = dotted(node)
                     if name.startswith("__torch__."):
-                        self.names.add(name)
+                        self.names[name] = None
 
 
 class _Text(NamedTuple):
