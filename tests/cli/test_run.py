@@ -108,10 +108,11 @@ def test_a_wrong_call_is_told_how_to_give_arguments(args):
 
 
 @pytest.mark.parametrize("command", ["info", "run", "verify", "tensors"])
-def test_a_folder_is_told_what_takes_folders(command, tmp_path):
+def test_a_folder_is_refused_with_a_hint(command, tmp_path):
     found = error(command, tmp_path)
     assert "Is a directory" in found["message"]
-    assert "jitter --all" in found["hint"]
+    assert "not a folder" in found["hint"]
+    assert found["file"] == str(tmp_path)
 
 
 @pytest.mark.parametrize(

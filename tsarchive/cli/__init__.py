@@ -69,7 +69,7 @@ def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) ->
 @click.option("--traceback", is_flag=True, help="Let errors end in a Python traceback.")
 @click.pass_context
 def main(ctx: click.Context, *, traceback: bool) -> None:
-    """Look into, run and compare TorchScript archives, without torch.jit.
+    """Look into, run, check and convert files of TorchScript, torch.export and ExecuTorch.
 
     \b
     Examples:

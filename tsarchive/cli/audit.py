@@ -36,12 +36,13 @@ _FINDINGS_SHOWN: Final = 20
 @json_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print a SARIF 2.1.0 document.")
 def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
-    """List what a file can do, and when: at load, in hooks, at a call.
+    """List what a file can do, and when.
 
-    Reads the code, the pickles and the records of TorchScript archives, torch.save and
-    torch.package files, torch.export archives, pickles and what else may be called a model.
-    Runs nothing of the file, imports nothing that it names, and does not import torch. The
-    exit code is 1 when it can do more than compute, print and draw random numbers.
+    Some code runs when a file is loaded, some in hooks, some when a model is called. Reads the
+    code, the pickles and the records of TorchScript archives, torch.save and torch.package files,
+    torch.export archives, pickles and what else may be called a model. Runs nothing of the file,
+    imports nothing that it names, and does not import torch. The exit code is 1 when it can do
+    more than compute, print and draw random numbers.
 
     Whether the file is whole is for 'tsarchive verify'.
 

@@ -81,7 +81,7 @@ def describe(error: Exception) -> Failure:
         return failure(name, error.format_message())
     if isinstance(error, OSError):
         is_folder = isinstance(error, IsADirectoryError)
-        hint = "Give a file; 'tsarchive jitter --all' checks all below a folder"
+        hint = "Name a file, not a folder"
         return failure(name, _system_message(error), hint if is_folder else None)
     if is_without_torch(error):
         return failure(name, "this needs torch, which is not installed", "pip install torch")
@@ -103,7 +103,7 @@ def failure(type_: str, message: str, hint: str | None = None) -> Failure:
 
 def _system_message(error: OSError) -> str:
     reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
+    return reason if error.filename is None else f"{error.filename or repr('')}: {reason}"
 
 
 def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
@@ -219,7 +219,7 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
     if isinstance(error, click.UsageError) and not as_json:
         raise error
     facts = describe(error)
-    file = ctx.params.get("file")
+    file = getattr(error, "filename", None) or ctx.params.get("file")
     report(facts, as_json=as_json, file=str(file) if file else None)
     ctx.exit(code)
 

@@ -36,7 +36,7 @@ _READ = ("saved:", "printed:")
 
 
 @click.command(cls=Command)
-@click.argument("files", nargs=-1, type=click.Path(), metavar="FILE...")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
 @click.option("--all", "folder", metavar="DIR", help="Check every archive below this folder.")
 @click.option("--map-location", metavar="DEVICE", help="Load to this device.")
 @click.option("--canonical", is_flag=True, help="Save the canonical form in fresh processes, too.")
@@ -248,7 +248,7 @@ def _encoding_lines(found: GraphReport, label: str, forms: str) -> Iterator[str]
 def _names(differences: Sequence[RecordDifference]) -> str:
     first = differences[0].record
     more = len(differences) - 1
-    return f"{first} and {plural(more, 'record')} more" if more else first
+    return f"{first} and {plural(more, 'other record')}" if more else first
 
 
 def difference_lines(difference: RecordDifference, sides: tuple[str, str] = _SAVES) -> list[str]:

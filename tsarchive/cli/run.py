@@ -32,12 +32,18 @@ _HOW_TO_CALL = (
 @input_options
 @click.option("--model", "model_name", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option(
-    "--map-location", default="cpu", show_default=True, help="The device of model and inputs."
+    "--map-location",
+    metavar="DEVICE",
+    default="cpu",
+    show_default=True,
+    help="The device of model and inputs.",
 )
 @import_option
 @policy_options
 @limit_options
-@click.option("--out", type=click.Path(), help="Write the output to PATH.npy, .npz or .pt.")
+@click.option(
+    "--out", type=click.Path(), metavar="FILE", help="Write the output to this .npy, .npz or .pt."
+)
 @click.option(
     "--data", multiple=True, type=click.Path(), help="A data file (.ptd) beside a program (.pte)."
 )

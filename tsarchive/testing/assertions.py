@@ -65,9 +65,8 @@ def _compare_digest(module: torch.nn.Module, expected: str) -> None:
     save(module, data, canonical=True)
     found = hashlib.sha256(data.getvalue()).hexdigest()
     if found != expected.lower():
-        raise AssertionError(
-            f"the digest of the canonical form is {found}, not {expected or 'given'}"
-        )
+        held = f", not {expected}" if expected else ": give it as digest="
+        raise AssertionError(f"the digest of the canonical form is {found}{held}")
 
 
 def _compare(process: str, is_same: bool, records: Sequence[RecordDifference]) -> None:
