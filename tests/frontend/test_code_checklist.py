@@ -25,7 +25,7 @@ from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
 from tsarchive.formats.torchscript.needs import needs_of_all
 from tsarchive.frontend import arithmetic, grammar, lowering
-from tsarchive.frontend.splitting import check_code
+from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from tsarchive.ir.type_parser import MAX_UNION, parse_type
 from tsarchive.policy import Policy
@@ -141,6 +141,14 @@ def test_forbidden_constructs(text, construct):
 @pytest.mark.parametrize("text", ALLOWED[:-1])
 def test_allowed_constructs(text):
     check_code(text, RECORD)
+
+
+def test_a_short_record_is_parsed_once_for_all_that_ask():
+    text = body("y = torch.add(i, 1)")
+    assert statements_of(text, RECORD) is statements_of(text, RECORD)
+    for _ in range(2):
+        with pytest.raises(SourceError, match="does not parse"):
+            statements_of(body("y = ("), RECORD)
 
 
 def test_words_of_python_may_be_names():

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, check_size
@@ -215,13 +216,29 @@ def _line_of(piece: Piece, statement: ast.stmt) -> Line:
     raise piece.fail(f"a class body cannot hold {shown!r}", number)
 
 
+def statements_of(text: str, record: str) -> list[ast.stmt]:
+    """Return the statements of a code record. Raises SourceError.
+
+    Those of short records are kept for who asks next: their trees must not be changed.
+    """
+    return (_known_statements if len(text) <= _SHORT else _read_statements)(text, record)
+
+
+def _read_statements(text: str, record: str) -> list[ast.stmt]:
+    return parse_statements(without_old_lines(text, record), record, 1)
+
+
+_SHORT: Final = 4096
+_known_statements: Final = lru_cache(maxsize=16)(_read_statements)
+
+
 def check_code(text: str, record: str) -> None:
     """Raise SourceError, with record, line and construct, for text with any other syntax.
 
     The same is checked wherever code is parsed; this looks at all of a record at once. Names
     are not resolved: what they mean is found out when a function is compiled.
     """
-    for node in parse_statements(without_old_lines(text, record), record, 1):
+    for node in statements_of(text, record):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             what = f"a {type(node).__name__} outside of classes and functions"
             error = SourceError(

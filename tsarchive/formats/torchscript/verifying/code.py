@@ -11,8 +11,7 @@ from tsarchive.findings import Finding, Nature, Severity, fault
 from tsarchive.formats.torchscript.inspection import signatures_of_code
 from tsarchive.formats.torchscript.stored_tensors import TENSOR_MODULE
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.splitting import check_code, without_old_lines
-from tsarchive.frontend.syntax import parse_statements
+from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import STRING, TENSOR, Type
@@ -74,8 +73,8 @@ def code_findings(
     count = len(constants) if isinstance(constants, tuple) else None
     for record, text in texts.items():
         yield from _definition_findings(code, record)
-        body = parse_statements(without_old_lines(text, record), record, 1)
-        for mention in mentions(body, partial(_is_defined, code), count):
+        statements = statements_of(text, record)
+        for mention in mentions(statements, partial(_is_defined, code), count):
             yield _unknown(mention, record)
 
 
