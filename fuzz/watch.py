@@ -23,10 +23,10 @@ FORBIDDEN: Final = (
     "glob.", "pdb.", "cpython.run_",
 )  # fmt: skip
 # The files that may compile a tree or text, and those that may execute the result.
-_GENERATED: Final = ("/run/linkage.py", "/run/tracebacks.py", "/collections/__init__.py")
+_OTHERS: Final = ("/run/tracebacks.py", "/collections/__init__.py")
 _PERMITTED: Final = {
-    "compile": ("/ast.py", *_GENERATED),
-    "exec": _GENERATED,
+    "compile": ("/ast.py", "/run/codegen.py", *_OTHERS),
+    "exec": ("/run/linkage.py", *_OTHERS),
     # The boundary copies code of its own, so that torch.compile counts each function separately.
     "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/operators.py"),
 }
