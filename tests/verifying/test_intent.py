@@ -19,6 +19,7 @@ from tests.container.forging import forge, member
 from tests.support.archives import ARCHIVES, FIXTURES, records_of
 from tests.support.suite import examples, sampled, thinned
 from tests.support.verifying import packed, records, verified, zipped
+from tsarchive.auditing.files import audit
 from tsarchive.findings import Nature, Severity
 
 SMALL = ARCHIVES / "trace_function.pt"
@@ -85,6 +86,30 @@ def test_no_flipped_bit_is_called_hostile(name, part):
         data[bit // 8] ^= 1 << bit % 8
         assert not hostile(bytes(data)), bit
         data[bit // 8] ^= 1 << bit % 8
+
+
+@pytest.mark.parametrize("name", sorted(SOUND.keys() - {"no checksums", "own classes"}))
+def test_audit_calls_no_flipped_bit_hostile(name):
+    """Damage shows in checksums; without them names in pickles are judged as they stand."""
+    data = bytearray(SOUND[name])
+    for bit in range(0, 8 * len(data), thinned(17)):
+        data[bit // 8] ^= 1 << bit % 8
+        found = audit(io.BytesIO(bytes(data))).findings
+        assert not [f for f in found if f.nature is Nature.HOSTILE], bit
+        data[bit // 8] ^= 1 << bit % 8
+
+
+def test_audit_of_damaged_pickles_still_says_what_they_call():
+    pickle = b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R."
+    data = bytearray(packed({**RECORDS, "data.pkl": pickle}))
+    assert audited(data, "pickle-call") == [("error", "hostile")]
+    data[data.index(b"ls\x85R")] ^= 1
+    assert audited(data, "pickle-call") == [("error", "inconsistent")]
+
+
+def audited(data: bytearray, rule: str) -> list[tuple[str, str]]:
+    found = audit(io.BytesIO(bytes(data))).findings
+    return [(f.severity.value, f.nature.value) for f in found if f.rule == rule]
 
 
 def overwritten(data: bytearray, start: int, end: int, rng: random.Random) -> None:

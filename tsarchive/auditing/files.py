@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
+from tsarchive.container.faults import DAMAGED_DATA
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import not_a_file, open_source, read_all
@@ -122,13 +123,15 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
 
 # Longer records are looked into up to here.
 _LONGEST_RECORD: Final = 1 << 28
+# Findings which say that data is not what the directory and its checksum tell.
+_DOUBTED_DATA: Final = DAMAGED_DATA | {"zip-inflates-to-more"}
 _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
 def audit_zip(file: BinaryIO, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
-    add_soundness(file, found)
+    found.findings.excuse(add_soundness(file, found))
     try:
         container = Container.open(_rewound(file))
     except ArchiveError:
@@ -348,19 +351,23 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(file: BinaryIO, found: Collected) -> None:
-    """Add the worst of what verifying finds: a file that is no sound archive is not known to be
-    harmless, whatever its code can do."""
+def add_soundness(file: BinaryIO, found: Collected) -> frozenset[str]:
+    """Add the worst of what verifying finds, and return the records whose checksum is wrong.
+
+    A file that is no sound archive is not known to be harmless, whatever its code can do. What
+    stands in a record with a wrong checksum may be the work of damage: torch does not read it.
+    """
     findings = [f for f in verify(_rewound(file)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
-        return
+        return frozenset()
     # What is unusual keeps the file from being loaded, and harms nobody.
     severities = {f: min(f.severity, _UNUSUAL.get(f.nature, Severity.ERROR)) for f in grave}
     worst = max(grave, key=lambda f: (severities[f], f.nature.rank))
     others = f" ({len(grave) - 1} more)" if len(grave) > 1 else ""
     message, severity = worst.message + others, severities[worst]
     found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
+    return frozenset(f.record for f in grave if f.rule in _DOUBTED_DATA and f.record is not None)
 
 
 def _rewound(file: BinaryIO) -> BinaryIO:

@@ -193,7 +193,7 @@ class _Strict(Faults):
 STRICT = _Strict()
 
 # Faults which show that data is not as it was written: no reader can use it.
-_DAMAGED_DATA = frozenset({"zip-crc", "zip-damaged-data", "zip-inflates-to-less"})
+DAMAGED_DATA = frozenset({"zip-crc", "zip-damaged-data", "zip-inflates-to-less"})
 
 # Findings of these natures leave open whether contradictory values were intended.
 _DOUBTS = frozenset({Nature.BROKEN, Nature.INCONSISTENT})
@@ -251,7 +251,7 @@ class Collected(Faults):
         """
         count, doubts = self._known
         latest = self._findings[count:]
-        if any(finding.rule in _DAMAGED_DATA for finding in latest):
+        if any(finding.rule in DAMAGED_DATA for finding in latest):
             latest = [
                 replace(f, nature=Nature.BROKEN) if f.nature is Nature.INCONSISTENT else f
                 for f in latest
