@@ -22,7 +22,7 @@ from tests.converting.comparing import (
 )
 from tests.converting.rows import ROWS, Registered
 from tests.support import pt2_corpus
-from tests.support.archives import records_of
+from tests.support.archives import ARCHIVES, records_of
 from tests.support.features import exports_numbers, stores_weights_apart
 
 FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompositions()}
@@ -97,6 +97,18 @@ def test_tied_weights_stay_tied(tmp_path):
 
 
 @stores_weights_apart
+def test_conversions_of_one_process_are_equal(tmp_path):
+    """Metadata tell neither a count of the process nor lines of the library."""
+    source = ARCHIVES / "sequential.pt"
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        tsarchive.convert(source, tmp_path / folder / "net.pt2", args=(torch.ones(2, 3),))
+    first, second = ((tmp_path / f / "net.pt2").read_bytes() for f in ("first", "second"))
+    assert first == second
+    assert b"<tsarchive __torch__" in first
+    assert b"calls_from_python" not in first
+
+
 def test_extra_files_are_kept(tmp_path):
     program = torch.export.export(Flags(), (torch.ones(1, 2),))
     torch.export.save(program, tmp_path / "a.pt2", extra_files={"notes/one.txt": "ä"})

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.source_ranges import Range, Source, byte_length
@@ -141,7 +142,12 @@ def graphs_of(node: Node) -> Iterator[Graph]:
 # Metadata on the origin of code, not needed for loading and unflattening.
 _ORIGINS = ("stack_trace", "from_node", "source_fn_stack", "torch_fn")
 _FILE = re.compile(r'(?<=File ")[^"\n]*(?=")')
-_COUNTED = re.compile(r"(<eval_with_key>)\.[0-9]+")
+# Names of generated sources, which a process numbers, and frames of the runner of archive code.
+_COUNTED = re.compile(r'(<eval_with_key>)\.[0-9]+|(<tsarchive [^"\n]*?) #[0-9]+(?=>")')
+_RUNNER = re.compile(
+    rf'^ *File "{re.escape(str(Path(__file__).parents[2]))}[^"\n]*", line .*\n(?: {{4,}}.*\n)?',
+    re.MULTILINE,
+)
 
 
 def make_stable(graph: Graph, *, origins: bool, paths: bool) -> None:
@@ -169,9 +175,10 @@ class _Stable:
         self._numbers: dict[Any, int] = {}
 
     def stack_trace(self, text: str) -> str:
+        text = _RUNNER.sub("", text).lstrip()
         if not self._paths:
             text = without_paths(text)
-        return _COUNTED.sub(r"\1", text)
+        return _COUNTED.sub(lambda match: match[1] or match[2], text)
 
     def sources(self, text: str) -> str:
         """Rewrite ``from_node``, JSON in which graphs are identified by their addresses."""
