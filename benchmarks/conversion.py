@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "tests"), str(ROOT)]
+sys.path.append(str(ROOT))
 
 import torch  # noqa: E402
-from comparing import equal  # noqa: E402
-from corpus_inputs import arguments_for  # noqa: E402
 
 import tsarchive  # noqa: E402
+from tests.support.comparing import equal  # noqa: E402
+from tests.support.corpus_inputs import arguments_for  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 TOLERANCE = 1e-4
