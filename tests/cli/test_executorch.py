@@ -148,7 +148,8 @@ def test_what_is_not_done_with_programs_says_what_they_are():
 def test_an_option_for_other_files():
     assert error("tree", path("linear.pte"), "--model", "m")["type"] == "UnsupportedError"
     found = error("code", path("linear.pte"), "--map-location", "cpu")
-    assert found["message"] == "not a TorchScript archive, but a program of ExecuTorch"
+    assert found["message"].endswith("; this is a program of ExecuTorch")
+    assert (found["hint"], found["record"]) == ("Leave out --map-location", None)
 
 
 def test_what_only_other_archives_have_is_told_with_what_there_is(tmp_path):
