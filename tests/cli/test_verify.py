@@ -128,7 +128,6 @@ def test_help_says_how():
     assert re.search(r"^  verify  ", run("--help").stdout, re.MULTILINE)
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("env", "coloured"),
     [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
