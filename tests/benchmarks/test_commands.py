@@ -22,6 +22,7 @@ SIDE = {
 MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_ours": True}
 
 
+@pytest.mark.sample(1, gaps="each item is a process that imports torch")
 @pytest.mark.parametrize("name", ["compare", "conversion", "fidelity", "scanners"])
 def test_a_command_starts(name):
     command = [sys.executable, FOLDER / f"{name}.py", "--help"]

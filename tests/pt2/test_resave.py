@@ -26,7 +26,7 @@ def files(paths):
 
 
 @stores_weights_apart
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="other tests save each program")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_torch_saved_comes_back_byte_for_byte(name):
     data = export_saved(PROGRAMS[name](), extra_files={"b": "1", "a": "2"})

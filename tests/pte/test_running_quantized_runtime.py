@@ -73,7 +73,7 @@ def test_scales_that_are_found(function):
     assert_runs_alike(data, *[(x(3, 4) * factor,) for factor in (1, 100, 1e-2)], *zip(even))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="lowering takes a second")
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("name", ["embedding_byte", "embedding_4bit", "embedding_2bit"])
 def test_embeddings(name, groups):
