@@ -24,7 +24,7 @@ from tests.support.frontend import (
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
 from tsarchive.formats.torchscript.needs import needs_of_all
-from tsarchive.frontend import arithmetic, grammar, lowering
+from tsarchive.frontend import grammar, lowering
 from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER
 from tsarchive.ir.type_parser import MAX_UNION, parse_type
@@ -168,9 +168,9 @@ def test_the_table_allows_what_is_compiled():
     assert grammar.FIELDS[ast.FunctionDef]["body"] == compiled
     expressions = set(lowering.EXPRESSIONS)
     assert grammar.FIELDS[ast.Expr]["value"] == expressions
-    assert grammar.FIELDS[ast.BinOp]["op"] == set(arithmetic.BINARY)
-    assert grammar.FIELDS[ast.UnaryOp]["op"] == set(arithmetic.UNARY)
-    assert grammar.FIELDS[ast.Compare]["ops"] >= set(arithmetic.COMPARISONS)
+    assert grammar.FIELDS[ast.BinOp]["op"] == set(lowering.BINARY)
+    assert grammar.FIELDS[ast.UnaryOp]["op"] == set(lowering.UNARY)
+    assert grammar.FIELDS[ast.Compare]["ops"] >= set(lowering.COMPARISONS)
 
 
 @pytest.mark.parametrize("kind", sorted(grammar.FIELDS, key=lambda kind: kind.__name__))

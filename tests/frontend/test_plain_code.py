@@ -13,7 +13,7 @@ import tsarchive.formats.torchscript.importer
 from tests.support.archives import ARCHIVES
 from tsarchive.errors import SourceError
 from tsarchive.frontend import grammar, plain
-from tsarchive.frontend.functions import FunctionReader
+from tsarchive.frontend.importer import FunctionReader
 from tsarchive.frontend.splitting import split_class, split_record
 from tsarchive.ir import text_limits as caps
 from tsarchive.ir.text_limits import plain_end
@@ -142,7 +142,7 @@ def constant(type_: str, text: str):
 def test_literals_have_the_value_that_the_parser_gives(type_, text, monkeypatch):
     literal = plain.read_literal(text, TYPES[type_])
     assert literal is not None
-    monkeypatch.setattr("tsarchive.frontend.definitions.read_literal", lambda *_: None)
+    monkeypatch.setattr("tsarchive.frontend.importer.read_literal", lambda *_: None)
     assert repr(literal.value) == repr(constant(type_, text))
 
 

@@ -37,18 +37,15 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
 
-from .conditions import decide_isinstance
-from .context import CURRENT, Context, Dialect
-from .conversions import Conversions
-from .environment import Frame
-from .matching import Call, Mismatch, schema_text
-from .open_world import UNKNOWN_NAME
+from .context import CURRENT, UNKNOWN_NAME, Context, Dialect
+from .matching import Call, Conversions, Mismatch, schema_text
 from .places import Cursor, Located, shorten
 from .references import (
     CASTS,
     MAGIC,
     OPERATORS,
     Constructor,
+    Frame,
     FunctionReference,
     MethodReference,
     Namespace,
@@ -60,6 +57,7 @@ from .references import (
     ToList,
     Typed,
     TypeReference,
+    decide_isinstance,
     typed,
 )
 
@@ -190,7 +188,9 @@ class Emitter:
         positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
         if place is not None and place < len(positional):
-            positional[place] = self._mask(positional[place], node)
+            no, dtype = self.constant(False, BOOL), self.constant(_BOOL_DTYPE, INT)
+            mask = self.operator_value("aten::to", node, positional[place], dtype, no, no)
+            positional[place] = mask
         if dialect.flags.get(kind) == len(positional):
             positional.append(self.constant(True, BOOL))
         dtype = dialect.dtypes.get(kind)
@@ -198,12 +198,6 @@ class Emitter:
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
         return kind, Call(positional, keywords, call.target)
-
-    def _mask(self, given: Typed, node: Located) -> Typed:
-        """``given.to(torch.bool)``."""
-        no = self.constant(False, BOOL)
-        dtype = self.constant(_BOOL_DTYPE, INT)
-        return self.operator_value("aten::to", node, given, dtype, no, no)
 
     def operator_value(self, kind: str, node: Located, *given: Typed) -> Typed:
         return self.as_value(self.call_operator(kind, Call(given), node), node)

@@ -6,15 +6,14 @@ own text has nothing left to fold, but where a type tells more when it is read b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, drop_carried
-from tsarchive.ir.schema import FunctionSchema
 from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
 
-Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
+from .context import Evaluate
 
 _PLAIN = bool | int | float | complex | str | None
 # What an operator raises for values that it does not take: it is left to raise when it runs.

@@ -37,21 +37,20 @@ from tsarchive.ir.types import (
     annotation,
 )
 
-from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
-from .conditions import Condition, decide_isinstance, decided_by_literal, narrowed, none_status
-from .context import Context
+from .context import EARLY_RETURN, UNLOWERED, UNREACHABLE, Context
 from .emitter import Emitter, method_schema
-from .environment import Frame, Scope
 from .folding import fold
 from .grammar import OF_PYTHON
 from .matching import Call
-from .open_world import EARLY_RETURN, UNLOWERED, UNREACHABLE
+from .mentions import decided_by_literal
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
     BUILTINS,
     Builtin,
     Closure,
+    Condition,
     Constructor,
+    Frame,
     FunctionReference,
     MethodReference,
     Namespace,
@@ -59,13 +58,17 @@ from .references import (
     OperatorReference,
     Reference,
     Results,
+    Scope,
     Special,
     ToList,
     Typed,
     TypeReference,
+    decide_isinstance,
+    narrowed,
+    none_status,
     typed,
 )
-from .syntax import string_value
+from .syntax import number, string_value
 
 _PACKED = "__torch__.torch.classes.quantized."
 _ROOTS: dict[str, Reference] = {
@@ -74,6 +77,36 @@ _ROOTS: dict[str, Reference] = {
     "torch": OperatorNamespace("aten"),
     "__torch__": Namespace("__torch__"),
 }
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "aten::add", ast.Sub: "aten::sub", ast.Mult: "aten::mul", ast.Div: "aten::div",
+    ast.FloorDiv: "aten::floordiv", ast.Mod: "aten::remainder", ast.Pow: "aten::pow",
+    ast.MatMult: "aten::matmul", ast.BitAnd: "aten::__and__", ast.BitOr: "aten::__or__",
+    ast.BitXor: "aten::__xor__", ast.LShift: "aten::__lshift__", ast.RShift: "aten::__rshift__",
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "aten::neg", ast.Invert: "aten::bitwise_not", ast.Not: "aten::__not__",
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "aten::eq", ast.NotEq: "aten::ne", ast.Lt: "aten::lt", ast.LtE: "aten::le",
+    ast.Gt: "aten::gt", ast.GtE: "aten::ge", ast.Is: "aten::__is__", ast.IsNot: "aten::__isnot__",
+    ast.In: "aten::__contains__",
+}  # fmt: skip
+
+# For each sign of ``x += y``: the operator for tensors and lists, and that for other values.
+AUGMENTED: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("aten::add_", "aten::add"),
+    ast.Sub: ("aten::sub_", "aten::sub"),
+    ast.Mult: ("aten::mul_", "aten::mul"),
+    ast.Div: ("aten::div_", "aten::div"),
+    ast.Mod: ("aten::fmod_", "aten::fmod"),
+    ast.Pow: ("aten::pow", "aten::pow"),
+    ast.BitAnd: ("aten::bitwise_and", "aten::__and__"),
+    ast.BitOr: ("aten::bitwise_or", "aten::__or__"),
+    ast.BitXor: ("aten::bitwise_xor", "aten::__xor__"),
+    ast.LShift: ("aten::__lshift__", "aten::__lshift__"),
+    ast.RShift: ("aten::__irshift__", "aten::__rshift__"),
+}
+
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 _LOAD = ast.Load()
 _EXPECTED = "expected {wanted}, but found {given}"

@@ -1,7 +1,7 @@
 """Arguments of a call against the schemas it may mean, and the choice among overloads.
 
-Everything here looks at static types only; the conversions that a match needs are returned as
-steps, and turned into nodes by ``conversions.py`` once the choice is made. The rules are those of
+The choice looks at static types only; the conversions that a match needs are returned as
+steps, and turned into nodes by :class:`Conversions` once the choice is made. The rules are those of
 torch's schema matcher.
 """
 
@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
+from tsarchive.ir.builder import Builder
+from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import Bindings, bind, has_variables, is_subtype, substitute
+from tsarchive.ir.subtyping import (
+    Bindings,
+    bind,
+    has_unknown,
+    has_variables,
+    is_subtype,
+    substitute,
+)
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -34,10 +43,11 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
+from tsarchive.ir.values import Device, EnumMember, is_device
 from tsarchive.operators.upgraders import Candidate, candidates
 
 from .libraries import what_registers
-from .references import Typed
+from .references import Typed, typed
 
 
 class Step(NamedTuple):
@@ -54,17 +64,14 @@ class Step(NamedTuple):
     parts: tuple[tuple[Step, ...], ...] = ()
 
 
-class Default(NamedTuple):
-    """An argument that the call leaves out."""
-
-    argument: Argument
-
-
 class Input(NamedTuple):
-    """One input of the node: its source, which for an argument of the call is its position, and
-    what to do with it. A tuple of inputs is gathered into a list of ``element`` type."""
+    """One input of the node: its source, and what to do with it.
 
-    source: int | Default | tuple[Input, ...]
+    The source is the position of an argument of the call, or the argument of the schema that the
+    call leaves out. A tuple of inputs is gathered into a list of ``element`` type.
+    """
+
+    source: int | Argument | tuple[Input, ...]
     steps: tuple[Step, ...] = ()
     element: Type | None = None
 
@@ -253,7 +260,7 @@ class _Matcher:
             self.used.add(keyword)
             return self._fit(argument, self.keywords[keyword])
         if argument.has_default:
-            return Input(Default(argument))
+            return Input(argument)
         return Mismatch("argument '{}' is missing", (argument.name,))
 
     def _keyword_for(self, argument: Argument) -> str | None:
@@ -312,7 +319,7 @@ def _written(schema: FunctionSchema, inputs: Sequence[Input]) -> int:
     count = len(inputs)
     while count and schema.arguments[count - 1].is_out:
         count -= 1
-    while count and isinstance(inputs[count - 1].source, Default):
+    while count and isinstance(inputs[count - 1].source, Argument):
         count -= 1
     return count
 
@@ -419,3 +426,122 @@ def no_overload(
     pairs = zip(candidates, mismatches, strict=True)
     reasons = [f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs]
     return f"no overload of {kind} takes ({', '.join(given)}); considered:{''.join(reasons)}"
+
+
+_FOLDED: Final[dict[str, Callable[[Any], Any]]] = {"aten::Int": int, "aten::Float": float}
+_PLAIN = Device | EnumMember
+
+
+class Conversions:
+    """Appends what converts values. ``operators`` gives the overloads of an operator kind."""
+
+    def __init__(
+        self, builder: Builder, operators: Callable[[str], Sequence[FunctionSchema]]
+    ) -> None:
+        self.builder = builder
+        self._operators = operators
+
+    def inputs(self, matched: Sequence[Input], given: Sequence[Typed]) -> list[Value]:
+        """Return the node inputs for matched arguments; ``given`` are those of the call."""
+        return [
+            given[input_.source].value
+            if type(input_.source) is int and not input_.steps
+            else self._input(input_, given)
+            for input_ in matched
+        ]
+
+    def _input(self, input_: Input, given: Sequence[Typed]) -> Value:
+        source = input_.source
+        if isinstance(source, int):
+            return self.apply(given[source], input_.steps).value
+        if isinstance(source, Argument):
+            return self.builder.default(source)
+        assert input_.element is not None
+        return self.builder.list_of(input_.element, self.inputs(source, given))
+
+    def convert(self, given: Typed, wanted: Type) -> Typed | None:
+        """Convert a value as on assignment and return; None where that is impossible."""
+        steps, reached = conversions(given.type, wanted, given.is_empty_list, convert=True)
+        if is_subtype(reached, wanted) and given.type is not UNKNOWN:
+            return self.apply(given, steps)
+        return Typed(given.value, wanted) if has_unknown(given.type) else None
+
+    def apply(self, given: Typed, steps: Sequence[Step]) -> Typed:
+        for step in steps:
+            given = self._step(given, step)
+        return given
+
+    def _step(self, given: Typed, step: Step) -> Typed:
+        match step.kind:
+            case "retype":
+                # An empty list literal is made anew, with the element type that is asked for.
+                return self._list_instead(given, step.type, ())
+            case "repeat":
+                return typed(self.builder.list_of(given.type, [given.value] * step.times))
+            case "unpack":
+                elements = [element.value for element in self.unpack(given)]
+                return self._list_instead(given, step.type, elements)
+            case "elements":
+                pairs = zip(self.unpack(given), step.parts, strict=True)
+                converted = [self.apply(element, steps) for element, steps in pairs]
+                self.builder.drop_if_unused(given.value)
+                return self.tuple_of(converted)
+        return self._convert(given, step)
+
+    def _list_instead(self, given: Typed, type_: Type, values: Sequence[Value]) -> Typed:
+        assert isinstance(type_, ListType)
+        self.builder.drop_if_unused(given.value)
+        return typed(self.builder.list_of(type_.element, values))
+
+    def unpack(self, given: Typed) -> list[Typed]:
+        """Return the elements of a tuple."""
+        assert isinstance(given.type, TupleType)
+        node = given.value.node
+        types = given.type.elements
+        if node.kind == "prim::TupleConstruct":
+            pairs = zip(node.inputs, types, strict=True)
+            return [Typed(value, type_) for value, type_ in pairs]
+        if node.is_constant:
+            constants = zip(node.attributes["value"], types, strict=True)
+            return [typed(self.builder.constant(value, type_)) for value, type_ in constants]
+        made = self.builder.append("prim::TupleUnpack", [given.value], *types)
+        return [typed(value) for value in made.outputs]
+
+    def tuple_of(self, elements: Sequence[Typed], type_: TupleType | None = None) -> Typed:
+        """Return a tuple; one of constants that need no table is a constant itself."""
+        values = [element.value for element in elements]
+        if type_ is None:
+            type_ = TupleType(tuple([value.type for value in values]))
+            self.builder.checked(type_)
+        nodes = [value.node for value in values]
+        is_plain = all(node.is_constant and _is_plain(node.attributes["value"]) for node in nodes)
+        if is_plain and self.builder.shares_constants:
+            content = tuple(node.attributes["value"] for node in nodes)
+            return typed(self.builder.constant(content, type_))
+        return typed(self.builder.append("prim::TupleConstruct", values, type_).output)
+
+    def _convert(self, given: Typed, step: Step) -> Typed:
+        node = given.value.node
+        is_folded = node.is_constant and self.builder.shares_constants
+        value = node.attributes["value"] if is_folded else None
+        if step.kind == "aten::device" and isinstance(value, str) and is_device(value):
+            return typed(self.builder.constant(Device(value), DEVICE))
+        if step.kind in _FOLDED and isinstance(value, bool | int | float):
+            return typed(self.builder.constant(_FOLDED[step.kind](value), step.type))
+        schema = self._converting(step.kind, given.type)
+        return typed(self.builder.append(step.kind, [given.value], step.type, schema=schema).output)
+
+    def _converting(self, kind: str, given: Type) -> FunctionSchema | None:
+        """Return the overload whose one argument takes the given type."""
+        wanted = STRING if kind == "aten::device" else given
+        for schema in self._operators(kind):
+            if len(schema.arguments) == 1 and is_subtype(wanted, schema.arguments[0].type):
+                return schema
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a constant may be part of a constant tuple."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | complex | str | _PLAIN)

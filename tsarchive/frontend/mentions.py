@@ -1,4 +1,4 @@
-"""What the text of code names, by its syntax alone: for questions that take no types.
+"""The names in the text of code, by its syntax alone: for questions that take no types.
 
 They are asked of every archive that is looked at, and lowering takes several times as long.
 """
@@ -8,10 +8,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from .conditions import decided_by_literal
-
 # A hyphenated file name has at most this many parts.
 _MOST_PARTS = 32
+
+
+def decided_by_literal(test: ast.expr) -> bool | None:
+    """Return what a literal, or ``not`` before one, decides."""
+    negations = 0
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negations = test.operand, negations + 1
+    match test:
+        case ast.Constant(bool() as value):
+            return value != bool(negations % 2)
+    return None
 
 
 def dotted(node: ast.expr | None) -> str:

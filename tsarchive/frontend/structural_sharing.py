@@ -22,8 +22,7 @@ from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import FunctionSchema
 
 from .places import CodePlace
-from .sources import Sources
-from .splitting import ClassParts, Line, Piece
+from .splitting import ClassParts, Line, Piece, Sources
 
 _ROOT: Final = "__torch__"
 # A name, and what would go on with it. No part of a long one is looked at twice.

@@ -11,9 +11,16 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.frontend.conversions import Conversions
 from tsarchive.frontend.libraries import what_registers
-from tsarchive.frontend.matching import BLOCKED, Call, Match, Mismatch, no_overload, unregistered
+from tsarchive.frontend.matching import (
+    BLOCKED,
+    Call,
+    Conversions,
+    Match,
+    Mismatch,
+    no_overload,
+    unregistered,
+)
 from tsarchive.frontend.references import Typed, typed
 from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
