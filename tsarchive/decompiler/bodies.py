@@ -10,8 +10,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type, annotation
 
-from . import references, syntax
-from .annotations import shown_type
+from . import syntax
 from .control_flow import finish_function
 from .layout import Definition
 from .naming import (
@@ -24,7 +23,7 @@ from .naming import (
     is_plain,
     members_of,
 )
-from .program import Program
+from .program import Program, shown_type
 from .translation import Translation
 
 
@@ -63,14 +62,14 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         name = members.methods[function.name]
         made = _function(program, function, name, definition)
         if function.name in members.getters:
-            made.decorator_list = [references.builtin("property")]
+            made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
     if "__eq__" in class_.methods:
-        body.append(syntax.assign(["__hash__"], references.form("object.__hash__")))
+        body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
-    bases = [references.form(base)] if class_.is_module else []
+    bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
     return [class_definition, *_accessors(definition, class_)]
 
@@ -85,7 +84,7 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
         elif name in members.setters:
             found = syntax.attribute(found, "fset")
         given = syntax.name(definition.name), syntax.string(name), found
-        yield references.statement("setattr(_0, _1, _2)", *given)
+        yield syntax.statement("setattr(_0, _1, _2)", *given)
 
 
 def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
@@ -142,7 +141,7 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    return [syntax.class_(definition.name, [references.form("enum.Enum")], body)]
+    return [syntax.class_(definition.name, [syntax.form("enum.Enum")], body)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -155,4 +154,4 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    return [syntax.class_(definition.name, [references.form("NamedTuple")], body)]
+    return [syntax.class_(definition.name, [syntax.form("NamedTuple")], body)]

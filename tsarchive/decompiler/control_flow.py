@@ -26,7 +26,7 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
 from tsarchive.run.passes.uses import all_nodes
 
-from . import references, syntax
+from . import syntax
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
@@ -253,7 +253,7 @@ def _for(
         point = translation.live_ranges.start(node.blocks[0].param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements = _endless_body(translation, node, targets)
-    called = syntax.call(references.builtin("range"), shown)
+    called = syntax.call(syntax.builtin("range"), shown)
     translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
 
 
@@ -317,9 +317,9 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
             f"{translation.function.qualified_name} enters an object of no class"
         )
     if is_autocast(type_):
-        shown = references.form("casting(_0)", shown)
+        shown = syntax.form("casting(_0)", shown)
     elif type_.methods["__exit__"].schema.return_type != NONE:
-        shown = references.form("entered(_0)", shown)
+        shown = syntax.form("entered(_0)", shown)
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
@@ -369,7 +369,7 @@ def _closure(translation: Translation, node: Node) -> None:
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
     translation.emit(_nested(translation, name, subgraph))
-    class_ = references.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
@@ -527,19 +527,19 @@ def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
     if must_be_none(class_) or not class_.node.is_constant:
         text = _assertion_text(message) if must_be_none(class_) else None
         if text is None:
-            return references.statement("raise RuntimeError(_0)", message)
-        return references.statement(
+            return syntax.statement("raise RuntimeError(_0)", message)
+        return syntax.statement(
             "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
         )
     module, _, name = class_.node.attributes["value"].rpartition(".")
     found = getattr(builtins, name, None)
     if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
-        raised = references.builtin(name)
+        raised = syntax.builtin(name)
     else:
         shown = identifier(name, private=False)
         program.exceptions.setdefault(shown)
-        raised = references.imported(EXCEPTIONS, shown)
-    return references.statement("raise _0(_1)", raised, message)
+        raised = syntax.imported(EXCEPTIONS, shown)
+    return syntax.statement("raise _0(_1)", raised, message)
 
 
 def _assertion_text(message: ast.expr) -> ast.expr | None:

@@ -23,7 +23,7 @@ from tsarchive.ir.source_ranges import Range
 
 from . import syntax
 from .naming import Pool, numbered
-from .references import Reference, reference_of
+from .syntax import Reference, reference_of
 
 
 @contextmanager

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import ast
 import copy
+import io
+import json
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import torch
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
 from tsarchive.run.typecheck import type_of_class
 
-from . import references, syntax
+from . import syntax
 from .layout import Definition
-from .naming import SHARED_SLOTS, container_base, members_of
+from .naming import SHARED_SLOTS, container_base, members_of, numbered
 from .program import Program, module_type
-from .weights import TensorFile
+from .support.weights import DTYPES
 
 
 class ObjectValues:
@@ -49,7 +53,7 @@ class ObjectValues:
         if not is_parameter:
             return made
         keywords = "" if tensor.requires_grad else ", requires_grad=False"
-        return references.form(f"nn.Parameter(_0{keywords})", made)
+        return syntax.form(f"nn.Parameter(_0{keywords})", made)
 
     def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
         if tensor.layout != torch.strided or tensor.is_quantized:
@@ -58,7 +62,7 @@ class ObjectValues:
         if tensor.dtype != torch.float32:
             keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return references.form(f"torch.empty(_0{keywords})", shape)
+        return syntax.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
         """Return a tensor of the files; one without data is made anew."""
@@ -66,7 +70,7 @@ class ObjectValues:
         if empty is not None:
             return empty
         name = self._file.add(path, tensor)
-        return references.form("tensor(_0)", syntax.string(name))
+        return syntax.form("tensor(_0)", syntax.string(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
         """Return the expression for the value of an attribute of the declared ``type_``."""
@@ -74,14 +78,14 @@ class ObjectValues:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
         made = syntax.lambda_(self._value(value, type_, place))
-        return references.form("shared(_0, _1)", syntax.string(place), made)
+        return syntax.form("shared(_0, _1)", syntax.string(place), made)
 
     def _value(self, value: Any, type_: Type, path: str) -> ast.expr:
         match value:
             case torch.Tensor():
                 return self.tensor(value, path)
             case torch.device():
-                return references.form("torch.device(_0)", syntax.string(str(value)))
+                return syntax.form("torch.device(_0)", syntax.string(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
             case ArchiveObject():
@@ -105,7 +109,7 @@ class ObjectValues:
 
     def generator(self, device: str, seed: int) -> ast.expr:
         arguments = syntax.string(device), syntax.literal(seed)
-        return references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
+        return syntax.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_
@@ -136,7 +140,7 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
         name = str(value._type().annotation_str)
-        return references.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
+        return syntax.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
@@ -148,7 +152,7 @@ class ObjectValues:
             keys.append(syntax.string(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
         shown = self._program.reference(class_)
-        return references.form("new(_0, _1)", shown, ast.Dict(keys, items))
+        return syntax.form("new(_0, _1)", shown, ast.Dict(keys, items))
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
@@ -224,7 +228,7 @@ class Instances:
         """Return the call that makes a module like this one."""
         type_ = module_type(module)
         definition = self._program.definition(type_)
-        class_ = references.to_definition(definition)
+        class_ = syntax.to_definition(definition)
         if container_base(type_) is None:
             differing = self._differing(definition)
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
@@ -300,7 +304,7 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        body: list[ast.stmt] = [references.statement("super().__init__()")]
+        body: list[ast.stmt] = [syntax.statement("super().__init__()")]
         names: list[str] = []
         for name in slots:
             shown = self._slot(module, name)
@@ -340,10 +344,10 @@ def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
     is_none = isinstance(shown, ast.Constant) and shown.value is None
     arguments = syntax.name("self"), syntax.string(name), shown
     if members.is_direct(name) and kind is SlotKind.BUFFER:
-        return references.statement("_0.register_buffer(_1, _2)", *arguments)
+        return syntax.statement("_0.register_buffer(_1, _2)", *arguments)
     is_argument = is_none or isinstance(shown, ast.Name)
     if members.is_direct(name) and kind is SlotKind.PARAMETER and is_argument:
-        return references.statement("_0.register_parameter(_1, _2)", *arguments)
+        return syntax.statement("_0.register_parameter(_1, _2)", *arguments)
     return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
@@ -357,7 +361,7 @@ def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
     ):  # fmt: skip
         for hook in hooks:
             function = syntax.attribute(own, members.methods[hook.name])
-            yield references.statement(f"_0.register_{kind}(_1)", self_, function)
+            yield syntax.statement(f"_0.register_{kind}(_1)", self_, function)
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
@@ -402,3 +406,110 @@ def _spread(shown: ast.expr) -> ast.expr:
 def _without_shape(shown: ast.expr) -> str | None:
     """Return a key that placeholders of different shapes share; None for other expressions."""
     return None if _find_empty(shown) is None else ast.dump(_with_shape(shown))
+
+
+_DTYPES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(slots=True)
+class TensorFile:
+    """Collects tensors by name.
+
+    state: the names that are in the state dict; modules: paths that hold the module of another
+    path; training: the paths of modules in training mode.
+    """
+
+    state: list[str] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+    training: list[str] = field(default_factory=list)
+    _tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def add(self, name: str, tensor: torch.Tensor) -> str:
+        """Add a tensor; return its name, which is another one where ``name`` is taken."""
+        if tensor.is_meta or tensor.is_nested:
+            raise UnsupportedError(f"the tensor {name!r} has no data of its own")
+        found = next(n for n in numbered(name, "~") if self._tensors.get(n, tensor) is tensor)
+        self._tensors[found] = tensor
+        return found
+
+    def written(self) -> dict[str, bytes]:
+        """Return the files by name."""
+        plain, others, facts = self._sorted()
+        facts |= {
+            "grad": [name for name, tensor in self._tensors.items() if tensor.requires_grad],
+            "modules": self.modules,
+            "others": bool(others),
+            "state": self.state,
+            "training": self.training,
+        }
+        files = {"weights.safetensors": safetensors(plain, {"package": json.dumps(facts)})}
+        if others:
+            buffer = io.BytesIO()
+            torch.save(others, buffer)
+            files["weights.pt"] = buffer.getvalue()
+        return files
+
+    def _sorted(
+        self,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the tensors for the first file and the second one, and what shares memory."""
+        first_names: dict[int, str] = {}
+        same: dict[str, str] = {}
+        groups: dict[int, list[str]] = {}
+        others: dict[str, torch.Tensor] = {}
+        for name, tensor in self._tensors.items():
+            first = first_names.setdefault(id(tensor), name)
+            if first != name:
+                same[name] = first
+            elif not _is_plain(tensor):
+                others[name] = tensor.detach()
+            else:
+                groups.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        plain: dict[str, torch.Tensor] = {}
+        views: dict[str, Any] = {}
+        for names in groups.values():
+            self._group(names, plain, views)
+        return plain, others, {"same": same, "views": views}
+
+    def _group(
+        self, names: list[str], plain: dict[str, torch.Tensor], views: dict[str, Any]
+    ) -> None:
+        """Add the tensors of one storage: as they are, or as views of all of it."""
+        tensors = [self._tensors[name].detach() for name in names]
+        if len(names) == 1 and tensors[0].is_contiguous():
+            plain[names[0]] = tensors[0]
+            return
+        dtypes = {tensor.dtype for tensor in tensors}
+        dtype = tensors[0].dtype if len(dtypes) == 1 else torch.uint8
+        base = f"{names[0]}~storage"
+        flat = torch.frombuffer(bytearray(storage_bytes(tensors[0])), dtype=dtype)
+        plain[base] = flat
+        for name, tensor in zip(names, tensors, strict=True):
+            shown = str(tensor.dtype).removeprefix("torch.")
+            place = [tensor.storage_offset(), list(tensor.shape), list(tensor.stride())]
+            views[name] = [base, shown, *place]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    is_flagged = tensor.is_conj() or tensor.is_neg()
+    return tensor.layout == torch.strided and tensor.dtype in _DTYPES and not is_flagged
+
+
+def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Return a safetensors file: length of the header, header, data, wide elements first."""
+    ordered = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    data: list[bytes] = []
+    end = 0
+    for name, tensor in ordered:
+        content = bytes(storage_bytes(tensor.detach().contiguous().clone()))
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [end, end + len(content)],
+        }
+        data.append(content)
+        end += len(content)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *data])

@@ -34,7 +34,7 @@ from tsarchive.run.operators import (
 )
 from tsarchive.run.passes.peephole import as_number
 
-from . import references, syntax
+from . import syntax
 from .program import Program
 
 _OPERANDS = 2
@@ -55,7 +55,7 @@ class Operators:
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
-            upgrader = references.helper(f"upgrader::{node.upgrader}")
+            upgrader = syntax.helper(f"upgrader::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
@@ -67,7 +67,7 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return references.form(form, *arguments)
+            return syntax.form(form, *arguments)
         found = indexed(schema, node, arguments)
         if found is not None:
             return found
@@ -92,7 +92,7 @@ class Operators:
         element = told_element(schema, node)
         if element is not None:
             keywords["element"] = syntax.string(element)
-        return syntax.call(references.helper(schema.full_name), positional, keywords)
+        return syntax.call(syntax.helper(schema.full_name), positional, keywords)
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:
@@ -141,12 +141,12 @@ class Operators:
             return made
         if is_only_read(node.output):
             return made
-        return references.form("list(_0)", made)
+        return syntax.form("list(_0)", made)
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
         """Return a call that raises when reached: code may hold operators that it never calls."""
         self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
-        return references.form("missing(_0)", syntax.string(reason))
+        return syntax.form("missing(_0)", syntax.string(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
@@ -160,17 +160,17 @@ class Operators:
         if not value.node.is_constant:
             return None
         member = _ENUM_MEMBERS[kind].get(value.node.attributes["value"])
-        return None if member is None else references.form(str(member))
+        return None if member is None else syntax.form(str(member))
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return ``a + b``, unless b is multiplied by a factor."""
         if not _is_number(node.inputs[2], 1):
             return None
-        return references.form(_SUMS[node.kind], *arguments)
+        return syntax.form(_SUMS[node.kind], *arguments)
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
-        return references.form(form, *arguments)
+        return syntax.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
@@ -184,13 +184,13 @@ class Operators:
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
-        return references.form(form, shown[0], shown[1])
+        return syntax.form(form, shown[0], shown[1])
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
             return None
         name = "print" if node.kind == "prim::Print" else "str"
-        return syntax.call(references.builtin(name), arguments)
+        return syntax.call(syntax.builtin(name), arguments)
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
@@ -205,7 +205,7 @@ class Operators:
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
-        return None if form is None else references.form(form, *arguments)
+        return None if form is None else syntax.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return the int of which a tensor was made only to be converted back."""
@@ -231,7 +231,7 @@ class Operators:
         for name in ("device", "requires_grad"):
             if name in values and not _is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
-        return references.form(f"{form})", *arguments)
+        return syntax.form(f"{form})", *arguments)
 
 
 _NUMBER_TENSORS: dict[Type, str] = {
@@ -338,11 +338,11 @@ def callee(
     if not any(_holds_tensor(a.type) for a in (*schema.arguments, *schema.returns)):
         return None
     if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
-        return references.form(f"F.{name}")
+        return syntax.form(f"F.{name}")
     if _is_same(torch, torch._C._VariableFunctions, name):
-        return references.form(f"torch.{name}")
+        return syntax.form(f"torch.{name}")
     if _is_same(torch.nn.functional, torch._C._nn, name):
-        return references.form(f"F.{name}")
+        return syntax.form(f"F.{name}")
     is_method = _is_to(schema, count, keywords) if name == "to" else _is_method(schema, name)
     return METHOD if is_method else None
 
@@ -350,12 +350,12 @@ def callee(
 def by_overload(schema: FunctionSchema) -> ast.expr:
     """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
     namespace, _, name = schema.name.partition("::")
-    found = references.form("torch")
+    found = syntax.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
         if part.isidentifier() and not keyword.iskeyword(part):
             found = syntax.attribute(found, part)
         else:
-            found = references.form("getattr(_0, _1)", found, syntax.string(part))
+            found = syntax.form("getattr(_0, _1)", found, syntax.string(part))
     return found
 
 

@@ -6,9 +6,12 @@ import ast
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 import torch
@@ -18,21 +21,21 @@ from tsarchive.errors import CallError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
+from tsarchive.ir.graph import closure
 from tsarchive.ir.types import ANY
 from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
+from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 
-from . import references, syntax
+from . import syntax
 from .bodies import body_of
 from .control_flow import EXCEPTIONS
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .naming import Pool
-from .objects import Instances, ObjectValues
+from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, module_type
-from .references import HELPERS, OBJECTS, WEIGHTS
-from .runtime import runtime_files
-from .weights import TensorFile
+from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
 
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
@@ -163,17 +166,17 @@ class _Package:
         if tensor.numel() == 0 or not tensor.is_contiguous():
             return None
         numbers = syntax.literal(tensor.tolist())
-        return references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
+        return syntax.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
 
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
-        root = references.to_definition(self.root)
-        build = references.imported(WEIGHTS, "build")
+        root = syntax.to_definition(self.root)
+        build = syntax.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
         tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
-            moved = [references.imported(CONSTANTS, name) for name in tensors]
+            moved = [syntax.imported(CONSTANTS, name) for name in tensors]
             arguments.append(ast.List([*moved], ast.Load()))
         body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
@@ -290,3 +293,110 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
+
+
+_FOLDER = Path(natives.__file__).parent
+_PACKAGE = "tsarchive.run.natives"
+_PROBED = "tsarchive_copied_natives"
+_UPGRADER = "upgrader::"
+_TABLE = "table"
+_ERRORS = '''"""Errors of TorchScript programs."""
+
+
+class ScriptError(RuntimeError):
+    """A fault of the running program; ``exception`` names the class that was raised."""
+
+    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
+        super().__init__(message)
+        self.exception = exception
+
+
+class ArchiveError(RuntimeError):
+    """A defect of the table of operators."""
+'''
+
+
+def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
+    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
+    wanted = sorted(set(keys))
+    homes = _homes()
+    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
+    if any(key.startswith(_UPGRADER) for key in wanted):
+        needed.add("upgraders")
+    if not needed:
+        return {}
+    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
+    files[f"{HELPERS}/errors.py"] = _ERRORS
+    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
+    return files
+
+
+def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
+    """Return the module that gives the functions their names."""
+    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
+    operators = [key for key in keys if not key.startswith(_UPGRADER)]
+    for module in sorted({homes[key] for key in operators}):
+        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
+    if operators:
+        lines.append("from .table import NATIVES")
+    if len(operators) < len(keys):
+        lines.append("from .upgraders import UPGRADERS")
+    if keys:
+        lines.append("")
+    for key in keys:
+        table, entry = "NATIVES", key
+        if key.startswith(_UPGRADER):
+            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
+        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """Return the other native modules that one imports."""
+    tree = ast.parse(_source(name))
+    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    prefix = f"{_PACKAGE}."
+    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
+
+
+@cache
+def _source(name: str) -> str:
+    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _relative(name: str) -> str:
+    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
+    return text.replace("from tsarchive.errors import", "from .errors import")
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """Return the module that enters each operator into the table.
+
+    Found by running copies of the modules, each after those that it imports.
+    """
+    homes: dict[str, str] = {}
+    made: list[str] = []
+    try:
+        _probe(_PROBED, "", made).__path__ = []
+        _probe(f"{_PROBED}.errors", _ERRORS, made)
+        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
+        for name in ordered.static_order():
+            _probe(f"{_PROBED}.{name}", _relative(name), made)
+            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
+                homes.setdefault(key, name)
+    finally:
+        for name in made:
+            del sys.modules[name]
+    return homes
+
+
+def _probe(name: str, text: str, made: list[str]) -> ModuleType:
+    module = ModuleType(name)
+    module.__package__ = _PROBED
+    sys.modules[name] = module
+    made.append(name)
+    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+    return module

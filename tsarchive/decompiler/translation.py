@@ -26,11 +26,10 @@ from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import known_result
 from tsarchive.run.passes.uses import all_nodes, called_function
 
-from . import references, syntax
-from .annotations import type_test
+from . import syntax
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
-from .program import Program
+from .program import Program, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -175,7 +174,7 @@ class Translation:
         arguments = self.operands(node)
         if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
             form = READABLE_STATEMENTS[node.schema.full_name]
-            self.emit(references.statement(form, *arguments), node)
+            self.emit(syntax.statement(form, *arguments), node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
                     self._assign(output, arguments[0])
@@ -288,7 +287,7 @@ class Translation:
         """Return the expression for a constant of a graph."""
         match content:
             case Device(text):
-                return references.form("torch.device(_0)", syntax.string(text))
+                return syntax.form("torch.device(_0)", syntax.string(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -315,7 +314,7 @@ class Translation:
         if result is not None:
             return syntax.literal(result)
         if node.kind in _FORMS:
-            return references.form(_FORMS[node.kind], *arguments)
+            return syntax.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -346,7 +345,7 @@ class Translation:
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
-        return references.form("_0.__new__(_0)", class_)
+        return syntax.form("_0.__new__(_0)", class_)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
@@ -382,7 +381,7 @@ class Translation:
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
             ordered = arguments if must_be_none(second) else arguments[::-1]
-            return references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
+            return syntax.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
 
 
