@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 
 class Memo(Enum):
@@ -132,23 +132,16 @@ _LEAVES = frozenset({type(None), bool, int, float, complex, str, Global})
 _EMPTY = id(())
 
 
-class References(NamedTuple):
-    """``shared`` holds the ids of the values that are referenced at least twice."""
-
-    shared: frozenset[int]
-    cyclic: bool
-
-
 def identity(value: Value) -> int:
     """Return the id of a value; all empty tuples share one, even where Python has several."""
     return id(value) if value or type(value) is not tuple else _EMPTY
 
 
-def count_references(root: Value) -> References:
-    """Count references as the writer meets them.
+def shared_values(root: Value) -> frozenset[int] | None:
+    """Return the ids of the values that the writer meets at least twice.
 
     A memoised value is walked once; one that is written anew at each reference is walked at each.
-    Stops at the first cycle, which no pickle of this format can hold.
+    None where a value contains itself, which no pickle of this format can hold.
     """
     met: set[int] = set()
     shared: set[int] = set()
@@ -161,7 +154,7 @@ def count_references(root: Value) -> References:
                 continue
             key = identity(value)
             if key in on_path:
-                return References(frozenset(shared), cyclic=True)
+                return None
             if key in met:
                 shared.add(key)
                 continue
@@ -179,7 +172,7 @@ def count_references(root: Value) -> References:
             walks.pop()
             if path:
                 on_path.remove(path.pop())
-    return References(frozenset(shared), cyclic=False)
+    return frozenset(shared)
 
 
 class Repeats(Enum):

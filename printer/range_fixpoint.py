@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node
@@ -21,12 +20,9 @@ from .literals import UNIQUE, is_number
 _ROUNDS = 2
 
 
-class _Place(NamedTuple):
-    file: str
-    offset: int
-
-
 _Ranges = dict[str, list[TaggedRange]]
+# A file, and an offset in it.
+_Place = tuple[str, int]
 
 
 def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
@@ -78,7 +74,7 @@ def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
     places: dict[Node, _Place] = {}
     for name, body in files.items():
         for node, offset in _offsets(body.marks, places.keys()):
-            places[node] = _Place(name, offset)
+            places[node] = name, offset
     return places
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, method_schema
 from tsarchive.ir.graph import (
     RETURN,
     Block,
@@ -35,6 +35,7 @@ from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
     Bindings,
     bind,
+    fits_list,
     has_variables,
     is_subtype,
     substitute,
@@ -291,9 +292,8 @@ class _Reading:
     def _call_method(self, node: Node) -> None:
         owner, *arguments = node.inputs
         if any(map(self._differs, arguments)):
-            assert isinstance(owner.type, ClassType | InterfaceType)
-            method = owner.type.methods[node.name]
-            schema = method.schema if isinstance(method, Function) else method
+            schema = method_schema(owner.type, node.name)
+            assert schema is not None
             self._arguments(arguments, schema.arguments[1:])
 
     def _arguments(self, values: Sequence[Value], formals: Sequence[Argument]) -> None:
@@ -365,16 +365,9 @@ def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:
         if not bind(formal.type, type_, bindings):
             return None
         wanted = substitute(formal.type, bindings)
-        if wanted is None or not _fits(type_, wanted):
+        if wanted is None or not fits_list(type_, wanted):
             return None
     return bindings
-
-
-def _fits(actual: Type, wanted: Type) -> bool:
-    """Return whether a value is accepted as it is, or is a tuple that becomes a list."""
-    if isinstance(actual, TupleType) and isinstance(wanted, ListType):
-        return all(is_subtype(element, wanted.element) for element in actual.elements)
-    return is_subtype(actual, wanted)
 
 
 _BY_KIND: dict[str, Callable[[_Reading, Node], None]] = {
@@ -437,17 +430,14 @@ class _Scan:
         self._scan_block(body)
 
     def _scan_block(self, block: Block) -> None:
-        self._note_predecessors(block)
-        self._scan_node(block.return_node)
-        for node in reversed(block.nodes):
-            self._scan_node(node)
-
-    def _note_predecessors(self, block: Block) -> None:
         previous: Node | None = None
         for node in (*block.nodes, block.return_node):
             self.before[node] = previous
             if not node.is_constant:
                 previous = node
+        self._scan_node(block.return_node)
+        for node in reversed(block.nodes):
+            self._scan_node(node)
 
     def _enter(self, node: Node) -> _Visit:
         for block in node.blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from string import Formatter
 from typing import ClassVar
 
 from tsarchive.errors import SaveError
@@ -33,9 +34,7 @@ from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     NONE,
     TENSOR,
-    DictType,
     EnumType,
-    ListType,
     NamedType,
     OptionalType,
     Rename,
@@ -403,12 +402,6 @@ class Statements:
         text = marked_literal(literal, node, in_closure=self.in_closure)
         return self._annotate(type_, text) if node.output in self.declarations.always else text
 
-    def _uninitialized(self, node: Node) -> TaggedText:
-        return self.build(f"uninitialized({self.annotation(node.output.type)})")
-
-    def _conversion(self, node: Node) -> TaggedText:
-        return self._annotate(node.output.type, self.use(node.input))
-
     def _annotate(self, type_: Type, *parts: Part) -> TaggedText:
         return self.build("annotate(", self.annotation(type_), ", ", *parts, ")")
 
@@ -428,36 +421,26 @@ class Statements:
         end = ",)" if len(node.inputs) == 1 else ")"
         return self.build(f"{name}(", *self.list_of(node.inputs), end)
 
-    def _tuple_index(self, node: Node) -> TaggedText:
-        base, index = node.inputs
-        return self.build("(", self.use(base), ")[", self.use(index), "]")
-
     def _tuple_slice(self, node: Node) -> TaggedText:
         begin, end = node.attributes["beg"], node.attributes["end"]
         return self.build("(", self.use(node.input), f")[{begin}:{end}]")
 
     def _list(self, node: Node) -> TaggedText:
-        type_ = node.output.type
-        assert isinstance(type_, ListType)
-        items: list[Part] = ["[", *self.list_of(node.inputs), "]"]
-        if not can_be_inferred(type_.element) or self._needs_type(node):
-            return self._annotate(type_, *items)
-        return self.build(*items)
+        return self._container(node, "[", *self.list_of(node.inputs), "]")
 
     def _dict(self, node: Node) -> TaggedText:
-        type_ = node.output.type
-        assert isinstance(type_, DictType)
         pairs: list[Part] = []
         for key, value in zip(node.inputs[::2], node.inputs[1::2], strict=True):
             pairs += [", ", self.use(key), ": ", self.use(value)]
-        items: list[Part] = ["{", *pairs[1:], "}"]
-        inferred = can_be_inferred(type_.key) and can_be_inferred(type_.value)
-        if not inferred or self._needs_type(node):
-            return self._annotate(type_, *items)
-        return self.build(*items)
+        return self._container(node, "{", *pairs[1:], "}")
 
-    def _needs_type(self, literal: Node) -> bool:
-        return not literal.inputs or literal.output in self.declarations.always
+    def _container(self, literal: Node, *parts: Part) -> TaggedText:
+        """Return a list or dict, with its type unless a reader infers it from the items."""
+        type_ = literal.output.type
+        is_inferred = bool(literal.inputs) and all(map(can_be_inferred, type_.parts()))
+        if is_inferred and literal.output not in self.declarations.always:
+            return self.build(*parts)
+        return self._annotate(type_, *parts)
 
     def _create_object(self, node: Node) -> TaggedText:
         name = checked_value_name(self.annotation(node.output.type))
@@ -493,21 +476,21 @@ class Statements:
             operand = self._annotate(OptionalType(node.output.type), operand)
         return self.build("torch._unwrap_optional(", operand, ")")
 
-    def _unchecked_cast(self, node: Node) -> TaggedText:
-        type_text = self.annotation(node.output.type)
-        return self.build("unchecked_cast(", type_text, ", ", self.use(node.input), ")")
-
     def _isinstance(self, node: Node) -> TaggedText:
         types = [self.annotation(type_) for type_ in node.attributes["types"]]
         shown = types[0] if len(types) == 1 else f"({', '.join(types)})"
         return self.build("isinstance(", self.use(node.input), f", {shown})")
 
-    def _tolist(self, node: Node) -> TaggedText:
-        return self._annotate(node.output.type, self.use(node.inputs[0]), ".tolist()")
-
-    def _enum_part(self, node: Node) -> TaggedText:
-        part = {"prim::EnumValue": "value", "prim::EnumName": "name"}[node.kind]
-        return self.build("(", self.use(node.input), f").{part}")
+    def _filled_form(self, node: Node) -> TaggedText:
+        """Fill the inputs of a node, and the type of its output, into the form of its kind."""
+        parts: list[Part] = []
+        for text, field, _, _ in Formatter().parse(_FORMS[node.kind]):
+            parts.append(text)
+            if field == "type":
+                parts.append(self.annotation(node.output.type))
+            elif field is not None:
+                parts.append(self.use(node.inputs[int(field)]))
+        return self.build(*parts)
 
     def _dense_constant(self, node: Node) -> TaggedText:
         """Return a tensor in MKL-DNN layout, which archives cannot store, as a conversion."""
@@ -644,13 +627,22 @@ def _has_location(node: Node) -> bool:
     return node.kind not in _WITHOUT_LOCATION
 
 
+_FORMS = {
+    "aten::FloatImplicit": "annotate({type}, {0})",
+    "aten::IntImplicit": "annotate({type}, {0})",
+    "aten::ScalarImplicit": "annotate({type}, {0})",
+    "prim::EnumName": "({0}).name",
+    "prim::EnumValue": "({0}).value",
+    "prim::TupleIndex": "({0})[{1}]",
+    "prim::Uninitialized": "uninitialized({type})",
+    "prim::tolist": "annotate({type}, {0}.tolist())",
+    "prim::unchecked_cast": "unchecked_cast({type}, {0})",
+    "prim::unchecked_unwrap_optional": "unchecked_cast({type}, {0})",
+}
 _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
+    **dict.fromkeys(_FORMS, Statements._filled_form),
     "prim::Constant": Statements._constant,
     "prim::ConstantMKLDNNTensor": Statements._dense_constant,
-    "prim::Uninitialized": Statements._uninitialized,
-    "aten::ScalarImplicit": Statements._conversion,
-    "aten::FloatImplicit": Statements._conversion,
-    "aten::IntImplicit": Statements._conversion,
     "aten::Int": Statements._builtin_call,
     "aten::Float": Statements._builtin_call,
     "aten::Bool": Statements._builtin_call,
@@ -659,7 +651,6 @@ _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
     "prim::Print": Statements._builtin_call,
     "aten::__getitem__": Statements._get_item,
     "prim::TupleConstruct": Statements._tuple,
-    "prim::TupleIndex": Statements._tuple_index,
     "prim::TupleSlice": Statements._tuple_slice,
     "prim::ListConstruct": Statements._list,
     "prim::DictConstruct": Statements._dict,
@@ -668,12 +659,7 @@ _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
     "prim::CallFunction": Statements._call_function,
     "prim::CallMethod": Statements._call_method,
     "aten::_unwrap_optional": Statements._unwrap_optional,
-    "prim::unchecked_unwrap_optional": Statements._unchecked_cast,
-    "prim::unchecked_cast": Statements._unchecked_cast,
     "prim::isinstance": Statements._isinstance,
-    "prim::tolist": Statements._tolist,
-    "prim::EnumValue": Statements._enum_part,
-    "prim::EnumName": Statements._enum_part,
     "prim::PythonOp": Statements._refused,
     "prim::Closure": Statements._refused,
 }

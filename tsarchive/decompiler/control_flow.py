@@ -56,7 +56,8 @@ def _translate(translation: Translation, nodes: Sequence[Node], position: int) -
     if is_call_of_init(node):
         _construct(translation, node)
     elif is_call_of_setter(node):
-        _set_property(translation, node)
+        _set_attr(translation, node)
+        translation.known[node.output] = syntax.literal(None)
     elif node.kind != "prim::CreateObject" or not _is_constructed(translation, node):
         _BY_KIND.get(node.kind, Translation.simple)(translation, node)
     return position
@@ -98,13 +99,7 @@ def _if(translation: Translation, node: Node) -> None:
     targets: list[str] = []
     behind = translation.live_ranges.end(node)
     for index in used:
-        value = node.outputs[index]
-        targets.append(
-            translation.variables.choose(
-                translation.candidate(value), behind, besides=targets,
-                wish=translation.wishes.get(value, ""),
-            )
-        )  # fmt: skip
+        targets.append(translation.choose(node.outputs[index], behind, targets))
     branches = [_branch(translation, block, used, targets) for block in node.blocks]
     if len(used) == 1:
         shown = _as_expression(node.outputs[used[0]], condition, branches, targets[0])
@@ -340,20 +335,18 @@ def _unpack(translation: Translation, node: Node) -> None:
 
 
 def _set_attr(translation: Translation, node: Node) -> None:
-    owner = node.inputs[0].type
-    assert isinstance(owner, ClassType)
-    base, value = translation.operands(node)
-    place = members_of(owner).reach(base, node.name)
-    translation.emit(syntax.store(place, value), node)
-
-
-def _set_property(translation: Translation, node: Node) -> None:
+    """Assign to an attribute or, for a call of its setter, to a property."""
     owner = node.input.type
     assert isinstance(owner, ClassType)
+    members = members_of(owner)
     base, value = translation.operands(node)
-    place = syntax.attribute(base, members_of(owner).methods[node.name])
+    is_attribute = node.kind == "prim::SetAttr"
+    place = (
+        members.reach(base, node.name)
+        if is_attribute
+        else syntax.attribute(base, members.methods[node.name])
+    )
     translation.emit(syntax.store(place, value), node)
-    translation.known[node.output] = syntax.literal(None)
 
 
 def _raise(translation: Translation, node: Node) -> None:

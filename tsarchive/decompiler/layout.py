@@ -113,7 +113,10 @@ class Layout:
         self._comments = comments
         self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
         self.used = frozenset(chain(*self._used.values()))
-        needs = {path: _homes(used) for path, used in self._used.items()}
+        needs = {
+            path: {one.definition.path for one in used if one.definition is not None}
+            for path, used in self._used.items()
+        }
         self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
 
     def text(self, module: Module) -> str:
@@ -123,8 +126,7 @@ class Layout:
         for definition in module.definitions:
             # Modules may share expressions, and each names things in its own way.
             body += copy.deepcopy(definition.body)
-        for statement in body:
-            _Naming(names).visit(statement)
+        _put_names(body, names)
         early, late = self._imports(module, names)
         source = written([*early, *body, *late])
         return with_comments(source, self._comments)
@@ -157,11 +159,6 @@ class Layout:
     def _waits(self, reference: Reference, module: Module) -> bool:
         definition = reference.definition
         return definition is not None and module.path in self._reached.get(definition.path, ())
-
-
-def _homes(used: Iterable[Reference]) -> set[tuple[str, ...]]:
-    """Return the paths of the modules that definitions are imported from."""
-    return {one.definition.path for one in used if one.definition is not None}
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
@@ -208,18 +205,14 @@ def _free(reference: Reference, taken: set[str]) -> str:
 _BUILTINS = frozenset(dir(builtins))
 
 
-class _Naming(ast.NodeVisitor):
-    """Puts names in the place of the keys of references."""
-
-    def __init__(self, names: Mapping[Reference, str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> None:
+def _put_names(body: Iterable[ast.stmt], names: Mapping[Reference, str]) -> None:
+    """Put names in the place of the keys of references, and numbers behind those of comments."""
+    for node in chain.from_iterable(map(ast.walk, body)):
         reference = reference_of(node)
-        if is_marker(node):
+        if isinstance(node, ast.Name) and is_marker(node):
             node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
-        elif reference is not None:
-            node.id = self._names[reference]
+        elif isinstance(node, ast.Name) and reference is not None:
+            node.id = names[reference]
 
 
 def written(body: list[ast.stmt]) -> str:

@@ -20,7 +20,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
-from tsarchive.ir.values import TableConstant, necessary_arguments
+from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
 from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
@@ -125,7 +125,7 @@ class Operators:
         for offset, argument in enumerate(schema.arguments):
             value = node.inputs[offset]
             by_name = argument.kwarg_only
-            if _is_default(argument.default, value) if by_name else offset >= count:
+            if is_default(argument.default, value) if by_name else offset >= count:
                 continue
             shown: ast.expr | None = arguments[offset]
             if offset in enums:
@@ -229,7 +229,7 @@ class Operators:
         if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
             form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
         for name in ("device", "requires_grad"):
-            if name in values and not _is_default(_DEFAULTS[name], values[name]):
+            if name in values and not is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
         return syntax.form(f"{form})", *arguments)
 
@@ -285,13 +285,6 @@ def _by_schema(
 
 def _is_number(value: Value, number: int) -> bool:
     return value.node.is_constant and value.node.attributes["value"] == number
-
-
-def _is_default(default: Any, value: Value) -> bool:
-    if not value.node.is_constant:
-        return False
-    content = value.node.attributes["value"]
-    return type(content) is type(default) and bool(content == default)
 
 
 _Special = Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]

@@ -205,7 +205,9 @@ class _Package:
         if any(reference.home == OBJECTS for reference in used):
             texts[f"{OBJECTS}.py"] = (_SUPPORT / "objects.py").read_text(encoding="utf-8")
         if self.program.exceptions:
-            texts[f"{EXCEPTIONS}.py"] = _exceptions(list(self.program.exceptions))
+            bases = [syntax.name("RuntimeError")]
+            classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
+            texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]
         prefix = f"{HELPERS}."
         whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
@@ -216,10 +218,6 @@ def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = 
     """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
-
-
-def _exceptions(names: list[str]) -> str:
-    return written([syntax.class_(name, [syntax.name("RuntimeError")], []) for name in names])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)

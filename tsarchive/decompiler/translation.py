@@ -134,11 +134,14 @@ class Translation:
         if point is None:
             is_if = value.node.kind == "prim::If"
             point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
-        name = self.variables.choose(
-            self.candidate(value), point, besides=besides, wish=self.wishes.get(value, "")
-        )
+        name = self.choose(value, point, besides)
         self.hold(name, value)
         return name
+
+    def choose(self, value: Value, point: Point, besides: Sequence[str]) -> str:
+        """Return a variable that a value may have at ``point``."""
+        wish = self.wishes.get(value, "")
+        return self.variables.choose(self.candidate(value), point, besides=besides, wish=wish)
 
     def hold(self, name: str, value: Value) -> None:
         self.variables.hold(name, value)

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
-from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.classes import (
+    ClassType,
+    Function,
+    FunctionType,
+    InterfaceType,
+    method_schema,
+)
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
@@ -555,17 +561,6 @@ class Emitter:
                 f"{what} of type {annotation(actual)} stands where {annotation(wanted)} is expected"
             )
             raise self.cursor.error(node, message)
-
-
-def method_schema(type_: Type, name: str) -> FunctionSchema | None:
-    """Return the schema of a method of a class or interface; None where there is none."""
-    match type_:
-        case ClassType():
-            method = type_.methods.get(name)
-            return None if method is None else method.schema
-        case InterfaceType():
-            return type_.methods.get(name)
-    return None
 
 
 _Container = TypeVar("_Container", ListType, DictType)

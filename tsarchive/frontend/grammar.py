@@ -34,18 +34,25 @@ _IN_CLASS: Kinds = frozenset({ast.AnnAssign, ast.Assign, ast.FunctionDef, ast.Pa
 # Lines of archives of version 1 stand beside the definitions; expressions that are parsed on
 # their own are assigned.
 _IN_RECORD: Kinds = frozenset({ast.Assign, ast.ClassDef, ast.FunctionDef, ast.Import})
-_BINARY: Kinds = frozenset(
-    {
-        ast.Add, ast.BitAnd, ast.BitOr, ast.BitXor, ast.Div, ast.FloorDiv, ast.LShift,
-        ast.MatMult, ast.Mod, ast.Mult, ast.Pow, ast.RShift, ast.Sub,
-    }
-)  # fmt: skip
-_COMPARISON: Kinds = frozenset(
-    {
-        ast.Eq, ast.Gt, ast.GtE, ast.In, ast.Is, ast.IsNot, ast.Lt, ast.LtE, ast.NotEq, ast.NotIn,
-    }
-)  # fmt: skip
-_UNARY: Kinds = frozenset({ast.Invert, ast.Not, ast.USub})
+
+# The operators behind arithmetic signs.
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "aten::add", ast.Sub: "aten::sub", ast.Mult: "aten::mul", ast.Div: "aten::div",
+    ast.FloorDiv: "aten::floordiv", ast.Mod: "aten::remainder", ast.Pow: "aten::pow",
+    ast.MatMult: "aten::matmul", ast.BitAnd: "aten::__and__", ast.BitOr: "aten::__or__",
+    ast.BitXor: "aten::__xor__", ast.LShift: "aten::__lshift__", ast.RShift: "aten::__rshift__",
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "aten::neg", ast.Invert: "aten::bitwise_not", ast.Not: "aten::__not__",
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "aten::eq", ast.NotEq: "aten::ne", ast.Lt: "aten::lt", ast.LtE: "aten::le",
+    ast.Gt: "aten::gt", ast.GtE: "aten::ge", ast.Is: "aten::__is__", ast.IsNot: "aten::__isnot__",
+    ast.In: "aten::__contains__",
+}  # fmt: skip
+_BINARY: Kinds = frozenset(BINARY)
+_COMPARISON: Kinds = frozenset({*COMPARISONS, ast.NotIn})
+_UNARY: Kinds = frozenset(UNARY)
 
 FIELDS: Final[Mapping[type[ast.AST], Mapping[str, Kinds]]] = {
     # Definitions: no decorators, no metaclass, no starred and no keyword-only parameters.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tsarchive.errors import SourceError
-from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.classes import Attribute, ClassType, method_schema
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
@@ -38,9 +38,9 @@ from tsarchive.ir.types import (
 )
 
 from .context import EARLY_RETURN, UNLOWERED, UNREACHABLE, Context
-from .emitter import Emitter, method_schema
+from .emitter import Emitter
 from .folding import fold
-from .grammar import OF_PYTHON
+from .grammar import BINARY, COMPARISONS, OF_PYTHON, UNARY
 from .matching import Call
 from .mentions import decided_by_literal
 from .places import CodePlace, Cursor, Located, shorten
@@ -77,21 +77,6 @@ _ROOTS: dict[str, Reference] = {
     "torch": OperatorNamespace("aten"),
     "__torch__": Namespace("__torch__"),
 }
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "aten::add", ast.Sub: "aten::sub", ast.Mult: "aten::mul", ast.Div: "aten::div",
-    ast.FloorDiv: "aten::floordiv", ast.Mod: "aten::remainder", ast.Pow: "aten::pow",
-    ast.MatMult: "aten::matmul", ast.BitAnd: "aten::__and__", ast.BitOr: "aten::__or__",
-    ast.BitXor: "aten::__xor__", ast.LShift: "aten::__lshift__", ast.RShift: "aten::__rshift__",
-}  # fmt: skip
-UNARY: dict[type[ast.unaryop], str] = {
-    ast.USub: "aten::neg", ast.Invert: "aten::bitwise_not", ast.Not: "aten::__not__",
-}  # fmt: skip
-COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "aten::eq", ast.NotEq: "aten::ne", ast.Lt: "aten::lt", ast.LtE: "aten::le",
-    ast.Gt: "aten::gt", ast.GtE: "aten::ge", ast.Is: "aten::__is__", ast.IsNot: "aten::__isnot__",
-    ast.In: "aten::__contains__",
-}  # fmt: skip
-
 # For each sign of ``x += y``: the operator for tensors and lists, and that for other values.
 AUGMENTED: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("aten::add_", "aten::add"),

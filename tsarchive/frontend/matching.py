@@ -18,6 +18,7 @@ from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
     Bindings,
     bind,
+    fits_list,
     has_unknown,
     has_variables,
     is_subtype,
@@ -279,7 +280,7 @@ class _Matcher:
             return False
         if isinstance(formal.type.element, VarType) or isinstance(given, ListType):
             return False
-        return not _fits_list(given, formal.type)
+        return not fits_list(given, formal.type)
 
     def _gather(self, argument: Argument) -> Input | Mismatch:
         assert isinstance(argument.type, ListType)
@@ -346,15 +347,6 @@ def _without_optional(type_: Type) -> Type:
     return type_.element if isinstance(type_, OptionalType) else type_
 
 
-def _fits_list(actual: Type, wanted: Type) -> bool:
-    """Return whether ``actual`` is a list of the wanted type, or a tuple whose elements fit one."""
-    if is_subtype(actual, wanted):
-        return True
-    if not isinstance(actual, TupleType) or not isinstance(wanted, ListType):
-        return False
-    return all(is_subtype(element, wanted.element) for element in actual.elements)
-
-
 def conversions(
     actual: Type, wanted: Type, is_empty_list: bool = False, *, convert: bool
 ) -> tuple[tuple[Step, ...], Type]:
@@ -392,7 +384,7 @@ def _implicit(actual: Type, wanted: Type) -> str | None:
 
 def _from_tuple(actual: TupleType, wanted: Type, convert: bool) -> list[Step]:
     target = _without_optional(wanted)
-    if isinstance(target, ListType) and _fits_list(actual, target):
+    if isinstance(target, ListType) and fits_list(actual, target):
         return [Step("unpack", target)]
     if not isinstance(wanted, TupleType) or is_subtype(actual, wanted):
         return []

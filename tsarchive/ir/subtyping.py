@@ -72,6 +72,13 @@ def fits(narrow: Type, wide: Type) -> bool:
     return is_subtype(narrow, wide) or has_unknown(narrow) or has_unknown(wide)
 
 
+def fits_list(actual: Type, wanted: Type) -> bool:
+    """Return whether a value fits as it is, or is a tuple whose elements fit the wanted list."""
+    if isinstance(actual, TupleType) and isinstance(wanted, ListType):
+        return all(is_subtype(element, wanted.element) for element in actual.elements)
+    return is_subtype(actual, wanted)
+
+
 def has_unknown(type_: Type) -> bool:
     """Return whether part of a type is not known. Classes are not looked into."""
     return type_ is UNKNOWN or (

@@ -20,7 +20,7 @@ from tsarchive.ir.types import ANY, STRING, DictType, EnumType, ListType, Type
 from tsarchive.ir.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
-from tsarchive.printer.program import Program
+from tsarchive.printer.definitions import Program
 from tsarchive.printer.range_fixpoint import fixpoint_ranges
 from tsarchive.printer.versions import version_record
 
