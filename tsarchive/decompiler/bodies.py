@@ -83,7 +83,7 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
             found = syntax.attribute(found, "fget")
         elif name in members.setters:
             found = syntax.attribute(found, "fset")
-        given = syntax.name(definition.name), syntax.string(name), found
+        given = syntax.name(definition.name), syntax.literal(name), found
         yield syntax.statement("setattr(_0, _1, _2)", *given)
 
 
@@ -116,7 +116,7 @@ def _function(
         if argument.has_default:
             defaults.append(_default(translation, argument))
         elif defaults:
-            raise UnsupportedError(f"{function.qualified_name} has a default before its last ones")
+            raise translation.unsupported("has a default before its last ones")
     finish_function(translation, graph)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)

@@ -10,7 +10,6 @@ import builtins
 import re
 from collections.abc import Callable, Sequence
 
-from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import (
     Block,
@@ -157,9 +156,7 @@ def _loop(translation: Translation, node: Node) -> None:
     is_counted = has_trip_count(node) or translation.is_live(body.params[0])
     is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
     if is_counted and not is_endless:
-        raise UnsupportedError(
-            f"{translation.function.qualified_name} has a loop with a count and a condition"
-        )
+        raise translation.unsupported("has a loop with a count and a condition")
     element = _element(translation, node) if is_counted else None
     shown = translation.operands(node, [0 if is_counted else 1])
     if element is not None:
@@ -308,9 +305,7 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     translation.flush()
     type_ = manager.type
     if not isinstance(type_, ClassType) or type_.is_native:
-        raise UnsupportedError(
-            f"{translation.function.qualified_name} enters an object of no class"
-        )
+        raise translation.unsupported("enters an object of no class")
     if is_autocast(type_):
         shown = syntax.form("casting(_0)", shown)
     elif type_.methods["__exit__"].schema.return_type != NONE:
@@ -539,7 +534,7 @@ def _assertion_text(message: ast.expr) -> ast.expr | None:
     """Return the text of an assertion that failed, None for other messages."""
     match message:
         case ast.Constant(str() as text) if text.startswith(_ASSERTION):
-            return syntax.string(text.removeprefix(_ASSERTION))
+            return syntax.literal(text.removeprefix(_ASSERTION))
         case ast.BinOp(ast.Constant(str() as text), ast.Add(), rest) if text == _ASSERTION:
             return rest
     return None

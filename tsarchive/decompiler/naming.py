@@ -167,7 +167,7 @@ class Members:
             return syntax.subscript(base, syntax.literal(int(name)))
         if self.is_direct(name):
             return syntax.attribute(base, self.slots[name])
-        return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
+        return syntax.subscript(syntax.attribute(base, kind.value), syntax.literal(name))
 
 
 def _properties(

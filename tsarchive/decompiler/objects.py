@@ -33,19 +33,17 @@ from .program import Program, module_type
 from .support.weights import DTYPES
 
 
+@dataclass(eq=False, slots=True)
 class ObjectValues:
     """Makes expressions; ``file`` takes the tensors that they name.
 
     ``shared`` holds the ids of the objects that several attributes hold.
     """
 
-    def __init__(
-        self, program: Program, file: TensorFile, shared: Container[int] = frozenset()
-    ) -> None:
-        self._program = program
-        self._file = file
-        self._shared = shared
-        self._places: dict[int, str] = {}
+    program: Program
+    file: TensorFile
+    shared: Container[int] = frozenset()
+    _places: dict[int, str] = field(default_factory=dict)
 
     def placeholder(self, tensor: torch.Tensor, path: str, *, is_parameter: bool) -> ast.expr:
         """Return a tensor of the same form, which ``load`` replaces."""
@@ -69,23 +67,23 @@ class ObjectValues:
         empty = self._empty(tensor) if tensor.is_meta else None
         if empty is not None:
             return empty
-        name = self._file.add(path, tensor)
-        return syntax.form("tensor(_0)", syntax.string(name))
+        name = self.file.add(path, tensor)
+        return syntax.form("tensor(_0)", syntax.literal(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
         """Return the expression for the value of an attribute of the declared ``type_``."""
-        if id(value) not in self._shared:
+        if id(value) not in self.shared:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
         made = syntax.lambda_(self._value(value, type_, place))
-        return syntax.form("shared(_0, _1)", syntax.string(place), made)
+        return syntax.form("shared(_0, _1)", syntax.literal(place), made)
 
     def _value(self, value: Any, type_: Type, path: str) -> ast.expr:
         match value:
             case torch.Tensor():
                 return self.tensor(value, path)
             case torch.device():
-                return syntax.form("torch.device(_0)", syntax.string(str(value)))
+                return syntax.form("torch.device(_0)", syntax.literal(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
             case ArchiveObject():
@@ -100,15 +98,15 @@ class ObjectValues:
                 return self.generator(str(value.device), value.initial_seed())
         found = type_of_class(type(value))
         if isinstance(found, EnumType):
-            member = self._program.enum_member(found, value.name)
-            return syntax.attribute(self._program.reference(found), member)
+            member = self.program.enum_member(found, value.name)
+            return syntax.attribute(self.program.reference(found), member)
         try:
             return syntax.literal(value)
         except TypeError:
             raise UnsupportedError(f"{path} holds a {type(value).__name__}") from None
 
     def generator(self, device: str, seed: int) -> ast.expr:
-        arguments = syntax.string(device), syntax.literal(seed)
+        arguments = syntax.literal(device), syntax.literal(seed)
         return syntax.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
@@ -131,7 +129,7 @@ class ObjectValues:
             for index, (item, element) in enumerate(zip(value, types, strict=True))
         ]
         if isinstance(found, TupleType) and found.qualified_name:
-            return syntax.call(self._program.reference(found), items)
+            return syntax.call(self.program.reference(found), items)
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
@@ -140,7 +138,7 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
         name = str(value._type().annotation_str)
-        return syntax.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
+        return syntax.form("native(_0, _1)", syntax.literal(name), self.value(state, ANY, path))
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
@@ -149,9 +147,9 @@ class ObjectValues:
         keys: list[ast.expr | None] = []
         items: list[ast.expr] = []
         for name, attribute in class_.attributes.items():
-            keys.append(syntax.string(members.slots[name]))
+            keys.append(syntax.literal(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
-        shown = self._program.reference(class_)
+        shown = self.program.reference(class_)
         return syntax.form("new(_0, _1)", shown, ast.Dict(keys, items))
 
 
@@ -342,7 +340,7 @@ def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
     members = members_of(class_)
     kind = members.kind(name)
     is_none = isinstance(shown, ast.Constant) and shown.value is None
-    arguments = syntax.name("self"), syntax.string(name), shown
+    arguments = syntax.name("self"), syntax.literal(name), shown
     if members.is_direct(name) and kind is SlotKind.BUFFER:
         return syntax.statement("_0.register_buffer(_1, _2)", *arguments)
     is_argument = is_none or isinstance(shown, ast.Name)

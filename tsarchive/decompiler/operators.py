@@ -91,7 +91,7 @@ class Operators:
         positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         element = told_element(schema, node)
         if element is not None:
-            keywords["element"] = syntax.string(element)
+            keywords["element"] = syntax.literal(element)
         return syntax.call(syntax.helper(schema.full_name), positional, keywords)
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -146,7 +146,7 @@ class Operators:
     def _missing(self, operator: str, reason: str) -> ast.expr:
         """Return a call that raises when reached: code may hold operators that it never calls."""
         self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
-        return syntax.form("missing(_0)", syntax.string(reason))
+        return syntax.form("missing(_0)", syntax.literal(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
@@ -348,7 +348,7 @@ def by_overload(schema: FunctionSchema) -> ast.expr:
         if part.isidentifier() and not keyword.iskeyword(part):
             found = syntax.attribute(found, part)
         else:
-            found = syntax.form("getattr(_0, _1)", found, syntax.string(part))
+            found = syntax.form("getattr(_0, _1)", found, syntax.literal(part))
     return found
 
 

@@ -178,7 +178,7 @@ class _Package:
         if tensors:
             moved = [syntax.imported(CONSTANTS, name) for name in tensors]
             arguments.append(ast.List([*moved], ast.Load()))
-        body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
+        body = [ast.Expr(syntax.literal(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})

@@ -15,17 +15,11 @@ from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
-    ANY_LIST,
-    ANY_TUPLE,
-    BOOL,
-    COMPLEX,
     DEVICE,
-    FLOAT,
     GENERATOR,
     INT,
     NONE,
     NUMBER,
-    STRING,
     TENSOR,
     DictType,
     EnumType,
@@ -35,6 +29,7 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
     annotation,
+    simple_type,
 )
 from tsarchive.ir.values import TableConstant
 from tsarchive.run.modules import ArchiveModule
@@ -154,11 +149,11 @@ def module_type(module: torch.nn.Module) -> ClassType:
 
 
 _CLASSES: dict[Type, str] = {
-    BOOL: "bool", COMPLEX: "complex", FLOAT: "float", INT: "int", STRING: "str",
+    **{simple_type(name): name for name in ("bool", "complex", "float", "int", "str")},
     TENSOR: "torch.Tensor", DEVICE: "torch.device", GENERATOR: "torch.Generator",
 }  # fmt: skip
 _PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "complex"}
-_TESTABLE = {**_CLASSES, ANY_LIST: "list", ANY_TUPLE: "tuple"}
+_TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:

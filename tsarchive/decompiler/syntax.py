@@ -24,14 +24,6 @@ def name(identifier: str) -> ast.Name:
     return ast.Name(identifier, ast.Load())
 
 
-def target(identifier: str) -> ast.Name:
-    return ast.Name(identifier, ast.Store())
-
-
-def string(text: str) -> ast.Constant:
-    return ast.Constant(text)
-
-
 def attribute(base: ast.expr, *path: str) -> ast.expr:
     for part in path:
         base = ast.Attribute(base, part, ast.Load())
@@ -50,7 +42,7 @@ def call(
 def _keyword(key: str, value: ast.expr) -> ast.keyword:
     """Return ``key=value``, also where the key is a keyword of Python."""
     if keyword.iskeyword(key):
-        return ast.keyword(None, ast.Dict([string(key)], [value]))
+        return ast.keyword(None, ast.Dict([literal(key)], [value]))
     return ast.keyword(key, value)
 
 
@@ -62,7 +54,7 @@ def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
 
 def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
     """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well."""
-    names: list[ast.expr] = [target(identifier) for identifier in targets]
+    names: list[ast.expr] = [ast.Name(identifier, ast.Store()) for identifier in targets]
     if len(names) == 1 and not unpack:
         return ast.Assign([names[0]], value)
     return ast.Assign([ast.Tuple(names, ast.Store())], value)
@@ -119,7 +111,7 @@ def literal(value: Any) -> ast.expr:
 
 def _number(value: float) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
-        return call(name("float"), [string(repr(value))])
+        return call(name("float"), [literal(repr(value))])
     if value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)

@@ -84,6 +84,10 @@ class Translation:
         self.wishes: dict[Value, str] = {}
         self.block = graph
 
+    def unsupported(self, fault: str) -> UnsupportedError:
+        """Return an error that says what the function has that Python cannot."""
+        return UnsupportedError(f"{self.function.qualified_name} {fault}")
+
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
         """Return the uses of a value by code that runs."""
         return [use for use in value.uses if self._counts(*use)]
@@ -269,9 +273,7 @@ class Translation:
             if not value.node.is_constant and not self.is_live(value):
                 return syntax.literal(None)  # its users ignore it
             if not value.node.is_constant:
-                raise UnsupportedError(
-                    f"{self.function.qualified_name} uses a value before it is computed"
-                )
+                raise self.unsupported("uses a value before it is computed")
             found = self.known[value] = self.constant(value)
         return found
 
@@ -290,7 +292,7 @@ class Translation:
         """Return the expression for a constant of a graph."""
         match content:
             case Device(text):
-                return syntax.form("torch.device(_0)", syntax.string(text))
+                return syntax.form("torch.device(_0)", syntax.literal(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -305,9 +307,8 @@ class Translation:
         try:
             return syntax.literal(content)
         except TypeError:
-            raise UnsupportedError(
-                f"{self.function.qualified_name} has a constant of type {type(content).__name__}"
-            ) from None
+            shown = type(content).__name__
+            raise self.unsupported(f"has a constant of type {shown}") from None
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return the expression of a node whose operands are ``arguments``."""
@@ -353,7 +354,7 @@ class Translation:
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
         if not isinstance(owner, ClassType):
-            raise UnsupportedError(f"{self.function.qualified_name} reads an attribute of no class")
+            raise self.unsupported("reads an attribute of no class")
         return members_of(owner).reach(arguments[0], node.name)
 
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:

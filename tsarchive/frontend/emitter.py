@@ -230,7 +230,7 @@ class Emitter:
         full = Call([target, *call.positional], call.keywords)
         try:
             if schema is None:
-                raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
+                raise self.cursor.error(node, "{} has no method {!r}", target.type, name)
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
             return self._refused("prim::CallMethod", full, error, name=name)
@@ -252,7 +252,7 @@ class Emitter:
         if isinstance(type_, TupleType):
             return self._named_tuple(type_, call, node)
         if not isinstance(type_, ClassType) or type_.is_module:
-            raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
+            raise self.cursor.error(node, "{} cannot be created by a call", type_)
         made = self.append("prim::CreateObject", (), type_)
         is_open = self.world is not None and self.world.is_open(type_)
         if "__init__" in type_.methods or is_open:
@@ -369,7 +369,7 @@ class Emitter:
             raise self.cursor.error(
                 node,
                 f"constant {match[1]} is beyond the end of the constant table",
-                "The archive's constants.pkl does not belong to this code",
+                hint="The archive's constants.pkl does not belong to this code",
             ) from None
         return self.constant(value, type_)
 
@@ -383,7 +383,7 @@ class Emitter:
                         return FunctionReference(hook)
             case EnumType(members=members) if name in members:
                 return self.constant(EnumMember(base.type, name, members[name]), base.type)
-        raise self.cursor.error(node, f"{annotation(base.type)} has no member {name!r}")
+        raise self.cursor.error(node, "{} has no member {!r}", base.type, name)
 
     def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
         if name in _PRIM_PROPERTIES and base.type == TENSOR:
@@ -416,9 +416,7 @@ class Emitter:
         if name in class_.constants:
             constant = class_.constants[name]
             return self.constant(constant.value, constant.type)
-        error = self.cursor.error(
-            node, f"{class_.qualified_name} has no attribute or method {name!r}"
-        )
+        error = self.cursor.error(node, "{} has no attribute or method {!r}", class_, name)
         if self.world is None:
             raise error
         return MethodReference(base, name)
@@ -436,15 +434,13 @@ class Emitter:
                 return self.call_method(base, "__getitem__", Call([index]), node)
         if isinstance(base.type, ListType | DictType) or base.type in (STRING, UNKNOWN):
             return self.operator_value("aten::__getitem__", node, base, index)
-        raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
+        raise self.cursor.error(node, "a value of type {} has no elements", base.type)
 
     def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
         assert isinstance(base.type, TupleType)
         elements = base.type.elements
         if not fits(index.type, INT) or not elements:
-            raise self.cursor.error(
-                node, f"{annotation(base.type)} has no element {annotation(index.type)}"
-            )
+            raise self.cursor.error(node, "{} has no element {}", base.type, index.type)
         type_ = elements[0]
         if index.type is UNKNOWN:
             type_ = UNKNOWN
@@ -514,9 +510,7 @@ class Emitter:
         if isinstance(index.type, ListType):
             return self.operator_value("aten::tensor", node, index)
         if not fits(index.type, OptionalType(TENSOR)):
-            raise self.cursor.error(
-                node, f"a tensor cannot be indexed with {annotation(index.type)}"
-            )
+            raise self.cursor.error(node, "a tensor cannot be indexed with {}", index.type)
         return index
 
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
@@ -540,9 +534,7 @@ class Emitter:
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
     ) -> Typed:
         if keys and keys[0].type not in DICT_KEYS and keys[0].type is not UNKNOWN:
-            raise self.cursor.error(
-                node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
-            )
+            raise self.cursor.error(node, "a dict cannot have keys of type {}", keys[0].type)
         types = [value.type for value in values]
         type_ = _hinted(hint, DictType, types)
         if type_ is None:
@@ -557,10 +549,8 @@ class Emitter:
 
     def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
         if not fits(actual, wanted):
-            message = (
-                f"{what} of type {annotation(actual)} stands where {annotation(wanted)} is expected"
-            )
-            raise self.cursor.error(node, message)
+            text = "{} of type {} stands where {} is expected"
+            raise self.cursor.error(node, text, what, actual, wanted)
 
 
 _Container = TypeVar("_Container", ListType, DictType)

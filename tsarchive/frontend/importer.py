@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -353,27 +354,22 @@ if TYPE_CHECKING:
     from .lowering import FunctionLowering
 
 
+@dataclass(eq=False)
 class FunctionReader:
     """A function of a code record: its schema and graph, each made when asked for.
 
     ``owner`` is the type whose method it is; ``version`` the operator version of its code.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        name: str,
-        piece: Piece,
-        owner: ClassType | InterfaceType | None = None,
-        version: int | None = None,
-    ) -> None:
-        self.context = context
-        self.name = name
-        self.piece = piece
-        self.owner = owner
-        self.version = version
+    context: Context
+    name: str
+    piece: Piece
+    owner: ClassType | InterfaceType | None = None
+    version: int | None = None
+
+    def __post_init__(self) -> None:
         self._is_read = False
-        self.function = Function(name, self.schema, self.graph)
+        self.function = Function(self.name, self.schema, self.graph)
 
     def schema(self) -> FunctionSchema:
         if self.context.open is not None:

@@ -325,9 +325,7 @@ class FunctionLowering:
                 self.cursor.refuse(node, "a loop other than `for i in range(n)`")
         bound = self.value(count)
         if not fits(bound.type, INT):
-            raise self.cursor.error(
-                node, f"the bound of range() must be an int, not {annotation(bound.type)}"
-            )
+            raise self.cursor.error(node, "the bound of range() must be an int, not {}", bound.type)
         self._loop(node, bound, lambda: self.emit.constant(True, BOOL), counter)
 
     def _while(self, node: ast.While) -> None:
@@ -401,9 +399,7 @@ class FunctionLowering:
             for name in ("__enter__", "__exit__")
         )
         if enter is None or leave is None:
-            raise self.cursor.error(
-                node, f"{annotation(given.type)} has no __enter__ and __exit__ methods"
-            )
+            raise self.cursor.error(node, "{} has no __enter__ and __exit__ methods", given.type)
         return enter.return_type
 
     def _closure(self, node: ast.FunctionDef) -> None:
@@ -476,8 +472,8 @@ class FunctionLowering:
             block.add_return(found[-1].value)
         type_ = unify(found[0].type, found[1].type)
         if type_ is None:
-            types = " and ".join(annotation(given.type) for given in found)
-            raise self.cursor.error(node, f"the two sides have no common type: {types}")
+            types = [given.type for given in found]
+            raise self.cursor.error(node, "the two sides have no common type: {} and {}", *types)
         return typed(made.add_output(type_))
 
     def _logic(self, node: ast.BoolOp, hint: Type | None) -> Reference:
@@ -536,11 +532,8 @@ class FunctionLowering:
                 node, f"{name!r} is defined in an outer block: it has a type already"
             )
         if not fits(given.type, type_):
-            raise self.cursor.error(
-                node,
-                f"{name!r} is annotated with {annotation(type_)}, "
-                f"but is assigned a value of type {annotation(given.type)}",
-            )
+            text = "{!r} is annotated with {}, but is assigned a value of type {}"
+            raise self.cursor.error(node, text, name, type_, given.type)
         self.scope.bind(name, Typed(given.value, type_))
 
     def fresh_name(self, value: Value, name: str, since: int) -> None:
@@ -640,9 +633,7 @@ class FunctionLowering:
             element = given.type.element if isinstance(given.type, ListType) else UNKNOWN
             made = self.frame.append("prim::ListUnpack", [given.value], *[element] * count)
             return [typed(value) for value in made.outputs]
-        raise self.cursor.error(
-            node, f"a value of type {annotation(given.type)} cannot be unpacked"
-        )
+        raise self.cursor.error(node, "a value of type {} cannot be unpacked", given.type)
 
     def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
         slots = base.type.attributes if isinstance(base.type, ClassType) else {}
@@ -650,15 +641,10 @@ class FunctionLowering:
         if slot is None and self._world is not None and self._world.is_open(base.type):
             slot = Attribute(target.attr, UNKNOWN)
         if slot is None:
-            raise self.cursor.error(
-                target, f"{annotation(base.type)} has no attribute {target.attr!r}"
-            )
+            raise self.cursor.error(target, "{} has no attribute {!r}", base.type, target.attr)
         if not fits(given.type, slot.type) and not _is_packed(given.type, slot.type):
-            raise self.cursor.error(
-                target,
-                f"attribute {target.attr!r} is of type {annotation(slot.type)}, "
-                f"but is assigned a value of type {annotation(given.type)}",
-            )
+            text = "attribute {!r} is of type {}, but is assigned a value of type {}"
+            raise self.cursor.error(target, text, target.attr, slot.type, given.type)
         self.frame.append("prim::SetAttr", [base.value, given.value], name=target.attr)
 
     def _declared_by_init(
@@ -668,11 +654,8 @@ class FunctionLowering:
         if class_ is None or base.type is not class_:
             return None
         if self.frame.block is not self.frame.body:
-            raise self.cursor.error(
-                target,
-                f"{annotation(class_)} gets the attribute {target.attr!r} "
-                "inside of a condition or loop",
-            )
+            text = "{} gets the attribute {!r} inside of a condition or loop"
+            raise self.cursor.error(target, text, class_, target.attr)
         name = target.attr
         return class_.attributes.setdefault(name, Attribute(name, given.type))
 

@@ -8,6 +8,7 @@ torch's schema matcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +49,7 @@ from tsarchive.ir.values import Device, EnumMember, is_device
 from tsarchive.operators.upgraders import Candidate, candidates
 
 from .libraries import what_registers
+from .places import filled
 from .references import Typed, typed
 
 
@@ -93,8 +95,7 @@ class Mismatch(NamedTuple):
     parts: tuple[object, ...] = ()
 
     def __str__(self) -> str:
-        shown = (annotation(part) if isinstance(part, Type) else part for part in self.parts)
-        return self.text.format(*shown)
+        return filled(self.text, self.parts)
 
 
 # torch keeps these overloads out of scripts: an int cannot be told from a dtype there.
@@ -424,14 +425,15 @@ _FOLDED: Final[dict[str, Callable[[Any], Any]]] = {"aten::Int": int, "aten::Floa
 _PLAIN = Device | EnumMember
 
 
+@dataclass(eq=False, slots=True)
 class Conversions:
-    """Appends what converts values. ``operators`` gives the overloads of an operator kind."""
+    """Appends the nodes that convert values.
 
-    def __init__(
-        self, builder: Builder, operators: Callable[[str], Sequence[FunctionSchema]]
-    ) -> None:
-        self.builder = builder
-        self._operators = operators
+    ``operators`` gives the overloads of an operator kind.
+    """
+
+    builder: Builder
+    operators: Callable[[str], Sequence[FunctionSchema]]
 
     def inputs(self, matched: Sequence[Input], given: Sequence[Typed]) -> list[Value]:
         """Return the node inputs for matched arguments; ``given`` are those of the call."""
@@ -526,7 +528,7 @@ class Conversions:
     def _converting(self, kind: str, given: Type) -> FunctionSchema | None:
         """Return the overload whose one argument takes the given type."""
         wanted = STRING if kind == "aten::device" else given
-        for schema in self._operators(kind):
+        for schema in self.operators(kind):
             if len(schema.arguments) == 1 and is_subtype(wanted, schema.arguments[0].type):
                 return schema
         return None

@@ -7,7 +7,7 @@ conditions how the type of a variable is narrowed there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -218,14 +218,14 @@ class Frame(Builder):
         return super().finish()
 
 
+@dataclass(eq=False, slots=True)
 class Scope:
     """The names assigned in one block, in the order of their last assignment."""
 
-    def __init__(self, frame: Frame, outer: Scope | None = None) -> None:
-        self.frame = frame
-        self.outer = outer
-        self.names: dict[str, Reference] = {}
-        self.unusable: dict[str, str] = {}
+    frame: Frame
+    outer: Scope | None = None
+    names: dict[str, Reference] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> Reference | None:
         """Return what a name denotes here; a value from outside of a closure is captured."""

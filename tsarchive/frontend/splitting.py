@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -250,6 +251,7 @@ def check_code(text: str, record: str) -> None:
             raise error
 
 
+@dataclass(eq=False)
 class Sources:
     """The definitions of code records by qualified name.
 
@@ -258,28 +260,22 @@ class Sources:
     folder: the folder that holds the code records of qualified names.
     """
 
-    def __init__(
-        self,
-        files: Mapping[str, Callable[[], str] | str],
-        debug: Mapping[str, Sequence[TaggedRange]],
-        folder: str,
-    ) -> None:
-        self._files = files
-        self._debug = debug
-        self._folder = folder
-        self._pieces: dict[str, dict[str, Piece]] = {}
-        self._places: dict[str, RecordPlaces] = {}
+    files: Mapping[str, Callable[[], str] | str]
+    debug: Mapping[str, Sequence[TaggedRange]]
+    folder: str
+    _pieces: dict[str, dict[str, Piece]] = field(default_factory=dict)
+    _places: dict[str, RecordPlaces] = field(default_factory=dict)
 
     def definitions(self, record: str) -> list[str]:
         """Return the qualified names that a code record defines, in file order."""
-        path = record.removeprefix(f"{self._folder}/").removesuffix(".py")
+        path = record.removeprefix(f"{self.folder}/").removesuffix(".py")
         qualifier = path.replace("/", ".")
         return [f"{qualifier}.{name}" for name in self._read(record)]
 
     def record_of(self, qualified_name: str) -> str:
         """Return the code record that defines a qualified name."""
         qualifier = qualified_name.rpartition(".")[0]
-        return f"{self._folder}/{qualifier.replace('.', '/')}.py"
+        return f"{self.folder}/{qualifier.replace('.', '/')}.py"
 
     def piece(self, qualified_name: str) -> Piece | None:
         """Return the definition of a qualified name; None where no record has one."""
@@ -299,7 +295,7 @@ class Sources:
         """Return the places in a code record."""
         found = self._places.get(record)
         if found is None:
-            found = RecordPlaces(record, lambda: self._text(record), self._debug)
+            found = RecordPlaces(record, lambda: self._text(record), self.debug)
             self._places[record] = found
         return found
 
@@ -310,5 +306,5 @@ class Sources:
         return pieces
 
     def _text(self, record: str) -> str:
-        source = self._files.get(record, "")
+        source = self.files.get(record, "")
         return source if isinstance(source, str) else source()

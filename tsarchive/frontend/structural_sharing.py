@@ -137,14 +137,11 @@ class _SharedMethod:
     @property
     def original(self) -> Function:
         if self._original is None:
-            class_ = self.canonical if self._means_the_same else self.owner
+            class_, text = self.owner, _text_without_self(self.owner, self.piece)
+            if self.canonical is not class_ and self.sharing.names_no_module(text):
+                class_ = self.canonical
             self._original = class_.function(self.piece.name)
         return self._original
-
-    @property
-    def _means_the_same(self) -> bool:
-        text = _text_without_self(self.owner, self.piece)
-        return self.canonical is self.owner or self.sharing.names_no_module(text)
 
     def moved(self, place: Placed, other: SharedMethod) -> Placed:
         assert isinstance(place, CodePlace)

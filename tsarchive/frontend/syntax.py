@@ -115,7 +115,10 @@ def _parse(source: str) -> ast.Module:
     except SyntaxError:
         renamed, keywords = _rename_keywords(source)
         tree = _parse_signatures(renamed)
-        _restore_keywords(tree, keywords)
+        for node in ast.walk(tree):
+            if field := _NAME_FIELDS.get(type(node)):
+                name = getattr(node, field)
+                setattr(node, field, keywords.get(name, name))
         return tree
 
 
@@ -146,14 +149,6 @@ _NAME_FIELDS = {
     ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg",
     ast.FunctionDef: "name", ast.ClassDef: "name",
 }  # fmt: skip
-
-
-def _restore_keywords(tree: ast.AST, keywords: dict[str, str]) -> None:
-    for node in ast.walk(tree):
-        field = _NAME_FIELDS.get(type(node))
-        if field is not None:
-            name = getattr(node, field)
-            setattr(node, field, keywords.get(name, name))
 
 
 def _check_escapes(text: str, record: str, first_line: int) -> None:
