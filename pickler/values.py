@@ -162,7 +162,11 @@ def shared_values(root: Value) -> frozenset[int] | None:
                 met.add(key)
                 walks.append(iter(value))
             else:
-                if not _is_rewritten(value):
+                # Each further reference to the others writes the value in full again.
+                if (
+                    type(value) is not MarkedTuple
+                    and getattr(value, "memo", None) is not Memo.NEVER
+                ):
                     met.add(key)
                 walks.append(written_parts(value))
             on_path.add(key)
@@ -216,13 +220,6 @@ def repeats_in(root: Value, limit: int) -> Repeats:
             if below:
                 below[-1] += length
     return found
-
-
-def _is_rewritten(value: Value) -> bool:
-    """Return whether each further reference to the value writes it in full again."""
-    if isinstance(value, (Object, Reduce)):
-        return value.memo is Memo.NEVER
-    return type(value) is MarkedTuple
 
 
 def parts_of(value: Value) -> Iterator[Value]:

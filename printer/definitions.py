@@ -28,8 +28,7 @@ from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_nam
 
 from .literals import ConstantTable, Literals, check_zeros, enum_value_text, quoted
 from .reading_back import needed_declarations, shadowed_builtins
-from .statements import Statements
-from .versions import Versions
+from .statements import Statements, Versions
 
 # Names that hold class metadata in a class body; slots of these names are quoted.
 _METADATA = frozenset(
@@ -276,8 +275,12 @@ class Program:
         """Release the text and the graphs of everything printed; nothing else may need them."""
         self._files.clear()
         for named in self._printed:
-            for function in _functions_of(named):
-                function.drop_graph()
+            match named:
+                case FunctionType(function):
+                    function.drop_graph()
+                case ClassType(is_native=False):
+                    for function in (*named.methods.values(), *named.hooks()):
+                        function.drop_graph()
 
     @property
     def version(self) -> int:
@@ -308,11 +311,3 @@ class Program:
             file = self._definitions(self._literals, self._reference, self._depend, self._versions)
             self._files[folder] = file
         file.define(named)
-
-
-def _functions_of(named: NamedType) -> Iterable[Function]:
-    if isinstance(named, FunctionType):
-        return (named.function,)
-    if isinstance(named, ClassType) and not named.is_native:
-        return (*named.methods.values(), *named.hooks())
-    return ()

@@ -31,18 +31,16 @@ from tsarchive.ir.graph import (
     nested_blocks,
 )
 from tsarchive.ir.names import to_identifier
-from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.schema import Argument
 from tsarchive.ir.subtyping import (
-    Bindings,
-    bind,
-    fits_list,
-    has_variables,
+    bindings_of,
     is_subtype,
     substitute,
     unify,
     unify_all,
 )
 from tsarchive.ir.types import (
+    COMPOSITE,
     NONE,
     DictType,
     HandleType,
@@ -103,14 +101,9 @@ def _may_need_types(block: Block) -> bool:
 
 def _is_wide_inside(type_: Type) -> bool:
     """Return whether ``type_`` has a tuple element whose text may lose part of its type."""
-    match type_:
-        case TupleType(elements, None):
-            return any(not can_be_inferred(part) or _is_wide_inside(part) for part in elements)
-        case TupleType(elements) | UnionType(elements):
-            return any(map(_is_wide_inside, elements))
-        case ListType() | DictType() | OptionalType() | HandleType():
-            return any(map(_is_wide_inside, type_.parts()))
-    return False
+    if isinstance(type_, TupleType) and type_.qualified_name is None:
+        return any(not can_be_inferred(part) or _is_wide_inside(part) for part in type_.elements)
+    return isinstance(type_, COMPOSITE) and any(map(_is_wide_inside, type_.parts()))
 
 
 class _Reading:
@@ -307,8 +300,8 @@ class _Reading:
     def _operator(self, node: Node) -> None:
         if node.schema is None or not any(map(self._differs, node.inputs)):
             return
-        before = _matched(node.schema, [value.type for value in node.inputs])
-        after = _matched(node.schema, [self._of(value) for value in node.inputs])
+        before = bindings_of(node.schema, [value.type for value in node.inputs])
+        after = bindings_of(node.schema, map(self._of, node.inputs))
         if before is None:
             return
         if after is None:
@@ -354,20 +347,6 @@ def _type_of_text(value: Any, type_: Type) -> Type:
             return DictType(key, _common([_type_of_text(each, item) for each in value.values()]))
     is_scalar = not isinstance(value, tuple | list | dict)
     return type_of_constant(value) if is_scalar and not can_be_inferred(type_) else type_
-
-
-def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:
-    """Bind the type variables of ``schema``; None if the arguments do not fit."""
-    bindings: Bindings = {}
-    for formal, type_ in zip(schema.arguments, actual, strict=False):
-        if not has_variables(formal.type):
-            continue
-        if not bind(formal.type, type_, bindings):
-            return None
-        wanted = substitute(formal.type, bindings)
-        if wanted is None or not fits_list(type_, wanted):
-            return None
-    return bindings
 
 
 _BY_KIND: dict[str, Callable[[_Reading, Node], None]] = {

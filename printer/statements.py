@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import ClassVar
 
@@ -49,7 +49,6 @@ from tsarchive.ir.values import necessary_arguments
 
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
 from .reading_back import Declarations, constants_in_order, inlined_nodes
-from .versions import Versions
 
 _LONG = 40
 
@@ -175,8 +174,9 @@ class Statements:
             self._assign_outputs(node, text)
             return
         self.stored[node.output] = text
-        if long:
-            self._split(node.output)
+        if long:  # it gets a statement, and so does all that must run before it
+            for earlier in self._to_split(*node.output.uses[0]):
+                self._assign_outputs(earlier.node, self.use(earlier))
 
     def _assign_outputs(self, node: Node, text: Part) -> None:
         self.assign_names(node.outputs)
@@ -187,12 +187,6 @@ class Statements:
             self.line(*self.list_of(node.outputs), " = ", text)
         else:
             self.line(text)
-
-    def _split(self, value: Value) -> None:
-        """Give statements to a long inline expression and to all that must run before it."""
-        for earlier in self._to_split(*value.uses[0]):
-            text = self.use(earlier)
-            self._assign_outputs(earlier.node, text)
 
     def _to_split(self, user: Node, offset: int) -> list[Value]:
         found: list[Value] = []
@@ -255,7 +249,7 @@ class Statements:
                 self._assign(node.outputs, block.returns)
 
     def _loop(self, node: Node) -> None:
-        counted, condition = _loop_form(node)
+        counted = _is_counted(node)
         (body,) = node.blocks
         self.assign_names(node.outputs)
         carried = list(carried_values(node))
@@ -269,7 +263,7 @@ class Statements:
             counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
             self._header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
         else:
-            self._assign(body.params[:1], [condition])
+            self._assign(body.params[:1], [node.inputs[1]])
             self._header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
         first_kept = 1 if counted else 0
         targets = body.params[first_kept:]
@@ -557,18 +551,17 @@ def _needs_annotations(node: Node) -> bool:
     )
 
 
-def _loop_form(node: Node) -> tuple[bool, Value]:
-    """Return whether a loop prints as ``for``, and its initial condition."""
-    condition = node.inputs[1]
+def _is_counted(node: Node) -> bool:
+    """Return whether a loop prints as ``for``, and not as ``while``."""
     (body,) = node.blocks
-    always = is_constant_true(condition) and is_constant_true(body.returns[0])
+    always = is_constant_true(node.inputs[1]) and is_constant_true(body.returns[0])
     counted = has_trip_count(node) or bool(body.params[0].uses)
     if counted and not always:
         raise SaveError(
             "a loop with both a trip count and a condition has no source form",
             hint="Save the module before it is optimised",
         )
-    return counted, condition
+    return counted
 
 
 _CLOSURES = {
@@ -663,3 +656,63 @@ _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
     "prim::PythonOp": Statements._refused,
     "prim::Closure": Statements._refused,
 }
+
+
+FIRST_VERSION = 1
+LOWEST_WRITTEN = 3
+# From this version on the record is called `.data/version`.
+FIRST_IN_DATA_FOLDER = 6
+
+_DIVISIONS = (
+    "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
+    "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
+    "aten::div_.Scalar", "aten::div_.Scalar_mode",
+)  # fmt: skip
+# The lowest archive version in which each operator has its meaning in the graph. Others have kept
+# theirs since the first version. Source: torch._C._get_operator_version_map().
+NEEDED = {
+    **dict.fromkeys(_DIVISIONS, 4),
+    "aten::full": 5,
+    "aten::full.out": 5,
+    "aten::linspace": 8,
+    "aten::linspace.out": 8,
+    "aten::logspace": 9,
+    "aten::logspace.out": 9,
+    "aten::gelu": 10,
+    "aten::gelu.out": 10,
+}
+
+
+@dataclass(slots=True)
+class Versions:
+    """The archive versions in which printed code has the meaning of its graph.
+
+    ``needed`` is the lowest version by torch's count, which includes every node of a current
+    operator. ``before`` is set when old operators were printed: the version must be lower, and at
+    least ``methods``, since the version only affects methods of classes.
+    """
+
+    needed: int = FIRST_VERSION
+    methods: int = FIRST_VERSION
+    before: int | None = None
+
+    def add(self, node: Node, *, in_method: bool) -> None:
+        if node.schema is None:
+            return
+        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
+        if node.upgrader is not None:
+            self.before = changed if self.before is None else min(self.before, changed)
+            return
+        self.needed = max(self.needed, changed)
+        if in_method:
+            self.methods = max(self.methods, changed)
+
+    @property
+    def written(self) -> int:
+        """The archive version to write."""
+        return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
+
+
+def version_record(version: int) -> str:
+    """Return the name of the record that holds ``version``."""
+    return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"

@@ -191,15 +191,12 @@ def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]
         if is_own and reference.wanted_name not in variables:
             names[reference] = reference.wanted_name
         else:
-            names[reference] = _free(reference, taken)
-            taken.add(names[reference])
+            is_builtin = not reference.home and reference.definition is None
+            unfit = taken if is_builtin else taken | _BUILTINS
+            free = next(name for name in numbered(reference.wanted_name) if name not in unfit)
+            names[reference] = free
+            taken.add(free)
     return names
-
-
-def _free(reference: Reference, taken: set[str]) -> str:
-    is_builtin = not reference.home and reference.definition is None
-    unfit = taken if is_builtin else taken | _BUILTINS
-    return next(name for name in numbered(reference.wanted_name) if name not in unfit)
 
 
 _BUILTINS = frozenset(dir(builtins))

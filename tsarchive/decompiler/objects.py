@@ -290,8 +290,9 @@ class Instances:
         return empty.args[0]
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
-        forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
-        return len(forms) == 1 and None not in forms
+        shown = [self._slot(module, name) for module in self._of[definition]]
+        is_empty = all(_find_empty(one) is not None for one in shown)
+        return is_empty and len({ast.dump(_with_shape(one)) for one in shown}) == 1
 
     def _write(
         self,
@@ -399,11 +400,6 @@ def _spread(shown: ast.expr) -> ast.expr:
         case ast.Call(_, [ast.Tuple([_, *_] as sizes)]):
             return _with_shape(shown, *sizes)
     return shown
-
-
-def _without_shape(shown: ast.expr) -> str | None:
-    """Return a key that placeholders of different shapes share; None for other expressions."""
-    return None if _find_empty(shown) is None else ast.dump(_with_shape(shown))
 
 
 _DTYPES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}

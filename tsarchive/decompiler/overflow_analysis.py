@@ -175,7 +175,7 @@ def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]
         yield from special(node)
     elif not (_is_bounding(node) or node.kind in _LENGTHS):
         yield from ((value, output) for value in node.inputs for output in node.outputs)
-    if is_repeated and node.schema is not None and _changes_first(node):
+    if is_repeated and _changes_first(node):
         yield from ((value, node.input) for value in node.inputs[1:])
         if node.input.node.kind == "prim::GetAttr":
             yield node.input, _attribute(node.input.node)

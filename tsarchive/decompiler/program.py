@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -64,7 +64,10 @@ class Program:
         self.comments = comments
         self.effects = Effects()
         self.identities = Identities()
-        self.assigned = frozenset(_assigned_attributes(functions))
+        # The attributes that code sets, by their classes.
+        nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
+        sets = [node for node in nodes if node.kind == "prim::SetAttr"]
+        self.assigned = frozenset((node.inputs[0].type, node.name) for node in sets)
         self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
@@ -132,14 +135,6 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
         case ClassType(is_native=False):
             yield from (*item.methods.values(), *item.hooks())
     yield from item.parts()
-
-
-def _assigned_attributes(functions: Iterable[Function]) -> Iterator[tuple[Type, str]]:
-    """Yield the attributes that code sets, by their classes."""
-    for function in functions:
-        for node in walk(function.graph.nodes):
-            if node.kind == "prim::SetAttr":
-                yield node.inputs[0].type, node.name
 
 
 def module_type(module: torch.nn.Module) -> ClassType:

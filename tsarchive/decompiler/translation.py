@@ -227,14 +227,12 @@ class Translation:
             return False
         if user is not self.block.return_node and user not in self.block.nodes:
             return False
-        return value.name is None or self.is_attribute_name(value)
-
-    def is_attribute_name(self, value: Value) -> bool:
-        """Return whether the name of a value is only that of the attribute it was read from."""
-        node = value.node
-        return node.kind == "prim::GetAttr" and (value.name or "").rstrip("0123456789") in (
-            node.name, node.name.rstrip("0123456789")
-        )  # fmt: skip
+        if value.name is None:
+            return True
+        # Its name may be only that of the attribute that it was read from.
+        base, node = value.name.rstrip("0123456789"), value.node
+        is_read = node.kind == "prim::GetAttr"
+        return is_read and base in (node.name, node.name.rstrip("0123456789"))
 
     def unpack(self, node: Node, shown: ast.expr) -> None:
         self.flush()

@@ -61,10 +61,6 @@ class Dialect(NamedTuple):
     masks: Mapping[str, int] = _NOTHING
     flags: Mapping[str, int] = _NOTHING
 
-    def version_of(self, function: str) -> int | None:
-        """Return the operator version of a function, by its qualified name."""
-        return None if function in self.functions.values() else self.free_version
-
 
 CURRENT: Final = Dialect()
 

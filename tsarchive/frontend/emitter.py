@@ -39,6 +39,7 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
     annotation,
+    simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
@@ -304,7 +305,7 @@ class Emitter:
         return self.call_operator(OPERATORS[name], call, node)
 
     def _cast(self, name: str, call: Call, node: Located) -> Reference:
-        type_, kind = CASTS[name]
+        type_ = simple_type(name)
         if len(call.positional) == 1 and not call.keywords:
             (given,) = call.positional
             if is_subtype(given.type, type_):
@@ -313,7 +314,7 @@ class Emitter:
             if type_ == BOOL and has_length:
                 length = self.operator_value("aten::len", node, given)
                 return self.operator_value("aten::gt", node, length, self.constant(0, INT))
-        return self.call_operator(kind, call, node)
+        return self.call_operator(CASTS[name], call, node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
         """Convert a value to the condition of an ``if`` or ``while``."""

@@ -17,9 +17,6 @@ from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.source_ranges import byte_length
 from tsarchive.ir.type_parser import parameter_type, type_of_expression
 from tsarchive.ir.types import (
-    FLOAT,
-    INT,
-    STRING,
     TENSOR,
     UNKNOWN,
     EnumType,
@@ -27,6 +24,7 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
+from tsarchive.ir.values import type_of_constant
 
 from .context import UNLOWERED, Context
 from .places import Cursor
@@ -116,7 +114,6 @@ _ESCAPE = re.compile(r"\\(.)")
 _FINAL = re.compile(r"Final\[(.*)\]")
 # Python's enums take these for settings or refuse them, so no archive has such members.
 _SPECIAL = re.compile("_.*_", re.DOTALL)
-_ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
 
 # Slots of quantized modules that older archives declare as tensors; the objects in them are
 # packed weights today. Names without mangling; `torch.nn` modules moved to `torch.ao.nn` later.
@@ -135,7 +132,8 @@ _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 def define(context: Context, name: str, piece: Piece) -> NamedType:
     """Return the type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
-        version = context.dialect.version_of(name)
+        dialect = context.dialect
+        version = None if name in dialect.functions.values() else dialect.free_version
         return FunctionReader(context, name, piece, version=version).function.type
     reader = _ClassReader(context, name, piece)
     match reader.parts.base:
@@ -316,10 +314,10 @@ class _ClassReader:
             if line.name == "mro" or _SPECIAL.fullmatch(line.name):
                 raise self.piece.fail(f"an Enum has no member {line.name!r}", line.number)
             values[line.name] = _enum_value(line, self.piece)
-        types = {type(value) for value in values.values()}
+        types = {type_of_constant(value) for value in values.values()}
         if len(types) != 1:
             raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
-        return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
+        return EnumType(self.name, types.pop(), values)
 
 
 def _unescaped(match: re.Match[str]) -> str:

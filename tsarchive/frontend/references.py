@@ -17,12 +17,7 @@ from tsarchive.ir.graph import Block, Node, Placed, Value, drop_carried
 from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
 from tsarchive.ir.types import (
     ANY,
-    BOOL,
-    COMPLEX,
-    FLOAT,
-    INT,
     NONE,
-    STRING,
     UNKNOWN,
     NamedType,
     OptionalType,
@@ -145,14 +140,11 @@ Reference = (
     | Closure
 )
 
-# The casts, the type that each gives, and its operator.
-CASTS: dict[str, tuple[Type, str]] = {
-    "bool": (BOOL, "aten::Bool"),
-    "complex": (COMPLEX, "aten::Complex"),
-    "float": (FLOAT, "aten::Float"),
-    "int": (INT, "aten::Int"),
-    "str": (STRING, "aten::str"),
-}
+# The casts, by the names of the types that they give.
+CASTS = {
+    "bool": "aten::Bool", "complex": "aten::Complex", "float": "aten::Float", "int": "aten::Int",
+    "str": "aten::str",
+}  # fmt: skip
 OPERATORS = {
     "print": "prim::Print", "len": "aten::len", "hex": "aten::hex", "oct": "aten::oct",
     "round": "aten::round", "hash": "aten::hash", "id": "prim::id", "min": "prim::min",

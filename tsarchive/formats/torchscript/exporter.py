@@ -22,7 +22,7 @@ from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program
 from tsarchive.printer.range_fixpoint import fixpoint_ranges
-from tsarchive.printer.versions import version_record
+from tsarchive.printer.statements import version_record
 
 from .code_records import DEBUG_SUFFIX, encoded
 from .debug import DebugWriter
