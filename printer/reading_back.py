@@ -32,13 +32,7 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.subtyping import (
-    bindings_of,
-    is_subtype,
-    substitute,
-    unify,
-    unify_all,
-)
+from tsarchive.ir.subtyping import bindings_of, is_subtype, substitute, unify, unify_all
 from tsarchive.ir.types import (
     COMPOSITE,
     NONE,

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
@@ -353,7 +353,8 @@ def _items(body: str) -> list[str]:
 
 
 _MARKER = "comment_number_"
-_MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
+# A line that is a marker, and the text of the line behind it.
+_MARKED = re.compile(rf"^( *){_MARKER}([0-9]+)$(?=\n?(.*))", re.MULTILINE)
 _NUMBER = "comment_number"
 _SEPARATORS = re.compile(r"[/\\]")
 
@@ -419,14 +420,10 @@ def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
     """Return the text with comments in the place of their markers."""
-    pairs = pairwise([*text.split("\n"), ""])
-    return "\n".join(_line(*pair, comments) for pair in pairs)
 
+    def comment(match: re.Match[str]) -> str:
+        indent, number, following = match.groups()
+        shown = f"{indent}{comments[int(number)].beside(following)}"
+        return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
 
-def _line(line: str, following: str, comments: Sequence[Comment]) -> str:
-    match = _MARKED.fullmatch(line)
-    if match is None:
-        return line
-    indent, number = match.groups()
-    shown = f"{indent}{comments[int(number)].beside(following)}"
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+    return _MARKED.sub(comment, text)

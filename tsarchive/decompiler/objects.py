@@ -443,9 +443,7 @@ class TensorFile:
             files["weights.pt"] = buffer.getvalue()
         return files
 
-    def _sorted(
-        self,
-    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
+    def _sorted(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
         """Return the tensors for the first file and the second one, and what shares memory."""
         first_names: dict[int, str] = {}
         same: dict[str, str] = {}

@@ -27,11 +27,7 @@ from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, W
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
-from tsarchive.run.operators import (
-    find_native,
-    implementation,
-    schema_without_text,
-)
+from tsarchive.run.operators import find_native, implementation, schema_without_text
 from tsarchive.run.passes.peephole import as_number
 
 from . import syntax

@@ -151,28 +151,21 @@ _PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "complex"}
 _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
 
 
+_CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
+_GENERIC = {**_CONTAINERS, OptionalType: "Optional", UnionType: "Union"}
+
+
 def shown_type(program: Program, type_: Type) -> ast.expr:
     """Annotate a type. What Python cannot say, such as an interface, is ``Any``."""
     if type_ in _PLAIN_ANNOTATIONS:
         return syntax.form(_PLAIN_ANNOTATIONS[type_])
     match type_:
-        case ListType(element):
-            return _subscripted(program, syntax.builtin("list"), element)
-        case DictType(key, value):
-            return _subscripted(program, syntax.builtin("dict"), key, value)
-        case OptionalType(element):
-            return _subscripted(program, syntax.form("Optional"), element)
-        case UnionType(members):
-            return _subscripted(program, syntax.form("Union"), *members)
-        case TupleType(elements, None) if elements:
-            return _subscripted(program, syntax.builtin("tuple"), *elements)
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
-    return syntax.form("Any")
-
-
-def _subscripted(program: Program, base: ast.expr, *types: Type) -> ast.expr:
-    return syntax.subscript(base, *(shown_type(program, type_) for type_ in types))
+    base, parts = _GENERIC.get(type(type_)), type_.parts()
+    if base is None or not parts:
+        return syntax.form("Any")
+    return syntax.subscript(syntax.form(base), *(shown_type(program, part) for part in parts))
 
 
 def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:
@@ -192,9 +185,6 @@ def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast
     if type_ == INT:  # a bool is an int in Python only
         return syntax.form("type(_0) is int", subject)
     return syntax.form("isinstance(_0, _1)", subject, _class(program, type_, static))
-
-
-_CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
 
 
 def _class(program: Program, type_: Type, static: Type) -> ast.expr:

@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
-from tsarchive.ir.classes import (
-    ClassType,
-    Function,
-    FunctionType,
-    InterfaceType,
-    method_schema,
-)
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType, method_schema
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all

@@ -16,14 +16,7 @@ from tsarchive.ir.names import NATIVE_PREFIX, unmangled
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.source_ranges import byte_length
 from tsarchive.ir.type_parser import parameter_type, type_of_expression
-from tsarchive.ir.types import (
-    TENSOR,
-    UNKNOWN,
-    EnumType,
-    NamedType,
-    TupleType,
-    Type,
-)
+from tsarchive.ir.types import TENSOR, UNKNOWN, EnumType, NamedType, TupleType, Type
 from tsarchive.ir.values import type_of_constant
 
 from .context import UNLOWERED, Context
@@ -250,7 +243,8 @@ class _ClassReader:
         record = self.piece.record
         before = self._before(line, text)
         node = parse_expression(text, record, line.number, before)
-        lowering = lowering_of(self.context, record, line.number - 1, f"{before}{text}")
+        places = self.context.sources.places(record)
+        lowering = lowering_of(self.context, Cursor(places, line.number - 1, f"{before}{text}"))
         value = lowering.constant_of(node, type_, self.name, line.name)
         return ClassConstant(line.name, type_, value)
 
@@ -452,9 +446,7 @@ class FunctionReader:
         return self._lowering(self.version).lower(node, arguments, declared)
 
     def _lowering(self, version: int | None) -> FunctionLowering:
-        piece = self.piece
-        text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
-        return lowering_of(self.context, piece.record, piece.line_offset, text, version)
+        return lowering_of(self.context, self._cursor, version)
 
     def _header(self) -> ast.FunctionDef:
         """Return the function without its body, or all of it if its header does not parse alone."""
@@ -475,7 +467,8 @@ class FunctionReader:
     @property
     def _cursor(self) -> Cursor:
         piece = self.piece
-        return Cursor(self.context.sources.places(piece.record), piece.line_offset, piece.text)
+        text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
+        return Cursor(self.context.sources.places(piece.record), piece.line_offset, text)
 
     def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
         given = node.args
@@ -524,11 +517,8 @@ def _unlowered(error: ArchiveError) -> Block:
     return block
 
 
-def lowering_of(
-    context: Context, record: str, line_offset: int, text: str, version: int | None = None
-) -> FunctionLowering:
+def lowering_of(context: Context, cursor: Cursor, version: int | None = None) -> FunctionLowering:
     """Return a lowering for a function, or a constant expression, of a code record."""
     from .lowering import FunctionLowering  # looking at an archive reads no bodies
 
-    cursor = Cursor(context.sources.places(record), line_offset, text)
     return FunctionLowering(context, cursor, version)

@@ -42,7 +42,6 @@ from .emitter import Emitter
 from .folding import fold
 from .grammar import BINARY, COMPARISONS, OF_PYTHON, UNARY
 from .matching import Call
-from .mentions import decided_by_literal
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
     BUILTINS,
@@ -68,7 +67,7 @@ from .references import (
     none_status,
     typed,
 )
-from .syntax import number, string_value
+from .syntax import decided_by_literal, number, string_value
 
 _PACKED = "__torch__.torch.classes.quantized."
 _ROOTS: dict[str, Reference] = {

@@ -15,15 +15,7 @@ from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Block, Node, Placed, Value, drop_carried
 from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
-from tsarchive.ir.types import (
-    ANY,
-    NONE,
-    UNKNOWN,
-    NamedType,
-    OptionalType,
-    Type,
-    UnionType,
-)
+from tsarchive.ir.types import ANY, NONE, UNKNOWN, NamedType, OptionalType, Type, UnionType
 
 
 class Typed(NamedTuple):

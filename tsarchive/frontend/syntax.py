@@ -10,6 +10,9 @@ Blocks may be nested deeper than Python's tokenizer allows, which refuses the hu
 indentation. A chain of ``elif`` is written as an ``if`` in the ``else`` of another, so a long one
 reaches that: its inner blocks are parsed on their own, and put back into the tree. Lines and
 columns stay those of the whole text.
+
+At the end stands what the syntax alone tells of the names in code. It is asked of every archive
+that is looked at, and lowering takes several times as long.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import keyword
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
@@ -348,3 +351,67 @@ def _complex(node: ast.BinOp) -> complex | None:
     if isinstance(node.right, ast.UnaryOp) or not isinstance(node.op, ast.Add | ast.Sub):
         return None
     return complex(real, imaginary.imag if isinstance(node.op, ast.Add) else -imaginary.imag)
+
+
+# A hyphenated file name has at most this many parts.
+_MOST_PARTS = 32
+
+
+def decided_by_literal(test: ast.expr) -> bool | None:
+    """Return what a literal, or ``not`` before one, decides."""
+    negations = 0
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negations = test.operand, negations + 1
+    match test:
+        case ast.Constant(bool() as value):
+            return value != bool(negations % 2)
+    return None
+
+
+def dotted(node: ast.expr | None) -> str:
+    """Return ``a.b.c`` for names with attributes, else empty.
+
+    Names of modules need not be identifiers: ``__torch__.my-model.Net`` is a name, too.
+    """
+    parts: list[str] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and len(parts) < _MOST_PARTS:
+        parts.append(_dotted(node.right))
+        node = node.left
+    parts.append(_dotted(node))
+    if len(parts) > 1 and not (all(parts) and parts[-1].startswith("__torch__.")):
+        return ""
+    return "-".join(reversed(parts))
+
+
+def _dotted(node: ast.expr | None) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def live_nodes(root: ast.AST, without: Set[type] = frozenset()) -> Iterator[ast.AST]:
+    """Yield every node but those of branches that a literal rules out, and of types ``without``."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        known = decided_by_literal(node.test) if isinstance(node, ast.If | ast.IfExp) else None
+        if known is None:
+            pending += [child for child in _children(node) if type(child) not in without]
+        elif isinstance(node, ast.If):
+            pending += [node.test, *(node.body if known else node.orelse)]
+        elif isinstance(node, ast.IfExp):
+            pending += [node.test, node.body if known else node.orelse]
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Like ``ast.iter_child_nodes``, in less than half of the time."""
+    found: list[ast.AST] = []
+    for value in vars(node).values():
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+    return found
