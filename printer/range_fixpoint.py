@@ -60,11 +60,8 @@ def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
 def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
     source = range_.source if range_ else None
     if source not in sources:
-        sources[source] = (
-            Source(source.text, source.filename or "", source.first_line)
-            if source
-            else Source("", "", 0)
-        )
+        old = source or Source("", "", 0)
+        sources[source] = Source(old.text, old.filename or "", old.first_line)
     begin, end = (range_.begin, range_.end) if range_ else (0, 0)
     return Range(sources[source], begin, end)
 

@@ -133,14 +133,11 @@ class _Reading:
     def _differs(self, value: Value) -> bool:
         return self._of(value) != value.type
 
-    def _set(self, value: Value, type_: Type) -> None:
-        self._types[value] = type_
-
     def _set_or_declare(self, value: Value, type_: Type) -> None:
         if type_ != value.type and self.declares:
             self.found.always.add(value)
             type_ = value.type
-        self._set(value, type_)
+        self._types[value] = type_
 
     def _check(
         self, value: Value, wanted: Type, read: Type | None = None, *, takes_literal: bool = False
@@ -167,13 +164,13 @@ class _Reading:
         if isinstance(value.type, ListType | DictType):
             self._set_or_declare(value, type_)
         else:
-            self._set(value, type_)
+            self._types[value] = type_
 
     def _tuple(self, node: Node) -> None:
         type_ = node.output.type
         assert isinstance(type_, TupleType)
         if type_.qualified_name is None:
-            self._set(node.output, TupleType(tuple(map(self._of, node.inputs))))
+            self._types[node.output] = TupleType(tuple(map(self._of, node.inputs)))
             return
         for value, wanted in zip(node.inputs, type_.elements, strict=True):
             self._check(value, wanted)
@@ -212,7 +209,7 @@ class _Reading:
             self._check(first, output.type, takes_literal=True)
             self._check(second, output.type, takes_literal=True)
         elif joined is not None:
-            self._set(output, joined)
+            self._types[output] = joined
         else:
             self.fits = False
 
@@ -220,7 +217,7 @@ class _Reading:
         carried = list(carried_values(node))
         for first, param, _, output in carried:
             self._initialize(output, first)
-            self._set(param, self._of(output))
+            self._types[param] = self._of(output)
         self._block(node.blocks[0])
         for _, _, last, output in carried:
             self._check(last, output.type, self._of(output))
@@ -238,7 +235,7 @@ class _Reading:
             return
         parts = type_.parts() if isinstance(type_, TupleType) else type_.parts() * len(node.outputs)
         for output, part in zip(node.outputs, parts, strict=True):
-            self._set(output, part)
+            self._types[output] = part
 
     def _tuple_index(self, node: Node) -> None:
         base, index = node.inputs[0], node.inputs[1].node
@@ -246,15 +243,15 @@ class _Reading:
         if not index.is_constant:
             # The selected element is known only later, so each must be usable as the first.
             self.fits = self.fits and all(is_subtype(part, parts[0]) for part in parts)
-            self._set(node.output, parts[0])
+            self._types[node.output] = parts[0]
         elif self._differs(base):
-            self._set(node.output, parts[index.attributes["value"]])
+            self._types[node.output] = parts[index.attributes["value"]]
 
     def _tuple_slice(self, node: Node) -> None:
         type_ = self._of(node.input)
         if type_ != node.input.type:
             begin, end = node.attributes["beg"], node.attributes["end"]
-            self._set(node.output, TupleType(type_.parts()[begin:end]))
+            self._types[node.output] = TupleType(type_.parts()[begin:end])
 
     def _set_attr(self, node: Node) -> None:
         target, value = node.inputs
@@ -265,11 +262,11 @@ class _Reading:
         subgraph: Block = node.attributes["subgraph"]
         self._inlined |= inlined_nodes(subgraph)
         for param, value in zip(subgraph.params, node.inputs, strict=True):
-            self._set(param, self._of(value))
+            self._types[param] = self._of(value)
         self._block(subgraph)
         type_ = node.output.type
         if isinstance(type_, HandleType) and self._differs(subgraph.returns[0]):
-            self._set(node.output, HandleType(type_.kind, self._of(subgraph.returns[0])))
+            self._types[node.output] = HandleType(type_.kind, self._of(subgraph.returns[0]))
 
     def _call_function(self, node: Node) -> None:
         callee, *arguments = node.inputs
@@ -304,7 +301,7 @@ class _Reading:
         for output, result in zip(node.outputs, node.schema.returns, strict=False):
             type_ = substitute(result.type, after)
             if type_ is not None and substitute(result.type, before) == output.type:
-                self._set(output, type_)
+                self._types[output] = type_
 
     def _unwrap_optional(self, node: Node) -> None:
         if not node.input.node.is_constant:

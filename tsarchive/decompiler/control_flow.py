@@ -335,12 +335,10 @@ def _set_attr(translation: Translation, node: Node) -> None:
     assert isinstance(owner, ClassType)
     members = members_of(owner)
     base, value = translation.operands(node)
-    is_attribute = node.kind == "prim::SetAttr"
-    place = (
-        members.reach(base, node.name)
-        if is_attribute
-        else syntax.attribute(base, members.methods[node.name])
-    )
+    if node.kind == "prim::SetAttr":
+        place = members.reach(base, node.name)
+    else:
+        place = syntax.attribute(base, members.methods[node.name])
     translation.emit(syntax.store(place, value), node)
 
 

@@ -203,12 +203,8 @@ class _Package:
         root = self.root
         shown = Pool([_LOAD], fold=False).unique(root.name)
         alias = ast.alias(root.name, None if shown == root.name else shown)
-        return written(
-            [
-                ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1),
-                ast.ImportFrom(".".join(root.path), [alias], 1),
-            ]
-        )
+        load = ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)
+        return written([load, ast.ImportFrom(".".join(root.path), [alias], 1)])
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Return the texts of modules that are copied as they are, where something uses them."""

@@ -8,6 +8,7 @@ so do the constructs of ``UNLOWERED``. What is known runs exactly as it is lower
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,7 +22,7 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.subtyping import has_unknown
-from tsarchive.ir.type_parser import parse_type
+from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
 from tsarchive.operators.overloads import native_class
 
@@ -65,34 +66,6 @@ class Dialect(NamedTuple):
 CURRENT: Final = Dialect()
 
 
-class TypeSizes:
-    """Bounds the size of types. A part is walked once, however often it occurs.
-
-    A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so on,
-    or a chain of named tuples. Such a type takes little memory, but cannot be compared or
-    printed.
-    """
-
-    def __init__(self) -> None:
-        # The types are kept, so that their ids stay theirs.
-        self._known: dict[int, tuple[Type, int]] = {}
-
-    def checked(self, type_: Type) -> Type:
-        """Return the type itself. Raises SourceError when it has too many parts."""
-        if self._size(type_) > MAX_TYPE_SIZE:
-            raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
-        return type_
-
-    def _size(self, type_: Type) -> int:
-        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
-            return 1
-        found = self._known.get(id(type_))
-        if found is None:
-            size = 1 + sum(map(self._size, type_.parts()))
-            found = self._known[id(type_)] = (type_, size)
-        return found[1]
-
-
 class Context(ABC):
     """What the readers of one archive's code share.
 
@@ -132,7 +105,8 @@ class Context(ABC):
         self.dialect = dialect
         self.reads_bodies = reads_bodies
         self.open = OpenWorld() if open_world else None
-        self.sizes = TypeSizes()
+        # Types with their sizes, by their ids, which stay theirs as the types are kept.
+        self._sizes: dict[int, tuple[Type, int]] = {}
         self.sharing = StructuralSharing(self.sources)
         self.found: dict[str, NamedType | None] = {}
         # What is being read; of the types in ``early`` the parts, which may refer to them.
@@ -187,9 +161,33 @@ class Context(ABC):
         """Return the type that an annotation or a type tag writes."""
         found = self._types.get(text)
         if found is None:
-            found = self.sizes.checked(parse_type(text, self.resolve_type))
-            self._types[text] = found
+            found = self._types[text] = self.checked(parse_type(text, self.resolve_type))
         return found
+
+    def type_of(self, node: ast.expr) -> Type:
+        """Return the type that a parsed annotation writes."""
+        return self.checked(type_of_expression(node, self.resolve_type))
+
+    def checked(self, type_: Type) -> Type:
+        """Return the type itself. Raises SourceError when it has too many parts.
+
+        A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so
+        on, or a chain of named tuples. Such a type takes little memory, but cannot be compared or
+        printed.
+        """
+        if self._size(type_) > MAX_TYPE_SIZE:
+            raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
+        return type_
+
+    def _size(self, type_: Type) -> int:
+        """Return the number of parts. Each is walked once, however often it occurs."""
+        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
+            return 1
+        found = self._sizes.get(id(type_))
+        if found is None:
+            size = 1 + sum(map(self._size, type_.parts()))
+            found = self._sizes[id(type_)] = (type_, size)
+        return found[1]
 
     def resolve_type(self, qualified_name: str) -> Type | None:
         """Return the type of a name in an annotation; None for a bare name."""

@@ -94,7 +94,7 @@ class _Folding:
             if carried.last is carried.param:
                 for same in (carried.output, carried.param):
                     self._replace(same, carried.first)
-                self._loosen(carried.first)
+                self.loosened.add(carried.first.node)
                 drop_carried(node, index)
 
     def _is_evaluated(self, node: Node) -> bool:
@@ -144,7 +144,7 @@ class _Folding:
             user.inputs[offset] = other
         other.uses += value.uses
         value.uses.clear()
-        self._loosen(value)
+        self.loosened.add(value.node)
 
     def _discard(self, node: Node) -> None:
         """Forget a node that stands nowhere any more, with its blocks."""
@@ -152,18 +152,15 @@ class _Folding:
             for inner in (*block.nodes, block.return_node):
                 self._discard(inner)
         for value in node.inputs:
-            self._loosen(value)
+            self.loosened.add(value.node)
         node.drop_inputs()
 
     def _drop_result(self, node: Node, index: int) -> None:
         """Take a result from an ``if``."""
         for block in node.blocks:
-            self._loosen(block.returns[index])
+            self.loosened.add(block.returns[index].node)
             block.return_node.drop_input(index)
         del node.outputs[index]
-
-    def _loosen(self, value: Value) -> None:
-        self.loosened.add(value.node)
 
     def sweep(self, block: Block) -> None:
         """Remove what nothing needs any more, the last first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tsarchive.errors import SourceError
 
@@ -133,11 +133,8 @@ _SHOWN: Final[Mapping[type[ast.AST], str]] = {
 }
 
 
-class _Fault(NamedTuple):
-    """A node, or the one around it, and what about it the table does not allow."""
-
-    node: ast.AST
-    what: str
+# A node, or the one around it, and what about it the table does not allow.
+_Fault = tuple[ast.AST, str]
 
 
 def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int) -> None:
@@ -147,8 +144,9 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
     """
     fault = _first_fault(body)
     if fault is not None:
-        line = getattr(fault.node, "lineno", 1) - 1
-        message = f"{fault.what} cannot stand in TorchScript code"
+        node, what = fault
+        line = getattr(node, "lineno", 1) - 1
+        message = f"{what} cannot stand in TorchScript code"
         error = SourceError(message, record=record, line=first_line + line)
         error.construct = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
         raise error
@@ -157,13 +155,13 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
 def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:
     for statement in body:
         if type(statement) not in _IN_RECORD:
-            return _Fault(statement, f"{_shown(statement)} outside of classes and functions")
+            return statement, f"{_shown(statement)} outside of classes and functions"
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
         node_kind = type(node)
         if node_kind is ast.Constant:
-            return _Fault(node, f"a literal of {type(node.value).__name__}")  # type: ignore[attr-defined]
+            return node, f"a literal of {type(node.value).__name__}"  # type: ignore[attr-defined]
         for field, kinds in _ROWS[node_kind]:
             value = getattr(node, field)
             if value is None:
@@ -180,19 +178,19 @@ def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:
                 elif part is not None or field != "defaults":
                     return _misplaced(part, node, field, kinds)
         if node_kind is ast.Attribute and node.attr in OF_PYTHON:  # type: ignore[attr-defined]
-            return _Fault(node, f"the attribute {node.attr}")  # type: ignore[attr-defined]
+            return node, f"the attribute {node.attr}"  # type: ignore[attr-defined]
         if node_kind is ast.keyword and node.arg is None:  # type: ignore[attr-defined]
-            return _Fault(node.value, "an argument with **")  # type: ignore[attr-defined]
+            return node.value, "an argument with **"  # type: ignore[attr-defined]
     return None
 
 
 def _misplaced(part: ast.AST | None, around: ast.AST, field: str, kinds: Kinds) -> _Fault:
     if part is None:
-        return _Fault(around, "a dict with **")
+        return around, "a dict with **"
     place = part if hasattr(part, "lineno") else around
     if not kinds:
-        return _Fault(place, f"{type(around).__name__} with {field}")
-    return _Fault(place, f"{_shown(part)} in the {field} of {type(around).__name__}")
+        return place, f"{type(around).__name__} with {field}"
+    return place, f"{_shown(part)} in the {field} of {type(around).__name__}"
 
 
 def _shown(node: ast.AST) -> str:

@@ -15,7 +15,7 @@ from tsarchive.ir.graph import Block
 from tsarchive.ir.names import NATIVE_PREFIX, unmangled
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.source_ranges import byte_length
-from tsarchive.ir.type_parser import parameter_type, type_of_expression
+from tsarchive.ir.type_parser import parameter_type
 from tsarchive.ir.types import TENSOR, UNKNOWN, EnumType, NamedType, TupleType, Type
 from tsarchive.ir.values import type_of_constant
 
@@ -286,7 +286,7 @@ class _ClassReader:
             fields[line.name] = self._type(line.annotation, line)
         type_ = TupleType(tuple(fields.values()), self.name, tuple(fields))
         try:
-            self.context.sizes.checked(type_)
+            self.context.checked(type_)
         except SourceError as error:
             raise self.piece.fail(error.message) from None
         return type_
@@ -384,14 +384,15 @@ class FunctionReader:
         signature = read_signature(self.piece.text)
         if signature is None:
             return None
+        parameters, result = signature
         arguments: list[Argument] = []
         try:
-            for parameter in signature.parameters:
+            for parameter in parameters:
                 argument = self._plain_argument(parameter, is_first=not arguments)
                 if argument is None:
                     return None
                 arguments.append(argument)
-            return tuple(arguments), self.context.parse_type(signature.result)
+            return tuple(arguments), self.context.parse_type(result)
         except ArchiveError:
             return None
 
@@ -459,8 +460,7 @@ class FunctionReader:
 
     def _type(self, node: ast.expr) -> Type:
         try:
-            type_ = type_of_expression(node, self.context.resolve_type)
-            return self.context.sizes.checked(type_)
+            return self.context.type_of(node)
         except SourceError as error:
             raise self._cursor.locate(error, node) from error.__cause__
 
@@ -498,7 +498,7 @@ class FunctionReader:
             return Argument(parameter.arg, self._untyped(parameter.arg))
         try:
             type_, repeat = parameter_type(parameter.annotation, self.context.resolve_type)
-            self.context.sizes.checked(type_)
+            self.context.checked(type_)
         except SourceError as error:
             raise self._cursor.locate(error, parameter) from error.__cause__
         value = NO_DEFAULT

@@ -17,7 +17,6 @@ from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.subtyping import fits, flat_members, unify, union_of
-from tsarchive.ir.type_parser import type_of_expression
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -126,7 +125,7 @@ class FunctionLowering:
     def _checked(self, type_: Type) -> Type:
         """Return a type that the current statement makes. Raises SourceError if it is too large."""
         try:
-            return self.context.sizes.checked(type_)
+            return self.context.checked(type_)
         except SourceError as error:
             raise self.cursor.locate(error, self.cursor.statement) from None
 
@@ -736,7 +735,7 @@ class FunctionLowering:
     def type_of(self, node: ast.expr) -> Type:
         """Return the type that an annotation writes."""
         try:
-            return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
+            return self.context.type_of(node)
         except SourceError as error:
             self.context.refuse(self.cursor.locate(error, node))
             return UNKNOWN

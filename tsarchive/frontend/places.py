@@ -123,15 +123,9 @@ class Cursor:
 
     def place(self, node: Located) -> CodePlace:
         """Return the place of a node of the tree."""
-        line, end = node.lineno, node.end_lineno
-        offset = self.line_offset
-        return CodePlace(
-            self.places,
-            line + offset,
-            node.col_offset,
-            (line if end is None else end) + offset,
-            node.end_col_offset or 0,
-        )
+        start = node.lineno + self.line_offset
+        end = (node.end_lineno or node.lineno) + self.line_offset
+        return CodePlace(self.places, start, node.col_offset, end, node.end_col_offset or 0)
 
     def error(
         self, node: Located, text: str, *parts: object, hint: str | None = None

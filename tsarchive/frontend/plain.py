@@ -77,11 +77,6 @@ class Parameter(NamedTuple):
     default: str | None
 
 
-class Signature(NamedTuple):
-    parameters: list[Parameter]
-    result: str
-
-
 _NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _WORD: Final = re.compile(_NAME)
 _DOTTED: Final = rf"{_NAME}(?:\.{_NAME})*"
@@ -109,8 +104,11 @@ _PARAMETER: Final = re.compile(
 _END: Final = re.compile(rf" -> ({_type(_DEEPEST)}):\n")
 
 
-def read_signature(text: str) -> Signature | None:
-    """Read the first lines of a function or method; None where they take a parser."""
+def read_signature(text: str) -> tuple[list[Parameter], str] | None:
+    """Return the parameters and the result type of a function or method.
+
+    None where its first lines take a parser.
+    """
     start = _START.match(text)
     if start is None:
         return None
@@ -129,7 +127,7 @@ def read_signature(text: str) -> Signature | None:
     if end is None or end.end() > _LONGEST:
         return None
     names.append(end[1])
-    return Signature(parameters, end[1]) if _are_names(" ".join(names)) else None
+    return (parameters, end[1]) if _are_names(" ".join(names)) else None
 
 
 def _are_names(text: str) -> bool:
