@@ -21,6 +21,7 @@ from typing import Any
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, method_schema
 from tsarchive.ir.graph import (
+    COMPUTED,
     RETURN,
     Block,
     Node,
@@ -160,7 +161,7 @@ class _Reading:
     def _constant(self, value: Value) -> None:
         if isinstance(value.type, FunctionType):
             return
-        type_ = _type_of_text(value.node.attributes["value"], value.type)
+        type_ = _type_of_text(value.constant, value.type)
         if isinstance(value.type, ListType | DictType):
             self._set_or_declare(value, type_)
         else:
@@ -238,14 +239,14 @@ class _Reading:
             self._types[output] = part
 
     def _tuple_index(self, node: Node) -> None:
-        base, index = node.inputs[0], node.inputs[1].node
+        base, index = node.inputs[0], node.inputs[1].constant
         parts = self._of(base).parts()
-        if not index.is_constant:
+        if index is COMPUTED:
             # The selected element is known only later, so each must be usable as the first.
             self.fits = self.fits and all(is_subtype(part, parts[0]) for part in parts)
             self._types[node.output] = parts[0]
         elif self._differs(base):
-            self._types[node.output] = parts[index.attributes["value"]]
+            self._types[node.output] = parts[index]
 
     def _tuple_slice(self, node: Node) -> None:
         type_ = self._of(node.input)
@@ -523,7 +524,7 @@ def _needed(node: Node) -> Iterator[str]:
         yield "annotate"
     for value in node.inputs:
         if value.node.is_constant:
-            yield from _needed_by_constant(value.node.attributes["value"])
+            yield from _needed_by_constant(value.constant)
 
 
 def _needed_by_constant(value: Any) -> Iterator[str]:

@@ -276,7 +276,7 @@ class Statements:
         self.open_line()
         self.body.mark(self.body.length, node)
         if implicit is not None:
-            self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
+            self.body.mark(self.body.length, implicit.node, str(implicit.constant))
         for part in parts:
             self.put(part)
 
@@ -527,7 +527,7 @@ class Statements:
         return node.written_arguments
 
     def _default_literal(self, value: Value) -> str | None:
-        default = value.node.attributes["value"]
+        default = value.constant
         if isinstance(default, str) and not default.isascii():
             return None
         is_scalar = default is None or isinstance(default, bool | int | float | str)

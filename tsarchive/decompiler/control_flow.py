@@ -517,7 +517,7 @@ def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
         return syntax.statement(
             "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
         )
-    module, _, name = class_.node.attributes["value"].rpartition(".")
+    module, _, name = class_.constant.rpartition(".")
     found = getattr(builtins, name, None)
     if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
         raised = syntax.builtin(name)

@@ -17,7 +17,7 @@ import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
+from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
@@ -76,9 +76,8 @@ class Operators:
         if self._is_wide and key in WRAPPING:
             return None
         if key in NON_ZERO_DIVISOR:
-            divisor = node.inputs[1].node
-            known = divisor.is_constant and divisor.attributes["value"] not in (0, None)
-            return NON_ZERO_DIVISOR[key] if known else None
+            is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
+            return None if is_unknown else NON_ZERO_DIVISOR[key]
         return READABLE_FORMS.get(key)
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -153,14 +152,12 @@ class Operators:
             return syntax.literal(None)
         if value in self._dtypes:
             return shown
-        if not value.node.is_constant:
-            return None
-        member = _ENUM_MEMBERS[kind].get(value.node.attributes["value"])
+        member = _ENUM_MEMBERS[kind].get(value.constant)
         return None if member is None else syntax.form(str(member))
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return ``a + b``, unless b is multiplied by a factor."""
-        if not _is_number(node.inputs[2], 1):
+        if node.inputs[2].constant != 1:
             return None
         return syntax.form(_SUMS[node.kind], *arguments)
 
@@ -190,9 +187,9 @@ class Operators:
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
-        if not template.node.is_constant:
+        text = template.constant
+        if not isinstance(text, str):
             return None
-        text = template.node.attributes["value"]
         pieces = text.split("{}")
         is_plain = len(pieces) == len(values) + 1 and not any(set(p) & {"{", "}"} for p in pieces)
         if not is_plain or not all(value.type in _SHOWN_ALIKE for value in values):
@@ -243,10 +240,7 @@ def known_number(node: Node) -> complex | None:
     """Return the number that a constant operand without dimensions acts as."""
     if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
         return None
-    constant = node.inputs[1].node
-    if not constant.is_constant:
-        return None
-    content = constant.attributes["value"]
+    content = node.inputs[1].constant
     return as_number(content.value) if isinstance(content, TableConstant) else None
 
 
@@ -277,10 +271,6 @@ def _by_schema(
         else:
             positional.append(shown)
     return positional, keywords
-
-
-def _is_number(value: Value, number: int) -> bool:
-    return value.node.is_constant and value.node.attributes["value"] == number
 
 
 _Special = Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]
@@ -411,22 +401,20 @@ def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -
 
 
 def _dimension(value: Value) -> int | None:
-    if not value.node.is_constant:
-        return None
-    number: int = value.node.attributes["value"]
-    return number if 0 <= number < _MOST_DIMENSIONS else None
+    number = value.constant
+    return number if isinstance(number, int) and 0 <= number < _MOST_DIMENSIONS else None
 
 
 def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | None:
     start, end, step = values
     shown_step = None
-    if not _is_number(step, 1):
-        if not step.node.is_constant or step.node.attributes["value"] < 1:
+    if step.constant != 1:
+        if not isinstance(step.constant, int) or step.constant < 1:
             return None
         shown_step = bounds[2]
     return ast.Slice(
-        None if _is_number(start, 0) or must_be_none(start) else bounds[0],
-        None if _is_number(end, MAX_TRIP_COUNT) or must_be_none(end) else bounds[1],
+        None if start.constant == 0 or must_be_none(start) else bounds[0],
+        None if end.constant == MAX_TRIP_COUNT or must_be_none(end) else bounds[1],
         shown_step,
     )
 

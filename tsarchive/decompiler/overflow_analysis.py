@@ -226,7 +226,7 @@ def _operator(node: Node) -> str:
 
 
 def _constants(node: Node) -> Iterator[int]:
-    return (value.node.attributes["value"] for value in node.inputs if value.node.is_constant)
+    return (value.constant for value in node.inputs if value.node.is_constant)
 
 
 def _is_wide_itself(node: Node) -> bool:

@@ -281,7 +281,7 @@ class Translation:
             return self.program.reference(type_.function)
         if must_be_none(value):
             return syntax.literal(None)
-        content = value.node.attributes["value"]
+        content = value.constant
         if type_ == FLOAT and isinstance(content, int):
             content = float(content)
         return self.value(content, type_)
@@ -334,9 +334,9 @@ class Translation:
 
     def _tuple_index(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         values, index = arguments
-        type_, position = node.inputs[0].type, node.inputs[1].node
-        if isinstance(type_, TupleType) and type_.qualified_name and position.is_constant:
-            field = type_.fields[position.attributes["value"]]
+        type_, position = node.inputs[0].type, node.inputs[1].constant
+        if isinstance(type_, TupleType) and type_.qualified_name and isinstance(position, int):
+            field = type_.fields[position]
             if is_plain(field) and not field.startswith("_"):
                 return syntax.attribute(values, field)
         return syntax.subscript(values, index)

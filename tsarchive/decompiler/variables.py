@@ -197,14 +197,12 @@ def dtype_values(nodes: list[Node], takes_dtype: Callable[[Node, int], bool]) ->
     found = {value for value in made if all(takes_dtype(*use) for use in value.uses)}
     compared = [node.inputs for node in nodes if node.kind in ("aten::eq", "aten::ne")]
     while True:
-        mixed = [values for values in compared if not all(_is_dtype(v, found) for v in values)]
+        mixed = [
+            values
+            for values in compared
+            if any(v not in found and not isinstance(v.constant, int) for v in values)
+        ]
         bad = found & set().union(*mixed)
         if not bad:
             return found
         found -= bad
-
-
-def _is_dtype(value: Value, found: set[Value]) -> bool:
-    return value in found or (
-        value.node.is_constant and isinstance(value.node.attributes["value"], int)
-    )

@@ -267,7 +267,7 @@ class Emitter:
         if self.world is not None:
             return self.call_operator(kind, call, node, is_written=True)
         if kind == "aten::device" and len(call.positional) == 1:
-            constant = call.positional[0].value.node.attributes.get("value")
+            constant = call.positional[0].value.constant
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
         if kind == "aten::Generator":
@@ -440,7 +440,7 @@ class Emitter:
         if index.type is UNKNOWN:
             type_ = UNKNOWN
         elif index.value.node.is_constant:
-            place = index.value.node.attributes["value"]
+            place = index.value.constant
             if not -len(elements) <= place < len(elements):
                 raise self.cursor.error(
                     node, f"index {place} is out of range of {len(elements)} elements"
@@ -564,12 +564,7 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
 
 def _seeded(call: Call) -> GeneratorSeed | None:
     """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
-    constants = {
-        name: given.value.node.attributes["value"]
-        for name, given in call.keywords.items()
-        if given.value.node.is_constant
-    }
-    match constants:
+    match {name: given.value.constant for name, given in call.keywords.items()}:
         case {"device": str(device), "seed": int(seed)} if is_device(device):
             return GeneratorSeed(device, seed)
     return None

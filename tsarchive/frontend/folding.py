@@ -18,7 +18,6 @@ from .context import Evaluate
 _PLAIN = bool | int | float | complex | str | None
 # What an operator raises for values that it does not take: it is left to raise when it runs.
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_UNKNOWN = object()
 # What is worth knowing is short. Operators that make much of little run when they are called.
 _LONGEST = 2**14
 _IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
@@ -61,7 +60,7 @@ class _Folding:
                 block.nodes.append(node)
 
     def _if(self, node: Node, block: Block) -> None:
-        known = _constant(node.input)
+        known = node.input.constant
         if isinstance(known, bool):
             taken = node.blocks.pop(0 if known else 1)
             self.block(taken)
@@ -81,7 +80,7 @@ class _Folding:
                 self._drop_result(node, index)
 
     def _loop(self, node: Node, block: Block) -> None:
-        count, condition = map(_constant, node.inputs[:2])
+        count, condition = node.inputs[0].constant, node.inputs[1].constant
         if condition is False or (type(count) is int and count <= 0):
             for carried in carried_values(node):
                 self._replace(carried.output, carried.first)
@@ -101,7 +100,7 @@ class _Folding:
         """Put constants in the place of what the node gives, if they are known."""
         if not (node.outputs and node.inputs and node.inputs[0].node.kind == CONSTANT):
             return False
-        values = [_constant(value) for value in node.inputs]
+        values = [value.constant for value in node.inputs]
         if not all(map(_is_plain, values)):
             return False
         results = self._results(node, values)
@@ -190,10 +189,6 @@ def _is_pure(node: Node) -> bool:
     if schema is None or node.kind in HIDDEN_EFFECTS:
         return node.kind in _PURE
     return bool(schema.returns) and not any(argument.is_write for argument in schema.arguments)
-
-
-def _constant(value: Value) -> Any:
-    return value.node.attributes["value"] if value.node.is_constant else _UNKNOWN
 
 
 def _is_plain(value: Any) -> bool:

@@ -839,7 +839,7 @@ class FunctionLowering:
     def _bound(self, bound: Typed | None, node: Located) -> int | None:
         if bound is None:
             return None
-        value = bound.value.node.attributes.get("value")
+        value = bound.value.constant
         if type(value) is not int:
             raise self.cursor.error(node, "the bounds of a tuple slice must be integer literals")
         return value

@@ -496,7 +496,7 @@ class Conversions:
             pairs = zip(node.inputs, types, strict=True)
             return [Typed(value, type_) for value, type_ in pairs]
         if node.is_constant:
-            constants = zip(node.attributes["value"], types, strict=True)
+            constants = zip(given.value.constant, types, strict=True)
             return [typed(self.builder.constant(value, type_)) for value, type_ in constants]
         made = self.builder.append("prim::TupleUnpack", [given.value], *types)
         return [typed(value) for value in made.outputs]
@@ -507,17 +507,13 @@ class Conversions:
         if type_ is None:
             type_ = TupleType(tuple([value.type for value in values]))
             self.builder.checked(type_)
-        nodes = [value.node for value in values]
-        is_plain = all(node.is_constant and _is_plain(node.attributes["value"]) for node in nodes)
-        if is_plain and self.builder.shares_constants:
-            content = tuple(node.attributes["value"] for node in nodes)
+        content = tuple([value.constant for value in values])
+        if all(map(_is_plain, content)) and self.builder.shares_constants:
             return typed(self.builder.constant(content, type_))
         return typed(self.builder.append("prim::TupleConstruct", values, type_).output)
 
     def _convert(self, given: Typed, step: Step) -> Typed:
-        node = given.value.node
-        is_folded = node.is_constant and self.builder.shares_constants
-        value = node.attributes["value"] if is_folded else None
+        value = given.value.constant if self.builder.shares_constants else None
         if step.kind == "aten::device" and isinstance(value, str) and is_device(value):
             return typed(self.builder.constant(Device(value), DEVICE))
         if step.kind in _FOLDED and isinstance(value, bool | int | float):

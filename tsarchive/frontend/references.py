@@ -273,9 +273,7 @@ def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
 
 def none_status(given: Typed) -> bool | None:
     """True where a value is always None, False where it never is."""
-    if given.type == NONE or (
-        given.value.node.is_constant and given.value.node.attributes["value"] is None
-    ):
+    if given.type == NONE or given.value.constant is None:
         return True
     if given.type is UNKNOWN:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from .classes import ClassType, FunctionType
 from .graph import Value
@@ -171,13 +171,9 @@ def necessary_arguments(schema: FunctionSchema, inputs: Sequence[Value]) -> tupl
     return needed, out_count
 
 
-_COMPUTED: Final = object()
-
-
 def is_default(default: Any, value: Value) -> bool:
     """Return whether a value is the constant that a call has where it leaves the argument out."""
-    actual = value.node.attributes["value"] if value.node.is_constant else _COMPUTED
     if isinstance(value.type, FunctionType):
         return False
     # torch distinguishes 1, 1.0 and True.
-    return type(actual) is type(default) and bool(actual == default)
+    return type(value.constant) is type(default) and bool(value.constant == default)
