@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import ClassVar
 
@@ -50,9 +50,70 @@ from tsarchive.ir.values import necessary_arguments
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
 from .reading_back import Declarations, constants_in_order, inlined_nodes
 
+FIRST_VERSION = 1
+LOWEST_WRITTEN = 3
+# From this version on the record is called `.data/version`.
+FIRST_IN_DATA_FOLDER = 6
+
+_DIVISIONS = (
+    "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
+    "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
+    "aten::div_.Scalar", "aten::div_.Scalar_mode",
+)  # fmt: skip
+# The lowest archive version in which each operator has its meaning in the graph. Others have kept
+# theirs since the first version. Source: torch._C._get_operator_version_map().
+NEEDED = {
+    **dict.fromkeys(_DIVISIONS, 4),
+    "aten::full": 5,
+    "aten::full.out": 5,
+    "aten::linspace": 8,
+    "aten::linspace.out": 8,
+    "aten::logspace": 9,
+    "aten::logspace.out": 9,
+    "aten::gelu": 10,
+    "aten::gelu.out": 10,
+}
+
+
+@dataclass(slots=True)
+class Versions:
+    """The archive versions in which printed code has the meaning of its graph.
+
+    ``needed`` is the lowest version by torch's count, which includes every node of a current
+    operator. ``before`` is set when old operators were printed: the version must be lower, and at
+    least ``methods``, since the version only affects methods of classes.
+    """
+
+    needed: int = FIRST_VERSION
+    methods: int = FIRST_VERSION
+    before: int | None = None
+
+    def add(self, node: Node, *, in_method: bool) -> None:
+        if node.schema is None:
+            return
+        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
+        if node.upgrader is not None:
+            self.before = changed if self.before is None else min(self.before, changed)
+            return
+        self.needed = max(self.needed, changed)
+        if in_method:
+            self.methods = max(self.methods, changed)
+
+    @property
+    def written(self) -> int:
+        """The archive version to write."""
+        return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
+
+
+def version_record(version: int) -> str:
+    """Return the name of the record that holds ``version``."""
+    return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"
+
+
 _LONG = 40
 
 
+@dataclass(eq=False)
 class Statements:
     """Prints function bodies into ``body``, the text of one code record.
 
@@ -61,16 +122,12 @@ class Statements:
 
     name_pool: ClassVar[type[NamePool]] = NamePool
 
-    def __init__(
-        self,
-        literals: Literals,
-        rename: Rename,
-        depend: Callable[[NamedType], None],
-        versions: Versions | None = None,
-    ) -> None:
-        self.literals = literals
-        self.rename = rename
-        self.depend = depend
+    literals: Literals
+    rename: Rename
+    depend: Callable[[NamedType], None]
+    versions: Versions = field(default_factory=Versions)
+
+    def __post_init__(self) -> None:
         self.owner: Node | None = None
         self.capturing: Node | None = None
         self.in_closure = False
@@ -80,7 +137,6 @@ class Statements:
         self.body = TaggedText()
         self.names = self.name_pool()
         self.level = 0
-        self.versions = versions or Versions()
         self.in_method = False
         self.inlined: set[Node] = set()
         self.annotated: set[Value] = set()
@@ -478,12 +534,12 @@ class Statements:
     def _filled_form(self, node: Node) -> TaggedText:
         """Fill the inputs of a node, and the type of its output, into the form of its kind."""
         parts: list[Part] = []
-        for text, field, _, _ in Formatter().parse(_FORMS[node.kind]):
+        for text, place, _, _ in Formatter().parse(_FORMS[node.kind]):
             parts.append(text)
-            if field == "type":
+            if place == "type":
                 parts.append(self.annotation(node.output.type))
-            elif field is not None:
-                parts.append(self.use(node.inputs[int(field)]))
+            elif place is not None:
+                parts.append(self.use(node.inputs[int(place)]))
         return self.build(*parts)
 
     def _dense_constant(self, node: Node) -> TaggedText:
@@ -656,63 +712,3 @@ _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
     "prim::PythonOp": Statements._refused,
     "prim::Closure": Statements._refused,
 }
-
-
-FIRST_VERSION = 1
-LOWEST_WRITTEN = 3
-# From this version on the record is called `.data/version`.
-FIRST_IN_DATA_FOLDER = 6
-
-_DIVISIONS = (
-    "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
-    "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
-    "aten::div_.Scalar", "aten::div_.Scalar_mode",
-)  # fmt: skip
-# The lowest archive version in which each operator has its meaning in the graph. Others have kept
-# theirs since the first version. Source: torch._C._get_operator_version_map().
-NEEDED = {
-    **dict.fromkeys(_DIVISIONS, 4),
-    "aten::full": 5,
-    "aten::full.out": 5,
-    "aten::linspace": 8,
-    "aten::linspace.out": 8,
-    "aten::logspace": 9,
-    "aten::logspace.out": 9,
-    "aten::gelu": 10,
-    "aten::gelu.out": 10,
-}
-
-
-@dataclass(slots=True)
-class Versions:
-    """The archive versions in which printed code has the meaning of its graph.
-
-    ``needed`` is the lowest version by torch's count, which includes every node of a current
-    operator. ``before`` is set when old operators were printed: the version must be lower, and at
-    least ``methods``, since the version only affects methods of classes.
-    """
-
-    needed: int = FIRST_VERSION
-    methods: int = FIRST_VERSION
-    before: int | None = None
-
-    def add(self, node: Node, *, in_method: bool) -> None:
-        if node.schema is None:
-            return
-        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
-        if node.upgrader is not None:
-            self.before = changed if self.before is None else min(self.before, changed)
-            return
-        self.needed = max(self.needed, changed)
-        if in_method:
-            self.methods = max(self.methods, changed)
-
-    @property
-    def written(self) -> int:
-        """The archive version to write."""
-        return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
-
-
-def version_record(version: int) -> str:
-    """Return the name of the record that holds ``version``."""
-    return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MethodDescriptorType, ModuleType
 from typing import Any
 
@@ -39,14 +40,13 @@ _SUMS = {"aten::add": "_0 + _1", "aten::sub": "_0 - _1"}
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
 
 
+@dataclass(eq=False, slots=True)
 class Operators:
     """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
 
-    def __init__(self, function: Function, program: Program, dtypes: set[Value]) -> None:
-        self._function = function
-        self._untranslated = program.untranslated
-        self._dtypes = dtypes
-        self._is_wide = function in program.wrapping
+    function: Function
+    program: Program
+    dtypes: set[Value]
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
@@ -73,7 +73,7 @@ class Operators:
 
     def _form(self, node: Node, schema: FunctionSchema) -> str | None:
         key = schema.full_name
-        if self._is_wide and key in WRAPPING:
+        if self.function in self.program.wrapping and key in WRAPPING:
             return None
         if key in NON_ZERO_DIVISOR:
             is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
@@ -140,7 +140,7 @@ class Operators:
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
         """Return a call that raises when reached: code may hold operators that it never calls."""
-        self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
+        self.program.untranslated.setdefault(f"{self.function.qualified_name}: {operator}")
         return syntax.form("missing(_0)", syntax.literal(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
@@ -150,7 +150,7 @@ class Operators:
         """
         if must_be_none(value):
             return syntax.literal(None)
-        if value in self._dtypes:
+        if value in self.dtypes:
             return shown
         member = _ENUM_MEMBERS[kind].get(value.constant)
         return None if member is None else syntax.form(str(member))
@@ -166,11 +166,11 @@ class Operators:
         return syntax.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
+        return syntax.attribute(arguments[0], "dtype") if node.output in self.dtypes else None
 
     def _compared(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Compare two dtypes, or a dtype and the number of one."""
-        if not self._dtypes.intersection(node.inputs):
+        if not self.dtypes.intersection(node.inputs):
             return None
         pairs = zip(node.inputs, arguments, strict=True)
         shown = [self._enum_argument("ScalarType", *pair) for pair in pairs]
@@ -238,7 +238,7 @@ _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 
 def known_number(node: Node) -> complex | None:
     """Return the number that a constant operand without dimensions acts as."""
-    if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
+    if node.operator not in SCALAR_OVERLOADS:
         return None
     content = node.inputs[1].constant
     return as_number(content.value) if isinstance(content, TableConstant) else None

@@ -179,8 +179,8 @@ class Translation:
         if _is_out_of_order(node):
             self.flush()  # variables and constants may be evaluated in any order
         arguments = self.operands(node)
-        if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
-            form = READABLE_STATEMENTS[node.schema.full_name]
+        if node.operator in READABLE_STATEMENTS:
+            form = READABLE_STATEMENTS[node.operator]
             self.emit(syntax.statement(form, *arguments), node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
@@ -395,9 +395,8 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
 
 def _is_out_of_order(node: Node) -> bool:
     """Return whether the Python form evaluates its operands in another order."""
-    name = node.schema.full_name if node.schema is not None else ""
-    numbers = syntax.parameters(READABLE_FORMS.get(name, ""))
-    return name in READABLE_STATEMENTS or numbers != sorted(numbers)
+    numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
+    return node.operator in READABLE_STATEMENTS or numbers != sorted(numbers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:

@@ -185,8 +185,7 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     if node.kind in _BUILDERS:
         return len(node.output.uses) == 1 and node.output.name is None
     if node.kind == "prim::NumToTensor":
-        schemas = [use.user.schema for use in node.output.uses]
-        is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
+        is_converted = all(user.operator == "aten::Int.Tensor" for user, _ in node.output.uses)
         return node.input.type == INT and is_converted
     return False
 

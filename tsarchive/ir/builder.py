@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .classes import Function
@@ -12,6 +13,7 @@ from .types import ListType, OptionalType, Type
 from .values import EnumMember, GeneratorSeed, ObjectValue, TableConstant, type_of_constant
 
 
+@dataclass(eq=False)
 class Builder:
     """Appends nodes to ``block``, which is ``body`` or a block nested in it.
 
@@ -21,21 +23,15 @@ class Builder:
     stands where it is written, with its place.
     """
 
-    def __init__(
-        self,
-        body: Block,
-        place: Callable[[], Placed | None],
-        checked: Callable[[Type], Type] = lambda type_: type_,
-        *,
-        hoists_constants: bool = False,
-        shares_constants: bool = True,
-    ) -> None:
-        self.body = self.block = body
+    body: Block
+    place: Callable[[], Placed | None]
+    checked: Callable[[Type], Type] = lambda type_: type_
+    hoists_constants: bool = False
+    shares_constants: bool = True
+
+    def __post_init__(self) -> None:
+        self.block = self.body
         self.constants: dict[Hashable, Value] = {}
-        self.checked = checked
-        self._place = place
-        self.shares_constants = shares_constants
-        self._hoists_constants = hoists_constants
         self._temporary: list[tuple[Block, Node]] = []
 
     def append(
@@ -47,7 +43,7 @@ class Builder:
         **attributes: Any,
     ) -> Node:
         """Append a node with outputs of the given types."""
-        node = Node(kind, [*inputs], [], [], attributes, schema, self._place())
+        node = Node(kind, [*inputs], [], [], attributes, schema, self.place())
         for offset, value in enumerate(inputs):
             value.uses.append(Use(node, offset))
         node.outputs = [Value(node, type_) for type_ in outputs]
@@ -61,7 +57,7 @@ class Builder:
         key = (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
-            if self._hoists_constants:
+            if self.hoists_constants:
                 found = Node(CONSTANT, attributes={"value": value}).add_output(type_)
             else:
                 found = self.append(CONSTANT, (), type_, value=value).output
@@ -98,7 +94,7 @@ class Builder:
 
     def finish(self) -> Block:
         """Return the whole body."""
-        if self._hoists_constants:
+        if self.hoists_constants:
             self.body.nodes[:0] = [value.node for value in self.constants.values()]
         return self.body
 

@@ -136,6 +136,11 @@ class Node:
         return self.kind == CONSTANT
 
     @property
+    def operator(self) -> str:
+        """The name of an operator with its overload; "" for other nodes."""
+        return self.schema.full_name if self.schema is not None else ""
+
+    @property
     def name(self) -> str:
         """The attribute or method name of GetAttr, SetAttr and CallMethod."""
         return str(self.attributes["name"])
