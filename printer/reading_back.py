@@ -451,28 +451,36 @@ def constants_in_order(body: Block) -> list[Node]:
     return list(found)
 
 
+FORMS = {
+    "aten::Bool": "bool({inputs})",
+    "aten::Float": "float({inputs})",
+    "aten::FloatImplicit": "annotate({type}, {0})",
+    "aten::Int": "int({inputs})",
+    "aten::IntImplicit": "annotate({type}, {0})",
+    "aten::ScalarImplicit": "annotate({type}, {0})",
+    "aten::sorted": "sorted({inputs})",
+    "aten::str": "str({inputs})",
+    "prim::EnumName": "({0}).name",
+    "prim::EnumValue": "({0}).value",
+    "prim::Print": "print({inputs})",
+    "prim::TupleIndex": "({0})[{1}]",
+    "prim::Uninitialized": "uninitialized({type})",
+    "prim::tolist": "annotate({type}, {0}.tolist())",
+    "prim::unchecked_cast": "unchecked_cast({type}, {0})",
+    "prim::unchecked_unwrap_optional": "unchecked_cast({type}, {0})",
+}
+"""The texts of nodes, with places for their inputs and the type of their output."""
+
 _BUILTIN_OF_KIND = {
-    "aten::Bool": "bool",
-    "aten::Float": "float",
-    "aten::FloatImplicit": "annotate",
-    "aten::Int": "int",
-    "aten::IntImplicit": "annotate",
-    "aten::ScalarImplicit": "annotate",
-    "aten::sorted": "sorted",
-    "aten::str": "str",
+    **{kind: form.partition("(")[0] for kind, form in FORMS.items() if form[0] != "("},
     "prim::ConstantMKLDNNTensor": "torch",
     "prim::Loop": "range",
-    "prim::Print": "print",
-    "prim::Uninitialized": "uninitialized",
     "prim::awaitable": "awaitable",
     "prim::fork": "fork",
     "prim::isinstance": "isinstance",
-    "prim::tolist": "annotate",
-    "prim::unchecked_cast": "unchecked_cast",
-    "prim::unchecked_unwrap_optional": "unchecked_cast",
 }
 
-_BUILTINS = frozenset({*_BUILTIN_OF_KIND.values(), "CONSTANTS", "ops", "torch"})
+BUILTINS = frozenset({*_BUILTIN_OF_KIND.values(), "CONSTANTS", "ops", "torch"})
 _WITHOUT_NAME = frozenset({"aten::__getitem__", "prim::EnumName", "prim::EnumValue"})
 
 
@@ -481,14 +489,14 @@ def shadowed_builtins(function: Function, own_name: str | None) -> set[str]:
     in_sight = {to_identifier(argument.name) for argument in function.schema.arguments}
     if own_name is not None:
         in_sight.add(own_name)
-    if _BUILTINS.isdisjoint(in_sight) and not _binds_a_builtin(function.graph):
+    if BUILTINS.isdisjoint(in_sight) and not _binds_a_builtin(function.graph):
         return set()  # nearly every function
     return set(_shadowed(function.graph, in_sight))
 
 
 def _binds_a_builtin(block: Block) -> bool:
     return any(
-        any(value.name in _BUILTINS for value in node.outputs)
+        any(value.name in BUILTINS for value in node.outputs)
         or any(_binds_a_builtin(inner) for inner in nested_blocks(node))
         for node in (block.param_node, *block.nodes)
     )

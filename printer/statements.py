@@ -48,7 +48,7 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import necessary_arguments
 
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
-from .reading_back import Declarations, constants_in_order, inlined_nodes
+from .reading_back import FORMS, Declarations, constants_in_order, inlined_nodes
 
 FIRST_VERSION = 1
 LOWEST_WRITTEN = 3
@@ -455,10 +455,6 @@ class Statements:
     def _annotate(self, type_: Type, *parts: Part) -> TaggedText:
         return self.build("annotate(", self.annotation(type_), ", ", *parts, ")")
 
-    def _builtin_call(self, node: Node) -> TaggedText:
-        name = node.kind.partition("::")[2].lower()
-        return self.build(f"{name}(", *self.list_of(node.inputs), ")")
-
     def _get_item(self, node: Node) -> TaggedText:
         base = self.use(node.inputs[0]).owned_by(self.owner)
         shown: list[Part] = [base] if is_identifier(str(base)) else ["(", base, ")"]
@@ -534,10 +530,12 @@ class Statements:
     def _filled_form(self, node: Node) -> TaggedText:
         """Fill the inputs of a node, and the type of its output, into the form of its kind."""
         parts: list[Part] = []
-        for text, place, _, _ in Formatter().parse(_FORMS[node.kind]):
+        for text, place, _, _ in Formatter().parse(FORMS[node.kind]):
             parts.append(text)
             if place == "type":
                 parts.append(self.annotation(node.output.type))
+            elif place == "inputs":
+                parts += self.list_of(node.inputs)
             elif place is not None:
                 parts.append(self.use(node.inputs[int(place)]))
         return self.build(*parts)
@@ -676,28 +674,10 @@ def _has_location(node: Node) -> bool:
     return node.kind not in _WITHOUT_LOCATION
 
 
-_FORMS = {
-    "aten::FloatImplicit": "annotate({type}, {0})",
-    "aten::IntImplicit": "annotate({type}, {0})",
-    "aten::ScalarImplicit": "annotate({type}, {0})",
-    "prim::EnumName": "({0}).name",
-    "prim::EnumValue": "({0}).value",
-    "prim::TupleIndex": "({0})[{1}]",
-    "prim::Uninitialized": "uninitialized({type})",
-    "prim::tolist": "annotate({type}, {0}.tolist())",
-    "prim::unchecked_cast": "unchecked_cast({type}, {0})",
-    "prim::unchecked_unwrap_optional": "unchecked_cast({type}, {0})",
-}
 _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
-    **dict.fromkeys(_FORMS, Statements._filled_form),
+    **dict.fromkeys(FORMS, Statements._filled_form),
     "prim::Constant": Statements._constant,
     "prim::ConstantMKLDNNTensor": Statements._dense_constant,
-    "aten::Int": Statements._builtin_call,
-    "aten::Float": Statements._builtin_call,
-    "aten::Bool": Statements._builtin_call,
-    "aten::str": Statements._builtin_call,
-    "aten::sorted": Statements._builtin_call,
-    "prim::Print": Statements._builtin_call,
     "aten::__getitem__": Statements._get_item,
     "prim::TupleConstruct": Statements._tuple,
     "prim::TupleSlice": Statements._tuple_slice,

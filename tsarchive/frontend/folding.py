@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, drop_carried
+from tsarchive.ir.values import Builder
 from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
 
 from .context import Evaluate

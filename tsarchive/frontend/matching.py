@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
@@ -45,7 +44,7 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, is_device
+from tsarchive.ir.values import Builder, Device, EnumMember, is_device
 from tsarchive.operators.upgraders import Candidate, candidates
 
 from .libraries import what_registers

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Block, Node, Placed, Value, drop_carried
 from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
 from tsarchive.ir.types import ANY, NONE, UNKNOWN, NamedType, OptionalType, Type, UnionType
+from tsarchive.ir.values import Builder
 
 
 class Typed(NamedTuple):

@@ -22,7 +22,6 @@ from tsarchive.frontend.matching import (
     unregistered,
 )
 from tsarchive.frontend.references import Typed, typed
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
 from tsarchive.ir.schema import FunctionSchema
@@ -40,6 +39,7 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
+from tsarchive.ir.values import Builder
 from tsarchive.operators.upgraders import Candidate
 
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
