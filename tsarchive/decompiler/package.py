@@ -213,7 +213,7 @@ class _Package:
         if any(reference.home == OBJECTS for reference in used):
             texts[f"{OBJECTS}.py"] = (_SUPPORT / "objects.py").read_text(encoding="utf-8")
         if self.program.exceptions:
-            bases = [syntax.name("RuntimeError")]
+            bases: list[ast.expr] = [syntax.name("RuntimeError")]
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]

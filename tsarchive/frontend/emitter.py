@@ -189,8 +189,8 @@ class Emitter:
         positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
         if place is not None and place < len(positional):
-            no, dtype = self.constant(False, BOOL), self.constant(_BOOL_DTYPE, INT)
-            mask = self.operator_value("aten::to", node, positional[place], dtype, no, no)
+            no, to_bool = self.constant(False, BOOL), self.constant(_BOOL_DTYPE, INT)
+            mask = self.operator_value("aten::to", node, positional[place], to_bool, no, no)
             positional[place] = mask
         if dialect.flags.get(kind) == len(positional):
             positional.append(self.constant(True, BOOL))

@@ -147,9 +147,8 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
         node, what = fault
         line = getattr(node, "lineno", 1) - 1
         message = f"{what} cannot stand in TorchScript code"
-        error = SourceError(message, record=record, line=first_line + line)
-        error.construct = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
-        raise error
+        shown = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
+        raise SourceError(message, record=record, line=first_line + line, construct=shown)
 
 
 def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:

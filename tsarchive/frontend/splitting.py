@@ -244,11 +244,8 @@ def check_code(text: str, record: str) -> None:
     for node in statements_of(text, record):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             what = f"a {type(node).__name__} outside of classes and functions"
-            error = SourceError(
-                f"{what} cannot stand in TorchScript code", record=record, line=node.lineno
-            )
-            error.construct = what
-            raise error
+            message = f"{what} cannot stand in TorchScript code"
+            raise SourceError(message, record=record, line=node.lineno, construct=what)
 
 
 @dataclass(eq=False)

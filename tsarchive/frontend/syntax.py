@@ -63,9 +63,8 @@ def bounded(record: str) -> Iterator[None]:
         raise
     except RecursionError:
         hint = "Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth"
-        deep = SourceError("the code is nested too deeply", record=record, hint=hint)
-        deep.limit = sys.getrecursionlimit()
-        raise deep from None
+        message, limit = "the code is nested too deeply", sys.getrecursionlimit()
+        raise SourceError(message, record=record, limit=limit, hint=hint) from None
 
 
 def parse_statements(
