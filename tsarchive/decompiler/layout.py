@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.graph import Node, closure
-from tsarchive.ir.source_ranges import Range
 
 from . import syntax
 from .naming import Pool, numbered
@@ -369,8 +368,13 @@ class Comments:
 
     def before(self, node: Node) -> ast.stmt | None:
         """Return the marker for the line that ``node`` comes from; None where it stands already."""
-        comment = _described(node.range, full_paths=self._full_paths)
-        if comment is None or comment == self._last:
+        location = None if node.range is None else node.range.location
+        if location is None or not location.filename:
+            return None
+        path = location.filename if self._full_paths else _SEPARATORS.split(location.filename)[-1]
+        text = _printable(location.text).rstrip(": ")
+        comment = Comment(f"{_printable(path)}:{location.line}", text)
+        if comment == self._last:
             return None
         self._last = comment
         self.all.append(comment)
@@ -392,17 +396,6 @@ class Comment(NamedTuple):
         """Return the comment before a line of Python, which does not say the same twice."""
         is_same = line.strip().rstrip(":") == self.text
         return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
-
-
-def _described(range_: Range | None, *, full_paths: bool) -> Comment | None:
-    location = None if range_ is None else range_.location
-    if location is None or not location.filename:
-        return None
-    name = location.filename
-    if not full_paths:
-        name = _SEPARATORS.split(name)[-1]
-    text = _printable(location.text).rstrip(": ")
-    return Comment(f"{_printable(name)}:{location.line}", text)
 
 
 def _printable(text: str) -> str:

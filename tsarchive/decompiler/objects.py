@@ -260,7 +260,10 @@ class Instances:
     def _described(self, module: torch.nn.Module, name: str) -> ast.expr:
         class_ = module_type(module)
         if name not in class_.attributes:
-            return self._constant(class_, name)
+            try:
+                return syntax.literal(members_of(class_).constants()[name])
+            except TypeError:
+                return syntax.literal(None)
         attribute = class_.attributes[name]
         try:
             value = get_slot(module, attribute)
@@ -273,12 +276,6 @@ class Instances:
         if kind in (SlotKind.PARAMETER, SlotKind.BUFFER) and value is not None:
             return self._values.placeholder(value, path, is_parameter=kind is SlotKind.PARAMETER)
         return self._values.value(value, attribute.type, path)
-
-    def _constant(self, class_: ClassType, name: str) -> ast.expr:
-        try:
-            return syntax.literal(members_of(class_).constants()[name])
-        except TypeError:
-            return syntax.literal(None)
 
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
         """Return the argument for a slot: the shape alone where that is all that differs."""

@@ -159,16 +159,16 @@ class _Package:
         body: list[ast.stmt] = []
         values = ObjectValues(self.program, self._tensors)
         for name, value in self.program.constants.items():
-            body.append(syntax.assign([name], self._constant(values, name, value)))
+            path = f"{CONSTANTS}.{name}"
+            match value:
+                case torch.Tensor():
+                    shown = self._small_tensor(value) or values.tensor(value, path)
+                case GeneratorSeed(device, seed):
+                    shown = values.generator(device, seed)
+                case _:
+                    shown = values.value(value, ANY, path)
+            body.append(syntax.assign([name], shown))
         return [_module((CONSTANTS,), body)] if body else []
-
-    def _constant(self, values: ObjectValues, name: str, value: object) -> ast.expr:
-        if isinstance(value, torch.Tensor):
-            shown = self._small_tensor(value)
-            return shown or values.tensor(value, f"{CONSTANTS}.{name}")
-        if isinstance(value, GeneratorSeed):
-            return values.generator(value.device, value.seed)
-        return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
     def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""

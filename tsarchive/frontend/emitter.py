@@ -245,7 +245,10 @@ class Emitter:
     def construct(self, type_: Type, call: Call, node: Located) -> Typed:
         """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
         if isinstance(type_, TupleType):
-            return self._named_tuple(type_, call, node)
+            fields = map(Argument, type_.fields, type_.elements)
+            schema = FunctionSchema(annotation(type_), "", tuple(fields), ())
+            given = self._arguments(schema, call, node)
+            return self.conversions.tuple_of([typed(value) for value in given], type_)
         if not isinstance(type_, ClassType) or type_.is_module:
             raise self.cursor.error(node, "{} cannot be created by a call", type_)
         made = self.append("prim::CreateObject", (), type_)
@@ -253,14 +256,6 @@ class Emitter:
         if "__init__" in type_.methods or is_open:
             self.call_method(made, "__init__", call, node)
         return made
-
-    def _named_tuple(self, type_: TupleType, call: Call, node: Located) -> Typed:
-        fields = zip(type_.fields, type_.elements, strict=True)
-        schema = FunctionSchema(
-            annotation(type_), "", tuple(Argument(name, field) for name, field in fields), ()
-        )
-        given = self._arguments(schema, call, node)
-        return self.conversions.tuple_of([typed(value) for value in given], type_)
 
     def call_named_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""

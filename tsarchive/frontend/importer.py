@@ -230,9 +230,12 @@ class _ClassReader:
 
     def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
         text = (line.value if line.quoted else line.annotation) or ""
+        if line.name == "_packed_params" and text == "Tensor":
+            class_ = _PACKED.get(_NN.sub("", unmangled(self.name)))
+            text = f"__torch__.torch.classes.quantized.{class_}" if class_ else text
         return Attribute(
             line.name,
-            self._type(packed_type(self.name, line.name, text), line),
+            self._type(text, line),
             is_parameter=line.name in lists["__parameters__"],
             is_buffer=line.name in lists["__buffers__"],
         )
@@ -352,14 +355,6 @@ def _enum_value(line: Line, piece: Piece) -> int | float | str:
             "the value of an Enum member must be an int, float or string literal", line.number
         )
     return value
-
-
-def packed_type(class_name: str, slot: str, text: str) -> str:
-    """Return the annotation of a slot, updated for the packed weights of old archives."""
-    if slot != "_packed_params" or text != "Tensor":
-        return text
-    class_ = _PACKED.get(_NN.sub("", unmangled(class_name)))
-    return f"__torch__.torch.classes.quantized.{class_}" if class_ else text
 
 
 if TYPE_CHECKING:

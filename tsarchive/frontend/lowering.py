@@ -921,8 +921,7 @@ class FunctionLowering:
         return self.emit.append("prim::unchecked_cast", [given.value], type_)
 
     def _uninitialized(self, node: ast.Call, form: Special) -> Typed:
-        type_ = self.type_of(node.args[0])
-        return self.emit.append("prim::Uninitialized", (), type_)
+        return self.emit.append("prim::Uninitialized", (), self.type_of(node.args[0]))
 
     def _getattr(self, node: ast.Call, form: Special) -> Reference:
         base = self.expression(node.args[0])
@@ -952,8 +951,7 @@ class FunctionLowering:
         closure = self._forked(node, form)
         type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
         kind = f"prim::{form.value}"
-        made = self.frame.append(kind, closure.captured, type_, subgraph=closure.body)
-        return typed(made.output)
+        return self.emit.append(kind, closure.captured, type_, subgraph=closure.body)
 
     def condition(self, node: ast.expr) -> Condition:
         match node:

@@ -11,13 +11,7 @@ from .classes import ClassType, Function, FunctionType
 from .graph import CONSTANT, Block, Node, Placed, Use, Value
 from .schema import Argument, FunctionSchema
 from .types import (
-    BOOL,
-    COMPLEX,
-    DEVICE,
-    FLOAT,
     GENERATOR,
-    INT,
-    NONE,
     STRING,
     TENSOR,
     DictType,
@@ -27,6 +21,7 @@ from .types import (
     TupleType,
     Type,
     UnionType,
+    simple_type,
 )
 
 # The names of device types that need no extension of torch.
@@ -129,10 +124,9 @@ def is_device(text: str) -> bool:
     return _DEVICE.fullmatch(text) is not None
 
 
-_EXACT = {
-    bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE,
-    Device: DEVICE, GeneratorSeed: GENERATOR,
-}  # fmt: skip
+# Types have the names of these classes.
+_NAMED_ALIKE = (bool, int, float, complex, str, type(None), Device)
+_EXACT = {kind: simple_type(kind.__name__) for kind in _NAMED_ALIKE} | {GeneratorSeed: GENERATOR}
 
 
 def type_of_constant(value: Any) -> Type:
