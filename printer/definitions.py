@@ -103,17 +103,13 @@ class Definitions(Statements):
         separator = ",\n    " if index else ""
         self.put(f"{separator}{name}: {self.annotation(argument.type)}")
         if argument.has_default:
-            self.put("=")
-            self.put(self._default(argument))
+            value: Any = argument.default
+            if isinstance(argument.type, ListType) and isinstance(value, int | float):
+                value = [value] * (argument.repeat or 1)
+            self.put(f"={self.literals.text(value, argument.type)}")
         param = function.graph.params[index]
         self.identifiers[param] = name
         self.annotated.add(param)
-
-    def _default(self, argument: Argument) -> str:
-        value: Any = argument.default
-        if isinstance(argument.type, ListType) and isinstance(value, int | float):
-            value = [value] * (argument.repeat or 1)
-        return self.literals.text(value, argument.type)
 
     def _class(self, class_: ClassType) -> None:
         if class_.is_native and class_.methods:

@@ -40,18 +40,16 @@ def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
     position = 0
     while position < len(nodes):
         node = nodes[position]
-        if node.kind == "prim::Enter" or (node in translation.live_nodes and not node.is_constant):
-            position = _translate(translation, nodes, position)
+        if node.kind == "prim::Enter":
+            end = matching_exit(nodes, position)
+            _with(translation, nodes[position : end + 1])
+            position = end
+        elif node in translation.live_nodes and not node.is_constant:
+            _translate(translation, node)
         position += 1
 
 
-def _translate(translation: Translation, nodes: Sequence[Node], position: int) -> int:
-    """Translate the node at ``position``; return the position of the last node that this took."""
-    node = nodes[position]
-    if node.kind == "prim::Enter":
-        end = matching_exit(nodes, position)
-        _with(translation, nodes[position : end + 1])
-        return end
+def _translate(translation: Translation, node: Node) -> None:
     if is_call_of_init(node):
         _construct(translation, node)
     elif is_call_of_setter(node):
@@ -59,7 +57,6 @@ def _translate(translation: Translation, nodes: Sequence[Node], position: int) -
         translation.known[node.output] = syntax.literal(None)
     elif node.kind != "prim::CreateObject" or not _is_constructed(translation, node):
         _BY_KIND.get(node.kind, Translation.simple)(translation, node)
-    return position
 
 
 def _is_constructed(translation: Translation, node: Node) -> bool:
@@ -343,8 +340,28 @@ def _set_attr(translation: Translation, node: Node) -> None:
 
 
 def _raise(translation: Translation, node: Node) -> None:
-    message = translation.operands(node)[0]
-    translation.emit(_raised(translation.program, node.inputs[1], message), node)
+    """Write ``raise ValueError(message)``, with a class of the package where Python has none."""
+    message, class_ = translation.operands(node)[0], node.inputs[1]
+    text = _assertion_text(message) if must_be_none(class_) else None
+    if text is not None:
+        form = "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)"
+        translation.emit(syntax.statement(form, text), node)
+    elif must_be_none(class_) or not class_.node.is_constant:
+        translation.emit(syntax.statement("raise RuntimeError(_0)", message), node)
+    else:
+        raised = _exception(translation.program, class_.constant)
+        translation.emit(syntax.statement("raise _0(_1)", raised, message), node)
+
+
+def _exception(program: Program, qualified_name: str) -> ast.expr:
+    """Return the class of an exception."""
+    module, _, name = qualified_name.rpartition(".")
+    found = getattr(builtins, name, None)
+    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
+        return syntax.builtin(name)
+    shown = identifier(name, private=False)
+    program.exceptions.setdefault(shown)
+    return syntax.imported(EXCEPTIONS, shown)
 
 
 def _closure(translation: Translation, node: Node) -> None:
@@ -506,26 +523,6 @@ def _joined(kind: type[ast.boolop], first: ast.expr, second: ast.expr) -> ast.ex
 _ASSERTION = "AssertionError: "
 _FAILED = "AssertionError"
 EXCEPTIONS = "_exceptions"
-
-
-def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
-    """Return ``raise ValueError(message)``, with a class of the package where Python has none."""
-    if must_be_none(class_) or not class_.node.is_constant:
-        text = _assertion_text(message) if must_be_none(class_) else None
-        if text is None:
-            return syntax.statement("raise RuntimeError(_0)", message)
-        return syntax.statement(
-            "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
-        )
-    module, _, name = class_.constant.rpartition(".")
-    found = getattr(builtins, name, None)
-    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
-        raised = syntax.builtin(name)
-    else:
-        shown = identifier(name, private=False)
-        program.exceptions.setdefault(shown)
-        raised = syntax.imported(EXCEPTIONS, shown)
-    return syntax.statement("raise _0(_1)", raised, message)
 
 
 def _assertion_text(message: ast.expr) -> ast.expr | None:

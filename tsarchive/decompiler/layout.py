@@ -72,15 +72,6 @@ class Module:
     definitions: list[Definition] = field(default_factory=list)
     names: Pool = field(default_factory=lambda: Pool(fold=False))
 
-    @property
-    def file(self) -> str:
-        return "/".join(self.path) + ".py"
-
-    def move(self, path: tuple[str, ...]) -> None:
-        self.path = path
-        for definition in self.definitions:
-            definition.path = path
-
 
 def make_paths_unique(
     modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
@@ -102,7 +93,9 @@ def make_paths_unique(
                 folders[original] = (*folder, pools[folder].unique(part))
                 pools[folders[original]] = Pool()
         folder = folders[original]
-        module.move((*folder, pools[folder].unique(name)))
+        module.path = (*folder, pools[folder].unique(name))
+        for definition in module.definitions:
+            definition.path = module.path
 
 
 class Layout:

@@ -171,9 +171,11 @@ def _join(
 def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]]:
     """Yield where values flow in a node, as pairs of source and target."""
     special = _SPECIAL.get(node.kind)
+    # It keeps ints below a constant of 32 bits.
+    is_bounding = node.operator in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
     if special is not None:
         yield from special(node)
-    elif not (_is_bounding(node) or node.kind in _LENGTHS):
+    elif not (is_bounding or node.kind in _LENGTHS):
         yield from ((value, output) for value in node.inputs for output in node.outputs)
     if is_repeated and _changes_first(node):
         yield from ((value, node.input) for value in node.inputs[1:])
@@ -232,11 +234,6 @@ def _is_wide_itself(node: Node) -> bool:
         return True
     limit = _LARGE_FACTOR if operator == _PRODUCT else _WIDE
     return operator in WRAPPING and any(abs(n) >= limit for n in _constants(node))
-
-
-def _is_bounding(node: Node) -> bool:
-    """Return whether a node keeps ints below a constant of 32 bits."""
-    return node.operator in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
 
 
 def _may_grow(node: Node) -> bool:

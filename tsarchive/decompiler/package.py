@@ -146,7 +146,7 @@ class _Package:
         make_paths_unique(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
         layout = Layout(modules, self._comments.all)
-        texts = {module.file: layout.text(module) for module in modules}
+        texts = {f"{'/'.join(module.path)}.py": layout.text(module) for module in modules}
         texts |= self._support(layout)
         texts["__init__.py"] = self._interface()
         for name in list(texts):

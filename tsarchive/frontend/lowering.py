@@ -75,21 +75,13 @@ _ROOTS: dict[str, Reference] = {
     "torch": OperatorNamespace("aten"),
     "__torch__": Namespace("__torch__"),
 }
-# For each sign of ``x += y``: the operator for tensors and lists, and that for other values.
-AUGMENTED: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Add: ("aten::add_", "aten::add"),
-    ast.Sub: ("aten::sub_", "aten::sub"),
-    ast.Mult: ("aten::mul_", "aten::mul"),
-    ast.Div: ("aten::div_", "aten::div"),
-    ast.Mod: ("aten::fmod_", "aten::fmod"),
-    ast.Pow: ("aten::pow", "aten::pow"),
-    ast.BitAnd: ("aten::bitwise_and", "aten::__and__"),
-    ast.BitOr: ("aten::bitwise_or", "aten::__or__"),
-    ast.BitXor: ("aten::bitwise_xor", "aten::__xor__"),
-    ast.LShift: ("aten::__lshift__", "aten::__lshift__"),
-    ast.RShift: ("aten::__irshift__", "aten::__rshift__"),
-}
-
+# The operators of ``x += y`` for tensors and lists. Other values take those of ``x + y``, except %.
+_IN_PLACE: dict[type[ast.operator], str] = {
+    ast.Add: "aten::add_", ast.Sub: "aten::sub_", ast.Mult: "aten::mul_", ast.Div: "aten::div_",
+    ast.Mod: "aten::fmod_", ast.Pow: "aten::pow", ast.BitAnd: "aten::bitwise_and",
+    ast.BitOr: "aten::bitwise_or", ast.BitXor: "aten::bitwise_xor",
+    ast.LShift: "aten::__lshift__", ast.RShift: "aten::__irshift__",
+}  # fmt: skip
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 _LOAD = ast.Load()
 _EXPECTED = "expected {wanted}, but found {given}"
@@ -681,12 +673,12 @@ class FunctionLowering:
                 load = ast.Attribute(base, name, ast.Load())
             case _:
                 self.cursor.refuse(node, "an assignment to this")
-        kinds = AUGMENTED.get(type(node.op))
-        if kinds is None:
+        kind = _IN_PLACE.get(type(node.op))
+        if kind is None:
             self.cursor.refuse(node, "this sign")
         left = self.value(ast.copy_location(load, node.target))
-        in_place = left.type == TENSOR or isinstance(left.type, ListType)
-        kind = kinds[0 if in_place else 1]
+        if left.type != TENSOR and not isinstance(left.type, ListType):
+            kind = "aten::fmod" if isinstance(node.op, ast.Mod) else BINARY[type(node.op)]
         result = self.emit.operator_value(kind, node, left, self.value(node.value))
         self._store(node.target, result, len(self.frame.block.nodes))
 

@@ -104,12 +104,11 @@ class StructuralSharing:
 
     def names_no_module(self, text: str) -> bool:
         """Return whether a method names no module class, and so means the same in equal classes."""
-        count = text.count(_ROOT)
-        if not count:
-            return text.isascii()
         if not text.isascii():
             return False
-        names = [name for name, goes_on in _MENTION.findall(text) if not goes_on]
+        count = text.count(_ROOT)
+        mentions = _MENTION.findall(text) if count else []
+        names = [name for name, goes_on in mentions if not goes_on]
         return len(names) == count and all(map(self._is_free, set(names)))
 
     def _is_free(self, name: str) -> bool:
