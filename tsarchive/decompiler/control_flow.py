@@ -469,10 +469,7 @@ def _negated(condition: ast.expr) -> ast.expr:
 
 
 def _as_expression(
-    result: Value,
-    condition: ast.expr,
-    branches: Sequence[tuple[list[ast.stmt], list[ast.expr]]],
-    target: str,
+    result: Value, condition: ast.expr, branches: Sequence[_Branch], target: str
 ) -> ast.expr | None:
     """Return the expression for an if that only computes ``result``; None for statements."""
     if any(statements for statements, _ in branches):

@@ -363,8 +363,7 @@ def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
     """Put constants before the annotations of a class, and ``__init__`` behind them."""
     class_ = definition.body[0]
-    if not isinstance(class_, ast.ClassDef):
-        raise UnsupportedError(f"{definition.qualified_name} is no class")
+    assert isinstance(class_, ast.ClassDef)
     body = [statement for statement in class_.body if not isinstance(statement, ast.Pass)]
     position = 0
     while position < len(body) and isinstance(body[position], ast.AnnAssign):

@@ -273,8 +273,7 @@ def _by_schema(
     return positional, keywords
 
 
-_Special = Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]
-_SPECIAL: dict[str, _Special] = {
+_SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]] = {
     **dict.fromkeys(_ALPHA, Operators._sum),
     "aten::size": Operators._size,
     "prim::shape.builtin": Operators._size,

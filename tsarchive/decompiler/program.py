@@ -24,6 +24,7 @@ from tsarchive.ir.types import (
     DictType,
     EnumType,
     ListType,
+    NamedType,
     OptionalType,
     TupleType,
     Type,
@@ -93,7 +94,9 @@ class Program:
     def definition(self, key: Type | Function) -> Definition:
         """Return the definition of a class, enum, named tuple or function."""
         if key not in self._definitions:
-            qualified_name = _qualified_name(key)
+            assert isinstance(key, Function | NamedType)
+            qualified_name = key.qualified_name
+            assert qualified_name is not None  # nothing else is referred to
             name = definition_name(qualified_name.rpartition(".")[2])
             path, shown = module_path(qualified_name), unmangled(qualified_name)
             made = Definition(next(self._numbers), name, path, shown)
@@ -111,14 +114,6 @@ class Program:
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
-
-
-def _qualified_name(key: Type | Function) -> str:
-    name = getattr(key, "qualified_name", None)
-    if isinstance(name, str):
-        return name
-    assert not isinstance(key, Function)
-    raise UnsupportedError(f"{annotation(key)} has no Python class")
 
 
 def _leads_to(item: Type | Function) -> Iterator[Type | Function]:

@@ -176,8 +176,11 @@ class Translation:
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        if _is_out_of_order(node):
-            self.flush()  # variables and constants may be evaluated in any order
+        numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
+        if node.operator in READABLE_STATEMENTS or numbers != sorted(numbers):
+            # The Python form evaluates its operands in another order: let these be variables and
+            # constants, which may be evaluated in any.
+            self.flush()
         arguments = self.operands(node)
         if node.operator in READABLE_STATEMENTS:
             form = READABLE_STATEMENTS[node.operator]
@@ -391,12 +394,6 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     values = [*graph.params, *(output for node in nodes for output in node.outputs)]
     values += [param for node in nodes for block in node.blocks for param in block.params]
     return (value.name for value in values if value.name is not None)
-
-
-def _is_out_of_order(node: Node) -> bool:
-    """Return whether the Python form evaluates its operands in another order."""
-    numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
-    return node.operator in READABLE_STATEMENTS or numbers != sorted(numbers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:

@@ -38,7 +38,7 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
 
-from .context import CURRENT, UNKNOWN_NAME, Context, Dialect
+from .context import CURRENT, UNKNOWN_NAME, Context
 from .matching import Call, Conversions, Mismatch, schema_text
 from .places import Cursor, Located, shorten
 from .references import (
@@ -145,7 +145,7 @@ class Emitter:
     ) -> Reference:
         """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
-            kind, call = self._of_dialect(self.context.dialect, kind, call, node)
+            kind, call = self._of_dialect(kind, call, node)
         try:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
@@ -181,10 +181,9 @@ class Emitter:
         found = self.context.find(dialect.functions.get(candidate.upgrader, ""))
         return found.function if isinstance(found, FunctionType) else None
 
-    def _of_dialect(
-        self, dialect: Dialect, kind: str, call: Call, node: Located
-    ) -> tuple[str, Call]:
+    def _of_dialect(self, kind: str, call: Call, node: Located) -> tuple[str, Call]:
         """Return a call of an old dialect as it is written today."""
+        dialect = self.context.dialect
         kind = dialect.renamed.get(kind, kind)
         positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
@@ -266,9 +265,9 @@ class Emitter:
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
         if kind == "aten::Generator":
-            seeded = _seeded(call)
-            if seeded is not None:
-                return self.constant(seeded, GENERATOR)
+            match {name: given.value.constant for name, given in call.keywords.items()}:
+                case {"device": str(device), "seed": int(seed)} if is_device(device):
+                    return self.constant(GeneratorSeed(device, seed), GENERATOR)
         return self.call_operator(kind, call, node)
 
     def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
@@ -386,7 +385,7 @@ class Emitter:
             case InterfaceType(methods=methods) if name in methods:
                 return MethodReference(base, name)
             case TupleType(fields=fields) if name in fields:
-                return self.field(base, name, node)
+                return self._tuple_element(base, self.constant(fields.index(name), INT), node)
             case EnumType(value_type=value_type) if name in ("value", "name"):
                 if name == "name":
                     return self.append("prim::EnumName", [base.value], STRING)
@@ -446,11 +445,6 @@ class Emitter:
                 node, "the index of a tuple of different types must be an integer literal"
             )
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
-
-    def field(self, base: Typed, name: str, node: Located) -> Typed:
-        """Return a field of a named tuple."""
-        assert isinstance(base.type, TupleType)
-        return self._tuple_element(base, self.constant(base.type.fields.index(name), INT), node)
 
     def tuple_slice(
         self, base: Typed, begin: int | None, end: int | None, step: int | None
@@ -555,11 +549,3 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
         if all(is_subtype(type_, wanted) for type_ in types):
             return member
     return found[0] if found else None
-
-
-def _seeded(call: Call) -> GeneratorSeed | None:
-    """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
-    match {name: given.value.constant for name, given in call.keywords.items()}:
-        case {"device": str(device), "seed": int(seed)} if is_device(device):
-            return GeneratorSeed(device, seed)
-    return None

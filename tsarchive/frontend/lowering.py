@@ -563,13 +563,11 @@ class FunctionLowering:
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):
-            self._name_constant(reference.value, target.id, constants)
-
-    def _name_constant(self, value: Value, name: str, before: int) -> None:
-        is_new = len(self.frame.constants) > before and value.node.is_constant
-        is_at_top = self.frame.block is self.frame.body
-        if is_new and value.name is None and has_meaning(name) and is_at_top:
-            value.name = name
+            made = reference.value
+            is_new = len(self.frame.constants) > constants and made.node.is_constant
+            is_at_top = self.frame.block is self.frame.body
+            if is_new and made.name is None and has_meaning(target.id) and is_at_top:
+                made.name = target.id
 
     def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
         """``a, b = x, y``: no tuple is made."""
