@@ -33,6 +33,8 @@ _ESCAPES = {
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",
     "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
+_UNPRINTABLE = (*range(0x20), *range(0x7F, 0x100))
+_ESCAPED = str.maketrans({**{byte: f"\\{byte:03o}" for byte in _UNPRINTABLE}, **_ESCAPES})
 _ESCAPED_IN_QUOTES = re.compile(r'["\\\n]')
 _SMALLEST_NORMAL = 2.0**-1022
 
@@ -125,13 +127,7 @@ def string_text(value: str) -> str:
     ``\\r`` is among these: torch writes that escape and does not read it.
     """
     shown = value.encode("utf-8", "surrogateescape").decode("latin-1")
-    return '"' + "".join(_escaped(char) for char in shown) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    return char if " " <= char < "\x7f" else f"\\{ord(char):03o}"
+    return '"' + shown.translate(_ESCAPED) + '"'
 
 
 def quoted(text: str) -> str:

@@ -177,15 +177,12 @@ def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]
         yield from special(node)
     elif not (is_bounding or node.kind in _LENGTHS):
         yield from ((value, output) for value in node.inputs for output in node.outputs)
-    if is_repeated and _changes_first(node):
+    arguments = node.schema.arguments if node.schema is not None else ()
+    is_first_written = bool(arguments) and arguments[0].is_write
+    if is_repeated and is_first_written and isinstance(node.input.type, _CONTAINERS):
         yield from ((value, node.input) for value in node.inputs[1:])
         if node.input.node.kind == "prim::GetAttr":
             yield node.input, _attribute(node.input.node)
-
-
-def _changes_first(node: Node) -> bool:
-    arguments = node.schema.arguments if node.schema is not None else ()
-    return bool(arguments) and arguments[0].is_write and isinstance(node.input.type, _CONTAINERS)
 
 
 def _through_loop(node: Node) -> Iterator[tuple[_Place, _Place]]:

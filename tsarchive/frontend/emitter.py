@@ -104,7 +104,10 @@ class Emitter:
             case FunctionReference(function):
                 return self.constant(function, function.type)
             case Results(values, names):
-                return self._packed(values, names)
+                type_ = TupleType(tuple(value.type for value in values), None, names)
+                if not values:
+                    return self.constant((), type_)
+                return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
         error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
         if self.world is not None:
             match reference:
@@ -127,12 +130,6 @@ class Emitter:
         made = self.frame.append(kind, values, UNKNOWN, **attributes)
         made.refusal = error
         return typed(made.output)
-
-    def _packed(self, values: Sequence[Value], names: tuple[str, ...]) -> Typed:
-        if not values:
-            return self.constant((), TupleType(()))
-        type_ = TupleType(tuple(value.type for value in values), None, names)
-        return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
 
     def none(self) -> Typed:
         return self.constant(None, NONE)

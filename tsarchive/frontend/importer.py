@@ -426,9 +426,9 @@ class FunctionReader:
     def _parsed_schema(self) -> tuple[tuple[Argument, ...], Type]:
         node = self._header()
         arguments = self._arguments(node)
-        if node.returns is not None:
-            return arguments, self._type(node.returns)
-        return arguments, self._result_of_body(arguments)
+        if node.returns is None:
+            return arguments, self._result_of_body(arguments)
+        return arguments, self._type(node.returns)
 
     def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
         """Return the type of the body's result, for a function that does not declare one."""

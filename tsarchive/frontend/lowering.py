@@ -247,11 +247,12 @@ class FunctionLowering:
             else:
                 self._lower_rest(child)
 
-    def _early_return(self, statement: ast.stmt) -> None:
-        """Keep the value of a return that is refused, in an open world."""
-        if self._world is not None and isinstance(statement, ast.Return):
-            value = self.emit.none() if statement.value is None else self.value(statement.value)
+    def _early_return(self, node: ast.Return) -> None:
+        """Refuse a return that is not the last statement; an open world keeps its value."""
+        if self._world is not None:
+            value = self.emit.none() if node.value is None else self.value(node.value)
             self.frame.append(EARLY_RETURN, [value.value])
+        self.cursor.refuse(node, "a statement Return")
 
     def _give_up(self, error: SourceError, statement: ast.stmt) -> None:
         """Go on behind a statement that is refused: the names that it assigns hold anything."""
@@ -487,11 +488,7 @@ class FunctionLowering:
             if self._world is not None:
                 self._seen.add(id(statement))
             try:
-                handler = STATEMENTS.get(type(statement))
-                if handler is None:
-                    self._early_return(statement)
-                    cursor.refuse(statement, f"a statement {type(statement).__name__}")
-                handler(self, statement)
+                STATEMENTS[type(statement)](self, statement)
             except SourceError as error:
                 self._give_up(error, statement)
 
@@ -1035,6 +1032,7 @@ STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.AugAssign: FunctionLowering._augmented,
     ast.Expr: FunctionLowering._expression_statement,
     ast.Pass: FunctionLowering._pass,
+    ast.Return: FunctionLowering._early_return,
     ast.If: FunctionLowering._if,
     ast.For: FunctionLowering._for,
     ast.While: FunctionLowering._while,
