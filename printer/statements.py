@@ -641,17 +641,11 @@ _STATEMENTS: dict[str, Callable[[Statements, Node], None]] = {
 Part = str | TaggedText
 
 
-_OVERRIDES = {
-    "aten::backward": "torch.autograd.backward",
-    "aten::grad": "torch.autograd.grad",
-}
-
-
 def operator_name(kind: str) -> str:
     """Return the callee of an operator; overload names are never printed."""
-    if kind in _OVERRIDES:
-        return _OVERRIDES[kind]
     namespace, _, name = kind.partition("::")
+    if kind in ("aten::backward", "aten::grad"):
+        return f"torch.autograd.{name}"
     return f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
 
 

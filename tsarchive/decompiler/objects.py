@@ -1,7 +1,8 @@
 """Expressions that make modules, objects and other values of attributes again.
 
 Values that all instances of a module class share stand in its ``__init__``; others are arguments of
-it, under the names of the attributes.
+it, under the names of the attributes. Tensors go to a safetensors file, or to a second one where
+that cannot hold them.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _join(
 def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]]:
     """Yield where values flow in a node, as pairs of source and target."""
     special = _SPECIAL.get(node.kind)
-    # It keeps ints below a constant of 32 bits.
+    # A bounding node keeps ints below a constant of 32 bits.
     is_bounding = node.operator in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
     if special is not None:
         yield from special(node)

@@ -1,4 +1,8 @@
-"""An archive as a package of Python modules: its files, and the bodies of its definitions."""
+"""An archive as a package of Python modules: its files, and the bodies of its definitions.
+
+Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
+that define those which the code needs are copied with their imports made relative.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The definitions of a package: each class and function once, made when first asked for."""
+"""The definitions of a package: each class and function once, made when first asked for.
+
+Types that they name are shown as annotations, and as conditions with ``isinstance``.
+"""
 
 from __future__ import annotations
 

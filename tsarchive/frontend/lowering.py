@@ -84,7 +84,7 @@ _IN_PLACE: dict[type[ast.operator], str] = {
 }  # fmt: skip
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 _LOAD = ast.Load()
-_EXPECTED = "expected {wanted}, but found {given}"
+_EXPECTED = "expected {1}, but found {0}"
 # A function and its arguments.
 _MOST_FORKED = 256
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
@@ -176,18 +176,17 @@ class FunctionLowering:
             else:
                 given = self.emit.none()
             if declared is not None:
-                message = "{given} is returned where {wanted} is declared"
+                message = "{0} is returned where {1} is declared"
                 given = self._converted(given, declared, last, message)
         except SourceError as error:
             given = self._refused(error, last)
         self.frame.body.add_return(given.value)
 
     def _converted(self, given: Typed, wanted: Type, node: Located, message: str) -> Typed:
-        """Return a value converted as on assignment; ``message`` is for where it cannot be."""
+        """Return a value converted as on assignment, or raise with both types in ``message``."""
         converted = self.emit.conversions.convert(given, wanted)
         if converted is None:
-            types = {"given": annotation(given.type), "wanted": annotation(wanted)}
-            raise self.cursor.error(node, message.format(**types))
+            raise self.cursor.error(node, message, given.type, wanted)
         return converted
 
     @contextmanager
@@ -509,7 +508,7 @@ class FunctionLowering:
         if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
             raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
         given = self.emit.as_value(reference, node)
-        message = "was of type {wanted}, but is assigned a value of type {given}"
+        message = "was of type {1}, but is assigned a value of type {0}"
         return self._converted(given, outer.type, node, f"{name!r} {message}")
 
     def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
