@@ -37,7 +37,6 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-from tsarchive.ir.values import type_of_constant
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -127,6 +126,7 @@ _ESCAPE = re.compile(r"\\(.)")
 _FINAL = re.compile(r"Final\[(.*)\]")
 # Python's enums take these for settings or refuse them, so no archive has such members.
 _SPECIAL = re.compile("_.*_", re.DOTALL)
+_ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
 
 # Slots of quantized modules that older archives declare as tensors; the objects in them are
 # packed weights today. Names without mangling; `torch.nn` modules moved to `torch.ao.nn` later.
@@ -331,10 +331,10 @@ class _ClassReader:
             if line.name == "mro" or _SPECIAL.fullmatch(line.name):
                 raise self.piece.fail(f"an Enum has no member {line.name!r}", line.number)
             values[line.name] = _enum_value(line, self.piece)
-        types = {type_of_constant(value) for value in values.values()}
+        types = {type(value) for value in values.values()}
         if len(types) != 1:
             raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
-        return EnumType(self.name, types.pop(), values)
+        return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
 
 
 def _unescaped(match: re.Match[str]) -> str:
