@@ -4,16 +4,7 @@ Nothing here imports or calls what a pickle names, and Python's ``pickle`` is no
 """
 
 from .reader import Limits, loads
-from .values import (
-    Global,
-    MarkedTuple,
-    Memo,
-    Memoised,
-    Object,
-    PersistentId,
-    Reduce,
-    Value,
-)
+from .values import Global, MarkedTuple, Memo, Memoised, Object, PersistentId, Reduce, Value
 from .writer import dumps
 
 __all__ = [

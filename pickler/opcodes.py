@@ -1,17 +1,13 @@
 """The pickle opcodes of TorchScript records: a subset of pickle protocol 2, as data.
 
-Rows follow CPython's ``pickletools``: arguments and stack items have its names. ``WRITTEN`` is what
+Rows follow CPython's ``pickletools``: opcodes and arguments have its names. ``WRITTEN`` is what
 torch's pickler and ours emit, ``READ`` what torch's unpickler and ours accept.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, NamedTuple, TypeAlias
-
-StackItem: TypeAlias = Literal[
-    "any", "bool", "dict", "float", "int", "list", "mark", "None", "stackslice", "str", "tuple"
-]
+from typing import NamedTuple
 
 
 class Argument(Enum):
@@ -35,14 +31,11 @@ class Argument(Enum):
 
 
 class Opcode(NamedTuple):
-    """One opcode; ``before`` and ``after`` are the stack items that it pops and pushes."""
+    """One opcode."""
 
     name: str
     code: int
-    argument: Argument
-    before: tuple[StackItem, ...]
-    after: tuple[StackItem, ...]
-    doc: str
+    argument: Argument = Argument.NONE
 
     @property
     def byte(self) -> bytes:
@@ -50,54 +43,45 @@ class Opcode(NamedTuple):
         return bytes((self.code,))
 
 
-PROTO = Opcode("PROTO", 0x80, Argument.UINT1, (), (), "protocol number; first, and always 2")
-STOP = Opcode("STOP", ord("."), Argument.NONE, ("any",), (), "the value on the stack is the result")
+PROTO = Opcode("PROTO", 0x80, Argument.UINT1)  # protocol number; first, and always 2
+STOP = Opcode("STOP", ord("."))  # the value on the stack is the result
 
-NONE = Opcode("NONE", ord("N"), Argument.NONE, (), ("None",), "None")
-NEWTRUE = Opcode("NEWTRUE", 0x88, Argument.NONE, (), ("bool",), "True")
-NEWFALSE = Opcode("NEWFALSE", 0x89, Argument.NONE, (), ("bool",), "False")
-BININT1 = Opcode("BININT1", ord("K"), Argument.UINT1, (), ("int",), "int from 0 to 255")
-BININT2 = Opcode("BININT2", ord("M"), Argument.UINT2, (), ("int",), "int from 0 to 65,535")
-BININT = Opcode("BININT", ord("J"), Argument.INT4, (), ("int",), "32-bit signed int")
-LONG1 = Opcode("LONG1", 0x8A, Argument.LONG1, (), ("int",), "64-bit signed int; length always 8")
-BINFLOAT = Opcode("BINFLOAT", ord("G"), Argument.FLOAT8, (), ("float",), "big-endian double")
-BINUNICODE = Opcode("BINUNICODE", ord("X"), Argument.UTF8_4, (), ("str",), "UTF-8, below 4 GiB")
-BINUNICODE8 = Opcode("BINUNICODE8", 0x8D, Argument.UTF8_8, (), ("str",), "UTF-8, from 4 GiB on")
+NONE = Opcode("NONE", ord("N"))
+NEWTRUE = Opcode("NEWTRUE", 0x88)
+NEWFALSE = Opcode("NEWFALSE", 0x89)
+BININT1 = Opcode("BININT1", ord("K"), Argument.UINT1)  # int from 0 to 255
+BININT2 = Opcode("BININT2", ord("M"), Argument.UINT2)  # int from 0 to 65,535
+BININT = Opcode("BININT", ord("J"), Argument.INT4)  # 32-bit signed int
+LONG1 = Opcode("LONG1", 0x8A, Argument.LONG1)  # 64-bit signed int; length always 8
+BINFLOAT = Opcode("BINFLOAT", ord("G"), Argument.FLOAT8)  # big-endian double
+BINUNICODE = Opcode("BINUNICODE", ord("X"), Argument.UTF8_4)  # UTF-8, below 4 GiB
+BINUNICODE8 = Opcode("BINUNICODE8", 0x8D, Argument.UTF8_8)  # UTF-8, from 4 GiB on
 
-MARK = Opcode("MARK", ord("("), Argument.NONE, (), ("mark",), "start of a run of items")
-EMPTY_TUPLE = Opcode("EMPTY_TUPLE", ord(")"), Argument.NONE, (), ("tuple",), "()")
-TUPLE1 = Opcode("TUPLE1", 0x85, Argument.NONE, ("any",), ("tuple",), "of one item")
-TUPLE2 = Opcode("TUPLE2", 0x86, Argument.NONE, ("any", "any"), ("tuple",), "of two items")
-TUPLE3 = Opcode("TUPLE3", 0x87, Argument.NONE, ("any", "any", "any"), ("tuple",), "of three items")
-TUPLE = Opcode("TUPLE", ord("t"), Argument.NONE, ("mark", "stackslice"), ("tuple",), "of the run")
-EMPTY_LIST = Opcode("EMPTY_LIST", ord("]"), Argument.NONE, (), ("list",), "new list")
-APPEND = Opcode("APPEND", ord("a"), Argument.NONE, ("list", "any"), ("list",), "add one item")
-APPENDS = Opcode(
-    "APPENDS", ord("e"), Argument.NONE, ("list", "mark", "stackslice"), ("list",), "add the run"
-)
-LIST = Opcode("LIST", ord("l"), Argument.NONE, ("mark", "stackslice"), ("list",), "of the run")
-EMPTY_DICT = Opcode("EMPTY_DICT", ord("}"), Argument.NONE, (), ("dict",), "new dict")
-SETITEM = Opcode("SETITEM", ord("s"), Argument.NONE, ("dict", "any", "any"), ("dict",), "set a key")
-SETITEMS = Opcode(
-    "SETITEMS",
-    ord("u"),
-    Argument.NONE,
-    ("dict", "mark", "stackslice"),
-    ("dict",),
-    "set a run of keys",
-)
-DICT = Opcode("DICT", ord("d"), Argument.NONE, ("mark", "stackslice"), ("dict",), "of the run")
+MARK = Opcode("MARK", ord("("))  # start of a run of items
+EMPTY_TUPLE = Opcode("EMPTY_TUPLE", ord(")"))
+TUPLE1 = Opcode("TUPLE1", 0x85)  # of one item
+TUPLE2 = Opcode("TUPLE2", 0x86)  # of two items
+TUPLE3 = Opcode("TUPLE3", 0x87)  # of three items
+TUPLE = Opcode("TUPLE", ord("t"))  # of the run
+EMPTY_LIST = Opcode("EMPTY_LIST", ord("]"))  # new list
+APPEND = Opcode("APPEND", ord("a"))  # add one item
+APPENDS = Opcode("APPENDS", ord("e"))  # add the run
+LIST = Opcode("LIST", ord("l"))  # of the run
+EMPTY_DICT = Opcode("EMPTY_DICT", ord("}"))  # new dict
+SETITEM = Opcode("SETITEM", ord("s"))  # set a key
+SETITEMS = Opcode("SETITEMS", ord("u"))  # set a run of keys
+DICT = Opcode("DICT", ord("d"))  # of the run
 
-GLOBAL = Opcode("GLOBAL", ord("c"), Argument.LINES, (), ("any",), "a name: module and name lines")
-NEWOBJ = Opcode("NEWOBJ", 0x81, Argument.NONE, ("any", "any"), ("any",), "object without state")
-BUILD = Opcode("BUILD", ord("b"), Argument.NONE, ("any", "any"), ("any",), "give an object a state")
-REDUCE = Opcode("REDUCE", ord("R"), Argument.NONE, ("any", "any"), ("any",), "apply a global")
-BINPERSID = Opcode("BINPERSID", ord("Q"), Argument.NONE, ("any",), ("any",), "storage, by its id")
+GLOBAL = Opcode("GLOBAL", ord("c"), Argument.LINES)  # a name: module and name lines
+NEWOBJ = Opcode("NEWOBJ", 0x81)  # object without state
+BUILD = Opcode("BUILD", ord("b"))  # give an object a state
+REDUCE = Opcode("REDUCE", ord("R"))  # apply a global
+BINPERSID = Opcode("BINPERSID", ord("Q"))  # storage, by its id
 
-BINPUT = Opcode("BINPUT", ord("q"), Argument.UINT1, (), (), "memoise the value on the stack")
-LONG_BINPUT = Opcode("LONG_BINPUT", ord("r"), Argument.UINT4, (), (), "BINPUT, ids above 255")
-BINGET = Opcode("BINGET", ord("h"), Argument.UINT1, (), ("any",), "a memoised value again")
-LONG_BINGET = Opcode("LONG_BINGET", ord("j"), Argument.UINT4, (), ("any",), "BINGET, ids above 255")
+BINPUT = Opcode("BINPUT", ord("q"), Argument.UINT1)  # memoise the value on the stack
+LONG_BINPUT = Opcode("LONG_BINPUT", ord("r"), Argument.UINT4)  # BINPUT, ids above 255
+BINGET = Opcode("BINGET", ord("h"), Argument.UINT1)  # a memoised value again
+LONG_BINGET = Opcode("LONG_BINGET", ord("j"), Argument.UINT4)  # BINGET, ids above 255
 
 WRITTEN: tuple[Opcode, ...] = (
     *(PROTO, STOP, MARK),

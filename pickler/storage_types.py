@@ -31,14 +31,11 @@ STORAGE_TYPES = {
     "QInt32Storage": StorageType("qint32", 4),
     "QUInt4x2Storage": StorageType("quint4x2", 1),
     "QUInt2x4Storage": StorageType("quint2x4", 1),
-    "UInt16Storage": StorageType("uint16", 2),
-    "UInt32Storage": StorageType("uint32", 4),
-    "UInt64Storage": StorageType("uint64", 8),
-    "Float8_e5m2Storage": StorageType("float8_e5m2", 1),
-    "Float8_e4m3fnStorage": StorageType("float8_e4m3fn", 1),
-    "Float8_e5m2fnuzStorage": StorageType("float8_e5m2fnuz", 1),
-    "Float8_e4m3fnuzStorage": StorageType("float8_e4m3fnuz", 1),
-    "Float8_e8m0fnuStorage": StorageType("float8_e8m0fnu", 1),
+    **{f"UInt{bits}Storage": StorageType(f"uint{bits}", bits // 8) for bits in (16, 32, 64)},
+    **{
+        f"Float8_{form}Storage": StorageType(f"float8_{form}", 1)
+        for form in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz", "e8m0fnu")
+    },
     "Float4_e2m1fn_x2Storage": StorageType("float4_e2m1fn_x2", 1),
     "Bits1x8Storage": StorageType("bits1x8", 1),
     "Bits2x4Storage": StorageType("bits2x4", 1),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 
 class Memo(Enum):
@@ -132,23 +132,16 @@ _LEAVES = frozenset({type(None), bool, int, float, complex, str, Global})
 _EMPTY = id(())
 
 
-class References(NamedTuple):
-    """``shared`` holds the ids of the values that are referenced at least twice."""
-
-    shared: frozenset[int]
-    cyclic: bool
-
-
 def identity(value: Value) -> int:
     """Return the id of a value; all empty tuples share one, even where Python has several."""
     return id(value) if value or type(value) is not tuple else _EMPTY
 
 
-def count_references(root: Value) -> References:
-    """Count references as the writer meets them.
+def shared_values(root: Value) -> frozenset[int] | None:
+    """Return the ids of the values that the writer meets at least twice.
 
     A memoised value is walked once; one that is written anew at each reference is walked at each.
-    Stops at the first cycle, which no pickle of this format can hold.
+    None where a value contains itself, which no pickle of this format can hold.
     """
     met: set[int] = set()
     shared: set[int] = set()
@@ -161,7 +154,7 @@ def count_references(root: Value) -> References:
                 continue
             key = identity(value)
             if key in on_path:
-                return References(frozenset(shared), cyclic=True)
+                return None
             if key in met:
                 shared.add(key)
                 continue
@@ -169,7 +162,11 @@ def count_references(root: Value) -> References:
                 met.add(key)
                 walks.append(iter(value))
             else:
-                if not _is_rewritten(value):
+                # Each further reference to the others writes the value in full again.
+                if (
+                    type(value) is not MarkedTuple
+                    and getattr(value, "memo", None) is not Memo.NEVER
+                ):
                     met.add(key)
                 walks.append(written_parts(value))
             on_path.add(key)
@@ -179,7 +176,7 @@ def count_references(root: Value) -> References:
             walks.pop()
             if path:
                 on_path.remove(path.pop())
-    return References(frozenset(shared), cyclic=False)
+    return frozenset(shared)
 
 
 class Repeats(Enum):
@@ -223,13 +220,6 @@ def repeats_in(root: Value, limit: int) -> Repeats:
             if below:
                 below[-1] += length
     return found
-
-
-def _is_rewritten(value: Value) -> bool:
-    """Return whether each further reference to the value writes it in full again."""
-    if isinstance(value, (Object, Reduce)):
-        return value.memo is Memo.NEVER
-    return type(value) is MarkedTuple
 
 
 def parts_of(value: Value) -> Iterator[Value]:

@@ -23,8 +23,8 @@ from .values import (
     PersistentId,
     Reduce,
     Value,
-    count_references,
     identity,
+    shared_values,
 )
 
 MARK = op.MARK.byte
@@ -105,10 +105,10 @@ def dumps(value: Value) -> bytes:
     if a value contains itself, has a type that TorchScript has no pickle for, is an int beyond 64
     bits, a string that UTF-8 cannot encode, or a malformed Global.
     """
-    references = count_references(value)
-    if references.cyclic:
+    shared = shared_values(value)
+    if shared is None:
         raise SaveError("a value contains itself", hint="break the cycle before saving")
-    writer = PickleWriter(references.shared)
+    writer = PickleWriter(shared)
     writer.write(value)
     return writer.finished()
 

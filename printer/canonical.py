@@ -19,17 +19,12 @@ from tsarchive.ir.names import MANGLE_PREFIX, RESERVED, NamePool, TypeNames, unm
 from tsarchive.ir.types import NamedType, own_name
 
 from .definitions import Definitions
+from .reading_back import BUILTINS
 
 # torch names the value of an attribute "0" _0: that number is a name.
 _NUMBERED = re.compile(r"(?!_\d+$)(.*?\D)\d+", re.DOTALL)
-# Values of these names are renamed where they would shadow a builtin; here they always are.
-_BUILTINS = frozenset(
-    {
-        "annotate", "awaitable", "bool", "float", "int", "isinstance", "print",
-        "range", "sorted", "str", "torch",
-    }
-)  # fmt: skip
-_NEVER_LOCAL = RESERVED | _BUILTINS
+# Values named like builtins are renamed where they would shadow one; here they always are.
+_NEVER_LOCAL = RESERVED | BUILTINS
 # Python has no parameters named like keywords, so torch never had to rename one.
 _RENAMED_PARAMETERS = RESERVED.difference(keyword.kwlist)
 

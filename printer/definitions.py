@@ -1,4 +1,4 @@
-"""Printing of the functions, classes, named tuples, interfaces and enums of one code record."""
+"""Printing of the definitions of a program: functions and types, and the records they go to."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from tsarchive.ir.classes import (
     FunctionType,
     InterfaceType,
 )
-from tsarchive.ir.names import checked_identifier, is_identifier, name_error, to_identifier
+from tsarchive.ir.names import (
+    TypeNames,
+    checked_identifier,
+    checked_type_name,
+    is_identifier,
+    name_error,
+    to_identifier,
+)
 from tsarchive.ir.schema import Argument
+from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_name
 
-from .literals import check_zeros, enum_value_text, quoted
+from .literals import ConstantTable, Literals, check_zeros, enum_value_text, quoted
 from .reading_back import needed_declarations, shadowed_builtins
-from .statements import Statements
+from .statements import Statements, Versions
 
 # Names that hold class metadata in a class body; slots of these names are quoted.
 _METADATA = frozenset(
@@ -95,17 +103,13 @@ class Definitions(Statements):
         separator = ",\n    " if index else ""
         self.put(f"{separator}{name}: {self.annotation(argument.type)}")
         if argument.has_default:
-            self.put("=")
-            self.put(self._default(argument))
+            value: Any = argument.default
+            if isinstance(argument.type, ListType) and isinstance(value, int | float):
+                value = [value] * (argument.repeat or 1)
+            self.put(f"={self.literals.text(value, argument.type)}")
         param = function.graph.params[index]
         self.identifiers[param] = name
         self.annotated.add(param)
-
-    def _default(self, argument: Argument) -> str:
-        value: Any = argument.default
-        if isinstance(argument.type, ListType) and isinstance(value, int | float):
-            value = [value] * (argument.repeat or 1)
-        return self.literals.text(value, argument.type)
 
     def _class(self, class_: ClassType) -> None:
         if class_.is_native and class_.methods:
@@ -226,3 +230,80 @@ def _check_order(function: Function) -> None:
                 "one with a default, which torch.jit does not read back",
                 hint="Put parameters without a default first, or give none of them a default",
             )
+
+
+class Program:
+    """Prints classes and everything they depend on.
+
+    Classes of objects come first, in the order in which they were pickled; then their dependencies,
+    from a queue that grows during printing. Each file exists from its first type on.
+    """
+
+    def __init__(
+        self,
+        names: TypeNames,
+        constants: ConstantTable,
+        definitions: type[Definitions] = Definitions,
+    ) -> None:
+        self._names = names
+        self._definitions = definitions
+        self._literals = Literals(constants, self._reference, names.tag)
+        self._versions = Versions()
+        self._files: dict[str, Definitions] = {}
+        self._queue: list[NamedType] = []
+        self._queued: set[NamedType] = set()
+        self._printed: set[NamedType] = set()
+        self._checked: set[str] = set()
+
+    def print_classes(self, classes: Iterable[ClassType]) -> None:
+        for class_ in classes:
+            self._print(class_)
+        for named in self._queue:  # grows during the loop
+            self._print(named)
+
+    def files(self) -> dict[str, TaggedText]:
+        """Return the text of each record by its name, in creation order."""
+        return {
+            f"code/{name.replace('.', '/')}.py": file.body for name, file in self._files.items()
+        }
+
+    def close(self) -> None:
+        """Release the text and the graphs of everything printed; nothing else may need them."""
+        self._files.clear()
+        for named in self._printed:
+            match named:
+                case FunctionType(function):
+                    function.drop_graph()
+                case ClassType(is_native=False):
+                    for function in (*named.methods.values(), *named.hooks()):
+                        function.drop_graph()
+
+    @property
+    def version(self) -> int:
+        """The archive version that the printed operators need."""
+        return self._versions.written
+
+    def _reference(self, named: NamedType) -> str:
+        """Return the name of a type as code mentions it."""
+        name = self._names.name(named)
+        if name not in self._checked:
+            self._checked.add(checked_type_name(name))
+        return name
+
+    def _depend(self, named: NamedType) -> None:
+        self._names.meet(named)
+        if named not in self._queued:
+            self._queued.add(named)
+            self._queue.append(named)
+
+    def _print(self, named: NamedType) -> None:
+        if named in self._printed:
+            return
+        self._printed.add(named)
+        self._names.meet(named)
+        folder = self._names.name(named).rpartition(".")[0]
+        file = self._files.get(folder)
+        if file is None:
+            file = self._definitions(self._literals, self._reference, self._depend, self._versions)
+            self._files[folder] = file
+        file.define(named)

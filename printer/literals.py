@@ -33,6 +33,8 @@ _ESCAPES = {
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",
     "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
+_UNPRINTABLE = (*range(0x20), *range(0x7F, 0x100))
+_ESCAPED = str.maketrans({**{byte: f"\\{byte:03o}" for byte in _UNPRINTABLE}, **_ESCAPES})
 _ESCAPED_IN_QUOTES = re.compile(r'["\\\n]')
 _SMALLEST_NORMAL = 2.0**-1022
 
@@ -125,13 +127,7 @@ def string_text(value: str) -> str:
     ``\\r`` is among these: torch writes that escape and does not read it.
     """
     shown = value.encode("utf-8", "surrogateescape").decode("latin-1")
-    return '"' + "".join(_escaped(char) for char in shown) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    return char if " " <= char < "\x7f" else f"\\{ord(char):03o}"
+    return '"' + shown.translate(_ESCAPED) + '"'
 
 
 def quoted(text: str) -> str:
@@ -225,30 +221,25 @@ class Literals:
         match type_, value:
             case TupleType(), tuple():
                 return self._tuple(value, type_)
-            case ListType(element), list():
-                return self._list(value, element)
+            case ListType(item), list():
+                text = _join("[", ([self.literal(one, item)] for one in value), "]")
             case DictType(key, item), dict():
-                return self._dict(value, key, item)
-        raise SaveError(f"constant {value!r} does not have the type {annotation(type_)}")
+                pairs = (
+                    (self.literal(k, key), ": ", self.literal(v, item)) for k, v in value.items()
+                )
+                text = _join("{", pairs, "}")
+            case _:
+                raise SaveError(f"constant {value!r} does not have the type {annotation(type_)}")
+        if value and can_be_inferred(item):
+            return text
+        blank = " " if isinstance(value, list) else ""
+        return chain([f"annotate({annotation(type_, self.tag)},{blank}"], text, ")")
 
     def _tuple(self, value: tuple[Any, ...], type_: TupleType) -> Iterator[str | Literal]:
         yield checked_value_name(self.rename(type_)) if type_.qualified_name else ""
         items = (self.literal(*pair) for pair in zip(value, type_.elements, strict=True))
         end = ",)" if len(value) == 1 else ")"
         yield from _join("(", ([item] for item in items), end)
-
-    def _list(self, value: list[Any], element: Type) -> Iterator[str | Literal]:
-        text = _join("[", ([self.literal(item, element)] for item in value), "]")
-        if value and can_be_inferred(element):
-            return text
-        return chain([f"annotate({annotation(ListType(element), self.tag)}, "], text, ")")
-
-    def _dict(self, value: dict[Any, Any], key: Type, item: Type) -> Iterator[str | Literal]:
-        pairs = ((self.literal(k, key), ": ", self.literal(v, item)) for k, v in value.items())
-        text = _join("{", pairs, "}")
-        if value and can_be_inferred(item):
-            return text
-        return chain([f"annotate({annotation(DictType(key, item), self.tag)},"], text, ")")
 
 
 def _join(

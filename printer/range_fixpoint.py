@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node
@@ -21,12 +20,9 @@ from .literals import UNIQUE, is_number
 _ROUNDS = 2
 
 
-class _Place(NamedTuple):
-    file: str
-    offset: int
-
-
 _Ranges = dict[str, list[TaggedRange]]
+# A file, and an offset in it.
+_Place = tuple[str, int]
 
 
 def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
@@ -64,11 +60,8 @@ def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
 def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
     source = range_.source if range_ else None
     if source not in sources:
-        sources[source] = (
-            Source(source.text, source.filename or "", source.first_line)
-            if source
-            else Source("", "", 0)
-        )
+        old = source or Source("", "", 0)
+        sources[source] = Source(old.text, old.filename or "", old.first_line)
     begin, end = (range_.begin, range_.end) if range_ else (0, 0)
     return Range(sources[source], begin, end)
 
@@ -78,7 +71,7 @@ def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
     places: dict[Node, _Place] = {}
     for name, body in files.items():
         for node, offset in _offsets(body.marks, places.keys()):
-            places[node] = _Place(name, offset)
+            places[node] = name, offset
     return places
 
 

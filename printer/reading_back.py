@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, method_schema
 from tsarchive.ir.graph import (
+    COMPUTED,
     RETURN,
     Block,
     Node,
@@ -31,17 +32,10 @@ from tsarchive.ir.graph import (
     nested_blocks,
 )
 from tsarchive.ir.names import to_identifier
-from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import (
-    Bindings,
-    bind,
-    has_variables,
-    is_subtype,
-    substitute,
-    unify,
-    unify_all,
-)
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.subtyping import bindings_of, is_subtype, substitute, unify, unify_all
 from tsarchive.ir.types import (
+    COMPOSITE,
     NONE,
     DictType,
     HandleType,
@@ -102,14 +96,9 @@ def _may_need_types(block: Block) -> bool:
 
 def _is_wide_inside(type_: Type) -> bool:
     """Return whether ``type_`` has a tuple element whose text may lose part of its type."""
-    match type_:
-        case TupleType(elements, None):
-            return any(not can_be_inferred(part) or _is_wide_inside(part) for part in elements)
-        case TupleType(elements) | UnionType(elements):
-            return any(map(_is_wide_inside, elements))
-        case ListType() | DictType() | OptionalType() | HandleType():
-            return any(map(_is_wide_inside, type_.parts()))
-    return False
+    if isinstance(type_, TupleType) and type_.qualified_name is None:
+        return any(not can_be_inferred(part) or _is_wide_inside(part) for part in type_.elements)
+    return isinstance(type_, COMPOSITE) and any(map(_is_wide_inside, type_.parts()))
 
 
 class _Reading:
@@ -145,14 +134,11 @@ class _Reading:
     def _differs(self, value: Value) -> bool:
         return self._of(value) != value.type
 
-    def _set(self, value: Value, type_: Type) -> None:
-        self._types[value] = type_
-
     def _set_or_declare(self, value: Value, type_: Type) -> None:
         if type_ != value.type and self.declares:
             self.found.always.add(value)
             type_ = value.type
-        self._set(value, type_)
+        self._types[value] = type_
 
     def _check(
         self, value: Value, wanted: Type, read: Type | None = None, *, takes_literal: bool = False
@@ -175,17 +161,17 @@ class _Reading:
     def _constant(self, value: Value) -> None:
         if isinstance(value.type, FunctionType):
             return
-        type_ = _type_of_text(value.node.attributes["value"], value.type)
+        type_ = _type_of_text(value.constant, value.type)
         if isinstance(value.type, ListType | DictType):
             self._set_or_declare(value, type_)
         else:
-            self._set(value, type_)
+            self._types[value] = type_
 
     def _tuple(self, node: Node) -> None:
         type_ = node.output.type
         assert isinstance(type_, TupleType)
         if type_.qualified_name is None:
-            self._set(node.output, TupleType(tuple(map(self._of, node.inputs))))
+            self._types[node.output] = TupleType(tuple(map(self._of, node.inputs)))
             return
         for value, wanted in zip(node.inputs, type_.elements, strict=True):
             self._check(value, wanted)
@@ -224,7 +210,7 @@ class _Reading:
             self._check(first, output.type, takes_literal=True)
             self._check(second, output.type, takes_literal=True)
         elif joined is not None:
-            self._set(output, joined)
+            self._types[output] = joined
         else:
             self.fits = False
 
@@ -232,7 +218,7 @@ class _Reading:
         carried = list(carried_values(node))
         for first, param, _, output in carried:
             self._initialize(output, first)
-            self._set(param, self._of(output))
+            self._types[param] = self._of(output)
         self._block(node.blocks[0])
         for _, _, last, output in carried:
             self._check(last, output.type, self._of(output))
@@ -250,23 +236,23 @@ class _Reading:
             return
         parts = type_.parts() if isinstance(type_, TupleType) else type_.parts() * len(node.outputs)
         for output, part in zip(node.outputs, parts, strict=True):
-            self._set(output, part)
+            self._types[output] = part
 
     def _tuple_index(self, node: Node) -> None:
-        base, index = node.inputs[0], node.inputs[1].node
+        base, index = node.inputs[0], node.inputs[1].constant
         parts = self._of(base).parts()
-        if not index.is_constant:
+        if index is COMPUTED:
             # The selected element is known only later, so each must be usable as the first.
             self.fits = self.fits and all(is_subtype(part, parts[0]) for part in parts)
-            self._set(node.output, parts[0])
+            self._types[node.output] = parts[0]
         elif self._differs(base):
-            self._set(node.output, parts[index.attributes["value"]])
+            self._types[node.output] = parts[index]
 
     def _tuple_slice(self, node: Node) -> None:
         type_ = self._of(node.input)
         if type_ != node.input.type:
             begin, end = node.attributes["beg"], node.attributes["end"]
-            self._set(node.output, TupleType(type_.parts()[begin:end]))
+            self._types[node.output] = TupleType(type_.parts()[begin:end])
 
     def _set_attr(self, node: Node) -> None:
         target, value = node.inputs
@@ -277,11 +263,11 @@ class _Reading:
         subgraph: Block = node.attributes["subgraph"]
         self._inlined |= inlined_nodes(subgraph)
         for param, value in zip(subgraph.params, node.inputs, strict=True):
-            self._set(param, self._of(value))
+            self._types[param] = self._of(value)
         self._block(subgraph)
         type_ = node.output.type
         if isinstance(type_, HandleType) and self._differs(subgraph.returns[0]):
-            self._set(node.output, HandleType(type_.kind, self._of(subgraph.returns[0])))
+            self._types[node.output] = HandleType(type_.kind, self._of(subgraph.returns[0]))
 
     def _call_function(self, node: Node) -> None:
         callee, *arguments = node.inputs
@@ -291,9 +277,8 @@ class _Reading:
     def _call_method(self, node: Node) -> None:
         owner, *arguments = node.inputs
         if any(map(self._differs, arguments)):
-            assert isinstance(owner.type, ClassType | InterfaceType)
-            method = owner.type.methods[node.name]
-            schema = method.schema if isinstance(method, Function) else method
+            schema = method_schema(owner.type, node.name)
+            assert schema is not None
             self._arguments(arguments, schema.arguments[1:])
 
     def _arguments(self, values: Sequence[Value], formals: Sequence[Argument]) -> None:
@@ -307,8 +292,8 @@ class _Reading:
     def _operator(self, node: Node) -> None:
         if node.schema is None or not any(map(self._differs, node.inputs)):
             return
-        before = _matched(node.schema, [value.type for value in node.inputs])
-        after = _matched(node.schema, [self._of(value) for value in node.inputs])
+        before = bindings_of(node.schema, [value.type for value in node.inputs])
+        after = bindings_of(node.schema, map(self._of, node.inputs))
         if before is None:
             return
         if after is None:
@@ -317,7 +302,7 @@ class _Reading:
         for output, result in zip(node.outputs, node.schema.returns, strict=False):
             type_ = substitute(result.type, after)
             if type_ is not None and substitute(result.type, before) == output.type:
-                self._set(output, type_)
+                self._types[output] = type_
 
     def _unwrap_optional(self, node: Node) -> None:
         if not node.input.node.is_constant:
@@ -354,27 +339,6 @@ def _type_of_text(value: Any, type_: Type) -> Type:
             return DictType(key, _common([_type_of_text(each, item) for each in value.values()]))
     is_scalar = not isinstance(value, tuple | list | dict)
     return type_of_constant(value) if is_scalar and not can_be_inferred(type_) else type_
-
-
-def _matched(schema: FunctionSchema, actual: Sequence[Type]) -> Bindings | None:
-    """Bind the type variables of ``schema``; None if the arguments do not fit."""
-    bindings: Bindings = {}
-    for formal, type_ in zip(schema.arguments, actual, strict=False):
-        if not has_variables(formal.type):
-            continue
-        if not bind(formal.type, type_, bindings):
-            return None
-        wanted = substitute(formal.type, bindings)
-        if wanted is None or not _fits(type_, wanted):
-            return None
-    return bindings
-
-
-def _fits(actual: Type, wanted: Type) -> bool:
-    """Return whether a value is accepted as it is, or is a tuple that becomes a list."""
-    if isinstance(actual, TupleType) and isinstance(wanted, ListType):
-        return all(is_subtype(element, wanted.element) for element in actual.elements)
-    return is_subtype(actual, wanted)
 
 
 _BY_KIND: dict[str, Callable[[_Reading, Node], None]] = {
@@ -437,17 +401,14 @@ class _Scan:
         self._scan_block(body)
 
     def _scan_block(self, block: Block) -> None:
-        self._note_predecessors(block)
-        self._scan_node(block.return_node)
-        for node in reversed(block.nodes):
-            self._scan_node(node)
-
-    def _note_predecessors(self, block: Block) -> None:
         previous: Node | None = None
         for node in (*block.nodes, block.return_node):
             self.before[node] = previous
             if not node.is_constant:
                 previous = node
+        self._scan_node(block.return_node)
+        for node in reversed(block.nodes):
+            self._scan_node(node)
 
     def _enter(self, node: Node) -> _Visit:
         for block in node.blocks:
@@ -490,28 +451,36 @@ def constants_in_order(body: Block) -> list[Node]:
     return list(found)
 
 
+FORMS = {
+    "aten::Bool": "bool({inputs})",
+    "aten::Float": "float({inputs})",
+    "aten::FloatImplicit": "annotate({type}, {0})",
+    "aten::Int": "int({inputs})",
+    "aten::IntImplicit": "annotate({type}, {0})",
+    "aten::ScalarImplicit": "annotate({type}, {0})",
+    "aten::sorted": "sorted({inputs})",
+    "aten::str": "str({inputs})",
+    "prim::EnumName": "({0}).name",
+    "prim::EnumValue": "({0}).value",
+    "prim::Print": "print({inputs})",
+    "prim::TupleIndex": "({0})[{1}]",
+    "prim::Uninitialized": "uninitialized({type})",
+    "prim::tolist": "annotate({type}, {0}.tolist())",
+    "prim::unchecked_cast": "unchecked_cast({type}, {0})",
+    "prim::unchecked_unwrap_optional": "unchecked_cast({type}, {0})",
+}
+"""The texts of nodes, with places for their inputs and the type of their output."""
+
 _BUILTIN_OF_KIND = {
-    "aten::Bool": "bool",
-    "aten::Float": "float",
-    "aten::FloatImplicit": "annotate",
-    "aten::Int": "int",
-    "aten::IntImplicit": "annotate",
-    "aten::ScalarImplicit": "annotate",
-    "aten::sorted": "sorted",
-    "aten::str": "str",
+    **{kind: form.partition("(")[0] for kind, form in FORMS.items() if form[0] != "("},
     "prim::ConstantMKLDNNTensor": "torch",
     "prim::Loop": "range",
-    "prim::Print": "print",
-    "prim::Uninitialized": "uninitialized",
     "prim::awaitable": "awaitable",
     "prim::fork": "fork",
     "prim::isinstance": "isinstance",
-    "prim::tolist": "annotate",
-    "prim::unchecked_cast": "unchecked_cast",
-    "prim::unchecked_unwrap_optional": "unchecked_cast",
 }
 
-_BUILTINS = frozenset({*_BUILTIN_OF_KIND.values(), "CONSTANTS", "ops", "torch"})
+BUILTINS = frozenset({*_BUILTIN_OF_KIND.values(), "CONSTANTS", "ops", "torch"})
 _WITHOUT_NAME = frozenset({"aten::__getitem__", "prim::EnumName", "prim::EnumValue"})
 
 
@@ -520,14 +489,14 @@ def shadowed_builtins(function: Function, own_name: str | None) -> set[str]:
     in_sight = {to_identifier(argument.name) for argument in function.schema.arguments}
     if own_name is not None:
         in_sight.add(own_name)
-    if _BUILTINS.isdisjoint(in_sight) and not _binds_a_builtin(function.graph):
+    if BUILTINS.isdisjoint(in_sight) and not _binds_a_builtin(function.graph):
         return set()  # nearly every function
     return set(_shadowed(function.graph, in_sight))
 
 
 def _binds_a_builtin(block: Block) -> bool:
     return any(
-        any(value.name in _BUILTINS for value in node.outputs)
+        any(value.name in BUILTINS for value in node.outputs)
         or any(_binds_a_builtin(inner) for inner in nested_blocks(node))
         for node in (block.param_node, *block.nodes)
     )
@@ -563,7 +532,7 @@ def _needed(node: Node) -> Iterator[str]:
         yield "annotate"
     for value in node.inputs:
         if value.node.is_constant:
-            yield from _needed_by_constant(value.node.attributes["value"])
+            yield from _needed_by_constant(value.constant)
 
 
 def _needed_by_constant(value: Any) -> Iterator[str]:

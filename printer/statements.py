@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from string import Formatter
 from typing import ClassVar
 
 from tsarchive.errors import SaveError
@@ -33,9 +34,7 @@ from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     NONE,
     TENSOR,
-    DictType,
     EnumType,
-    ListType,
     NamedType,
     OptionalType,
     Rename,
@@ -49,12 +48,72 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import necessary_arguments
 
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
-from .reading_back import Declarations, constants_in_order, inlined_nodes
-from .versions import Versions
+from .reading_back import FORMS, Declarations, constants_in_order, inlined_nodes
+
+FIRST_VERSION = 1
+LOWEST_WRITTEN = 3
+# From this version on the record is called `.data/version`.
+FIRST_IN_DATA_FOLDER = 6
+
+_DIVISIONS = (
+    "aten::div.Tensor", "aten::div.Tensor_mode", "aten::div.Scalar", "aten::div.Scalar_mode",
+    "aten::div.out", "aten::div.out_mode", "aten::div_.Tensor", "aten::div_.Tensor_mode",
+    "aten::div_.Scalar", "aten::div_.Scalar_mode",
+)  # fmt: skip
+# The lowest archive version in which each operator has its meaning in the graph. Others have kept
+# theirs since the first version. Source: torch._C._get_operator_version_map().
+NEEDED = {
+    **dict.fromkeys(_DIVISIONS, 4),
+    "aten::full": 5,
+    "aten::full.out": 5,
+    "aten::linspace": 8,
+    "aten::linspace.out": 8,
+    "aten::logspace": 9,
+    "aten::logspace.out": 9,
+    "aten::gelu": 10,
+    "aten::gelu.out": 10,
+}
+
+
+@dataclass(slots=True)
+class Versions:
+    """The archive versions in which printed code has the meaning of its graph.
+
+    ``needed`` is the lowest version by torch's count, which includes every node of a current
+    operator. ``before`` is set when old operators were printed: the version must be lower, and at
+    least ``methods``, since the version only affects methods of classes.
+    """
+
+    needed: int = FIRST_VERSION
+    methods: int = FIRST_VERSION
+    before: int | None = None
+
+    def add(self, node: Node, *, in_method: bool) -> None:
+        if node.schema is None:
+            return
+        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
+        if node.upgrader is not None:
+            self.before = changed if self.before is None else min(self.before, changed)
+            return
+        self.needed = max(self.needed, changed)
+        if in_method:
+            self.methods = max(self.methods, changed)
+
+    @property
+    def written(self) -> int:
+        """The archive version to write."""
+        return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
+
+
+def version_record(version: int) -> str:
+    """Return the name of the record that holds ``version``."""
+    return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"
+
 
 _LONG = 40
 
 
+@dataclass(eq=False)
 class Statements:
     """Prints function bodies into ``body``, the text of one code record.
 
@@ -63,16 +122,12 @@ class Statements:
 
     name_pool: ClassVar[type[NamePool]] = NamePool
 
-    def __init__(
-        self,
-        literals: Literals,
-        rename: Rename,
-        depend: Callable[[NamedType], None],
-        versions: Versions | None = None,
-    ) -> None:
-        self.literals = literals
-        self.rename = rename
-        self.depend = depend
+    literals: Literals
+    rename: Rename
+    depend: Callable[[NamedType], None]
+    versions: Versions = field(default_factory=Versions)
+
+    def __post_init__(self) -> None:
         self.owner: Node | None = None
         self.capturing: Node | None = None
         self.in_closure = False
@@ -82,7 +137,6 @@ class Statements:
         self.body = TaggedText()
         self.names = self.name_pool()
         self.level = 0
-        self.versions = versions or Versions()
         self.in_method = False
         self.inlined: set[Node] = set()
         self.annotated: set[Value] = set()
@@ -176,8 +230,9 @@ class Statements:
             self._assign_outputs(node, text)
             return
         self.stored[node.output] = text
-        if long:
-            self._split(node.output)
+        if long:  # it gets a statement, and so does all that must run before it
+            for earlier in self._to_split(*node.output.uses[0]):
+                self._assign_outputs(earlier.node, self.use(earlier))
 
     def _assign_outputs(self, node: Node, text: Part) -> None:
         self.assign_names(node.outputs)
@@ -188,12 +243,6 @@ class Statements:
             self.line(*self.list_of(node.outputs), " = ", text)
         else:
             self.line(text)
-
-    def _split(self, value: Value) -> None:
-        """Give statements to a long inline expression and to all that must run before it."""
-        for earlier in self._to_split(*value.uses[0]):
-            text = self.use(earlier)
-            self._assign_outputs(earlier.node, text)
 
     def _to_split(self, user: Node, offset: int) -> list[Value]:
         found: list[Value] = []
@@ -256,7 +305,7 @@ class Statements:
                 self._assign(node.outputs, block.returns)
 
     def _loop(self, node: Node) -> None:
-        counted, condition = _loop_form(node)
+        counted = _is_counted(node)
         (body,) = node.blocks
         self.assign_names(node.outputs)
         carried = list(carried_values(node))
@@ -270,7 +319,7 @@ class Statements:
             counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
             self._header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
         else:
-            self._assign(body.params[:1], [condition])
+            self._assign(body.params[:1], [node.inputs[1]])
             self._header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
         first_kept = 1 if counted else 0
         targets = body.params[first_kept:]
@@ -283,7 +332,7 @@ class Statements:
         self.open_line()
         self.body.mark(self.body.length, node)
         if implicit is not None:
-            self.body.mark(self.body.length, implicit.node, str(implicit.node.attributes["value"]))
+            self.body.mark(self.body.length, implicit.node, str(implicit.constant))
         for part in parts:
             self.put(part)
 
@@ -403,18 +452,8 @@ class Statements:
         text = marked_literal(literal, node, in_closure=self.in_closure)
         return self._annotate(type_, text) if node.output in self.declarations.always else text
 
-    def _uninitialized(self, node: Node) -> TaggedText:
-        return self.build(f"uninitialized({self.annotation(node.output.type)})")
-
-    def _conversion(self, node: Node) -> TaggedText:
-        return self._annotate(node.output.type, self.use(node.input))
-
     def _annotate(self, type_: Type, *parts: Part) -> TaggedText:
         return self.build("annotate(", self.annotation(type_), ", ", *parts, ")")
-
-    def _builtin_call(self, node: Node) -> TaggedText:
-        name = node.kind.partition("::")[2].lower()
-        return self.build(f"{name}(", *self.list_of(node.inputs), ")")
 
     def _get_item(self, node: Node) -> TaggedText:
         base = self.use(node.inputs[0]).owned_by(self.owner)
@@ -428,36 +467,26 @@ class Statements:
         end = ",)" if len(node.inputs) == 1 else ")"
         return self.build(f"{name}(", *self.list_of(node.inputs), end)
 
-    def _tuple_index(self, node: Node) -> TaggedText:
-        base, index = node.inputs
-        return self.build("(", self.use(base), ")[", self.use(index), "]")
-
     def _tuple_slice(self, node: Node) -> TaggedText:
         begin, end = node.attributes["beg"], node.attributes["end"]
         return self.build("(", self.use(node.input), f")[{begin}:{end}]")
 
     def _list(self, node: Node) -> TaggedText:
-        type_ = node.output.type
-        assert isinstance(type_, ListType)
-        items: list[Part] = ["[", *self.list_of(node.inputs), "]"]
-        if not can_be_inferred(type_.element) or self._needs_type(node):
-            return self._annotate(type_, *items)
-        return self.build(*items)
+        return self._container(node, "[", *self.list_of(node.inputs), "]")
 
     def _dict(self, node: Node) -> TaggedText:
-        type_ = node.output.type
-        assert isinstance(type_, DictType)
         pairs: list[Part] = []
         for key, value in zip(node.inputs[::2], node.inputs[1::2], strict=True):
             pairs += [", ", self.use(key), ": ", self.use(value)]
-        items: list[Part] = ["{", *pairs[1:], "}"]
-        inferred = can_be_inferred(type_.key) and can_be_inferred(type_.value)
-        if not inferred or self._needs_type(node):
-            return self._annotate(type_, *items)
-        return self.build(*items)
+        return self._container(node, "{", *pairs[1:], "}")
 
-    def _needs_type(self, literal: Node) -> bool:
-        return not literal.inputs or literal.output in self.declarations.always
+    def _container(self, literal: Node, *parts: Part) -> TaggedText:
+        """Return a list or dict, with its type unless a reader infers it from the items."""
+        type_ = literal.output.type
+        is_inferred = bool(literal.inputs) and all(map(can_be_inferred, type_.parts()))
+        if is_inferred and literal.output not in self.declarations.always:
+            return self.build(*parts)
+        return self._annotate(type_, *parts)
 
     def _create_object(self, node: Node) -> TaggedText:
         name = checked_value_name(self.annotation(node.output.type))
@@ -493,21 +522,23 @@ class Statements:
             operand = self._annotate(OptionalType(node.output.type), operand)
         return self.build("torch._unwrap_optional(", operand, ")")
 
-    def _unchecked_cast(self, node: Node) -> TaggedText:
-        type_text = self.annotation(node.output.type)
-        return self.build("unchecked_cast(", type_text, ", ", self.use(node.input), ")")
-
     def _isinstance(self, node: Node) -> TaggedText:
         types = [self.annotation(type_) for type_ in node.attributes["types"]]
         shown = types[0] if len(types) == 1 else f"({', '.join(types)})"
         return self.build("isinstance(", self.use(node.input), f", {shown})")
 
-    def _tolist(self, node: Node) -> TaggedText:
-        return self._annotate(node.output.type, self.use(node.inputs[0]), ".tolist()")
-
-    def _enum_part(self, node: Node) -> TaggedText:
-        part = {"prim::EnumValue": "value", "prim::EnumName": "name"}[node.kind]
-        return self.build("(", self.use(node.input), f").{part}")
+    def _filled_form(self, node: Node) -> TaggedText:
+        """Fill the inputs of a node, and the type of its output, into the form of its kind."""
+        parts: list[Part] = []
+        for text, place, _, _ in Formatter().parse(FORMS[node.kind]):
+            parts.append(text)
+            if place == "type":
+                parts.append(self.annotation(node.output.type))
+            elif place == "inputs":
+                parts += self.list_of(node.inputs)
+            elif place is not None:
+                parts.append(self.use(node.inputs[int(place)]))
+        return self.build(*parts)
 
     def _dense_constant(self, node: Node) -> TaggedText:
         """Return a tensor in MKL-DNN layout, which archives cannot store, as a conversion."""
@@ -550,7 +581,7 @@ class Statements:
         return node.written_arguments
 
     def _default_literal(self, value: Value) -> str | None:
-        default = value.node.attributes["value"]
+        default = value.constant
         if isinstance(default, str) and not default.isascii():
             return None
         is_scalar = default is None or isinstance(default, bool | int | float | str)
@@ -574,18 +605,17 @@ def _needs_annotations(node: Node) -> bool:
     )
 
 
-def _loop_form(node: Node) -> tuple[bool, Value]:
-    """Return whether a loop prints as ``for``, and its initial condition."""
-    condition = node.inputs[1]
+def _is_counted(node: Node) -> bool:
+    """Return whether a loop prints as ``for``, and not as ``while``."""
     (body,) = node.blocks
-    always = is_constant_true(condition) and is_constant_true(body.returns[0])
+    always = is_constant_true(node.inputs[1]) and is_constant_true(body.returns[0])
     counted = has_trip_count(node) or bool(body.params[0].uses)
     if counted and not always:
         raise SaveError(
             "a loop with both a trip count and a condition has no source form",
             hint="Save the module before it is optimised",
         )
-    return counted, condition
+    return counted
 
 
 _CLOSURES = {
@@ -611,17 +641,11 @@ _STATEMENTS: dict[str, Callable[[Statements, Node], None]] = {
 Part = str | TaggedText
 
 
-_OVERRIDES = {
-    "aten::backward": "torch.autograd.backward",
-    "aten::grad": "torch.autograd.grad",
-}
-
-
 def operator_name(kind: str) -> str:
     """Return the callee of an operator; overload names are never printed."""
-    if kind in _OVERRIDES:
-        return _OVERRIDES[kind]
     namespace, _, name = kind.partition("::")
+    if kind in ("aten::backward", "aten::grad"):
+        return f"torch.autograd.{name}"
     return f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
 
 
@@ -645,21 +669,11 @@ def _has_location(node: Node) -> bool:
 
 
 _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
+    **dict.fromkeys(FORMS, Statements._filled_form),
     "prim::Constant": Statements._constant,
     "prim::ConstantMKLDNNTensor": Statements._dense_constant,
-    "prim::Uninitialized": Statements._uninitialized,
-    "aten::ScalarImplicit": Statements._conversion,
-    "aten::FloatImplicit": Statements._conversion,
-    "aten::IntImplicit": Statements._conversion,
-    "aten::Int": Statements._builtin_call,
-    "aten::Float": Statements._builtin_call,
-    "aten::Bool": Statements._builtin_call,
-    "aten::str": Statements._builtin_call,
-    "aten::sorted": Statements._builtin_call,
-    "prim::Print": Statements._builtin_call,
     "aten::__getitem__": Statements._get_item,
     "prim::TupleConstruct": Statements._tuple,
-    "prim::TupleIndex": Statements._tuple_index,
     "prim::TupleSlice": Statements._tuple_slice,
     "prim::ListConstruct": Statements._list,
     "prim::DictConstruct": Statements._dict,
@@ -668,12 +682,7 @@ _EXPRESSIONS: dict[str, Callable[[Statements, Node], TaggedText]] = {
     "prim::CallFunction": Statements._call_function,
     "prim::CallMethod": Statements._call_method,
     "aten::_unwrap_optional": Statements._unwrap_optional,
-    "prim::unchecked_unwrap_optional": Statements._unchecked_cast,
-    "prim::unchecked_cast": Statements._unchecked_cast,
     "prim::isinstance": Statements._isinstance,
-    "prim::tolist": Statements._tolist,
-    "prim::EnumValue": Statements._enum_part,
-    "prim::EnumName": Statements._enum_part,
     "prim::PythonOp": Statements._refused,
     "prim::Closure": Statements._refused,
 }

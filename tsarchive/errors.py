@@ -78,11 +78,13 @@ class SourceError(FormatError):
         *,
         record: str | None = None,
         line: int | None = None,
+        construct: str | None = None,
+        limit: float | None = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(message, record=record, hint=hint)
+        super().__init__(message, record=record, limit=limit, hint=hint)
         self.line = line
-        self.construct: str | None = None
+        self.construct = construct
         self.origin: str | None = None
 
     def __str__(self) -> str:

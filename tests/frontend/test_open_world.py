@@ -11,7 +11,7 @@ from tests.support.archives import ARCHIVES
 from tests.support.frontend import RECORD
 from tsarchive import open as open_archive
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.open_world import UNKNOWN_NAME, UNLOWERED, UNREACHABLE
+from tsarchive.frontend.context import UNKNOWN_NAME, UNLOWERED, UNREACHABLE
 from tsarchive.frontend.syntax import parse_statements
 from tsarchive.ir.classes import ClassType, FunctionType
 from tsarchive.ir.graph import walk

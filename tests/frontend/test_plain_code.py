@@ -12,8 +12,8 @@ import tsarchive
 import tsarchive.formats.torchscript.importer
 from tests.support.archives import ARCHIVES
 from tsarchive.errors import SourceError
-from tsarchive.frontend import grammar, plain
-from tsarchive.frontend.functions import FunctionReader
+from tsarchive.frontend import grammar
+from tsarchive.frontend.importer import FunctionReader, read_literal, read_signature
 from tsarchive.frontend.splitting import split_class, split_record
 from tsarchive.ir import text_limits as caps
 from tsarchive.ir.text_limits import plain_end
@@ -140,9 +140,9 @@ def constant(type_: str, text: str):
     ("type_", "text"), [(type_, text) for type_, texts in READ.items() for text in texts]
 )
 def test_literals_have_the_value_that_the_parser_gives(type_, text, monkeypatch):
-    literal = plain.read_literal(text, TYPES[type_])
+    literal = read_literal(text, TYPES[type_])
     assert literal is not None
-    monkeypatch.setattr("tsarchive.frontend.definitions.read_literal", lambda *_: None)
+    monkeypatch.setattr("tsarchive.frontend.importer.read_literal", lambda *_: None)
     assert repr(literal.value) == repr(constant(type_, text))
 
 
@@ -150,7 +150,7 @@ def test_literals_have_the_value_that_the_parser_gives(type_, text, monkeypatch)
     ("type_", "text"), [(type_, text) for type_, texts in LEFT.items() for text in texts]
 )
 def test_other_literals_are_left_to_the_parser(type_, text):
-    assert plain.read_literal(text, TYPES[type_]) is None
+    assert read_literal(text, TYPES[type_]) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_other_literals_are_left_to_the_parser(type_, text):
     ],
 )
 def test_signatures_that_are_left_to_the_parser(text):
-    assert plain.read_signature(text) is None
+    assert read_signature(text) is None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

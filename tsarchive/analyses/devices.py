@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsarchive.frontend.open_world import UNLOWERED
+from tsarchive.frontend.context import UNLOWERED
 from tsarchive.frontend.places import CodePlace
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import PARAM, Node, Value, closure, walk

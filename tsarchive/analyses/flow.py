@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from tsarchive.frontend.open_world import EARLY_RETURN
+from tsarchive.frontend.context import EARLY_RETURN
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks, walk
 

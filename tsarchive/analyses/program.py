@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tsarchive.errors import ArchiveError
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.open_world import UNKNOWN_NAME, UNREACHABLE, OpenWorld
+from tsarchive.frontend.context import UNKNOWN_NAME, UNREACHABLE, OpenWorld
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded

@@ -1,10 +1,10 @@
 """Decompiles an archive to a package of readable Python that needs torch alone.
 
-``package`` collects the files. ``program`` holds definitions, whose ``bodies`` are translated node
-by node: ``translation`` keeps the state of one function and writes expressions, ``operators`` those
-of operators, ``control_flow`` statements. ``references`` stand for what a module imports, and fill
-forms such as ``torch.device(_0)``. ``objects`` rebuilds what the modules hold, and ``layout``
-writes modules as text.
+``package`` collects the files and the small run time that they need. ``program`` holds definitions,
+whose bodies are translated node by node: ``translation`` keeps the state of one function and
+writes expressions, ``operators`` those of operators, ``control_flow`` statements. ``syntax`` makes
+trees, with references to what a module imports, and fills forms such as ``torch.device(_0)``.
+``objects`` rebuilds what the modules hold, and ``layout`` writes modules as text.
 
 May import the runner for its analyses and natives, and importers of archives.
 """

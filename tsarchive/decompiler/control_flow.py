@@ -10,7 +10,6 @@ import builtins
 import re
 from collections.abc import Callable, Sequence
 
-from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import (
     Block,
@@ -26,7 +25,7 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
 from tsarchive.run.passes.uses import all_nodes
 
-from . import references, syntax
+from . import syntax
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
@@ -41,25 +40,23 @@ def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
     position = 0
     while position < len(nodes):
         node = nodes[position]
-        if node.kind == "prim::Enter" or (node in translation.live_nodes and not node.is_constant):
-            position = _translate(translation, nodes, position)
+        if node.kind == "prim::Enter":
+            end = matching_exit(nodes, position)
+            _with(translation, nodes[position : end + 1])
+            position = end
+        elif node in translation.live_nodes and not node.is_constant:
+            _translate(translation, node)
         position += 1
 
 
-def _translate(translation: Translation, nodes: Sequence[Node], position: int) -> int:
-    """Translate the node at ``position``; return the position of the last node that this took."""
-    node = nodes[position]
-    if node.kind == "prim::Enter":
-        end = matching_exit(nodes, position)
-        _with(translation, nodes[position : end + 1])
-        return end
+def _translate(translation: Translation, node: Node) -> None:
     if is_call_of_init(node):
         _construct(translation, node)
     elif is_call_of_setter(node):
-        _set_property(translation, node)
+        _set_attr(translation, node)
+        translation.known[node.output] = syntax.literal(None)
     elif node.kind != "prim::CreateObject" or not _is_constructed(translation, node):
         _BY_KIND.get(node.kind, Translation.simple)(translation, node)
-    return position
 
 
 def _is_constructed(translation: Translation, node: Node) -> bool:
@@ -98,13 +95,7 @@ def _if(translation: Translation, node: Node) -> None:
     targets: list[str] = []
     behind = translation.live_ranges.end(node)
     for index in used:
-        value = node.outputs[index]
-        targets.append(
-            translation.variables.choose(
-                translation.candidate(value), behind, besides=targets,
-                wish=translation.wishes.get(value, ""),
-            )
-        )  # fmt: skip
+        targets.append(translation.choose(node.outputs[index], behind, targets))
     branches = [_branch(translation, block, used, targets) for block in node.blocks]
     if len(used) == 1:
         shown = _as_expression(node.outputs[used[0]], condition, branches, targets[0])
@@ -162,9 +153,7 @@ def _loop(translation: Translation, node: Node) -> None:
     is_counted = has_trip_count(node) or translation.is_live(body.params[0])
     is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
     if is_counted and not is_endless:
-        raise UnsupportedError(
-            f"{translation.function.qualified_name} has a loop with a count and a condition"
-        )
+        raise translation.unsupported("has a loop with a count and a condition")
     element = _element(translation, node) if is_counted else None
     shown = translation.operands(node, [0 if is_counted else 1])
     if element is not None:
@@ -253,7 +242,7 @@ def _for(
         point = translation.live_ranges.start(node.blocks[0].param_node)
         name = translation.define(counter, point, list(targets.values()))
     statements = _endless_body(translation, node, targets)
-    called = syntax.call(references.builtin("range"), shown)
+    called = syntax.call(syntax.builtin("range"), shown)
     translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
 
 
@@ -313,13 +302,11 @@ def _with(translation: Translation, nodes: Sequence[Node]) -> None:
     translation.flush()
     type_ = manager.type
     if not isinstance(type_, ClassType) or type_.is_native:
-        raise UnsupportedError(
-            f"{translation.function.qualified_name} enters an object of no class"
-        )
+        raise translation.unsupported("enters an object of no class")
     if is_autocast(type_):
-        shown = references.form("casting(_0)", shown)
+        shown = syntax.form("casting(_0)", shown)
     elif type_.methods["__exit__"].schema.return_type != NONE:
-        shown = references.form("entered(_0)", shown)
+        shown = syntax.form("entered(_0)", shown)
     variable: ast.expr | None = None
     if translation.is_live(enter.output):
         variable = ast.Name(translation.define(enter.output), ast.Store())
@@ -340,25 +327,41 @@ def _unpack(translation: Translation, node: Node) -> None:
 
 
 def _set_attr(translation: Translation, node: Node) -> None:
-    owner = node.inputs[0].type
-    assert isinstance(owner, ClassType)
-    base, value = translation.operands(node)
-    place = members_of(owner).reach(base, node.name)
-    translation.emit(syntax.store(place, value), node)
-
-
-def _set_property(translation: Translation, node: Node) -> None:
+    """Assign to an attribute or, for a call of its setter, to a property."""
     owner = node.input.type
     assert isinstance(owner, ClassType)
+    members = members_of(owner)
     base, value = translation.operands(node)
-    place = syntax.attribute(base, members_of(owner).methods[node.name])
+    if node.kind == "prim::SetAttr":
+        place = members.reach(base, node.name)
+    else:
+        place = syntax.attribute(base, members.methods[node.name])
     translation.emit(syntax.store(place, value), node)
-    translation.known[node.output] = syntax.literal(None)
 
 
 def _raise(translation: Translation, node: Node) -> None:
-    message = translation.operands(node)[0]
-    translation.emit(_raised(translation.program, node.inputs[1], message), node)
+    """Write ``raise ValueError(message)``, with a class of the package where Python has none."""
+    message, class_ = translation.operands(node)[0], node.inputs[1]
+    text = _assertion_text(message) if must_be_none(class_) else None
+    if text is not None:
+        form = "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)"
+        translation.emit(syntax.statement(form, text), node)
+    elif must_be_none(class_) or not class_.node.is_constant:
+        translation.emit(syntax.statement("raise RuntimeError(_0)", message), node)
+    else:
+        raised = _exception(translation.program, class_.constant)
+        translation.emit(syntax.statement("raise _0(_1)", raised, message), node)
+
+
+def _exception(program: Program, qualified_name: str) -> ast.expr:
+    """Return the class of an exception."""
+    module, _, name = qualified_name.rpartition(".")
+    found = getattr(builtins, name, None)
+    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
+        return syntax.builtin(name)
+    shown = identifier(name, private=False)
+    program.exceptions.setdefault(shown)
+    return syntax.imported(EXCEPTIONS, shown)
 
 
 def _closure(translation: Translation, node: Node) -> None:
@@ -369,7 +372,7 @@ def _closure(translation: Translation, node: Node) -> None:
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
     translation.emit(_nested(translation, name, subgraph))
-    class_ = references.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
@@ -466,10 +469,7 @@ def _negated(condition: ast.expr) -> ast.expr:
 
 
 def _as_expression(
-    result: Value,
-    condition: ast.expr,
-    branches: Sequence[tuple[list[ast.stmt], list[ast.expr]]],
-    target: str,
+    result: Value, condition: ast.expr, branches: Sequence[_Branch], target: str
 ) -> ast.expr | None:
     """Return the expression for an if that only computes ``result``; None for statements."""
     if any(statements for statements, _ in branches):
@@ -522,31 +522,11 @@ _FAILED = "AssertionError"
 EXCEPTIONS = "_exceptions"
 
 
-def _raised(program: Program, class_: Value, message: ast.expr) -> ast.stmt:
-    """Return ``raise ValueError(message)``, with a class of the package where Python has none."""
-    if must_be_none(class_) or not class_.node.is_constant:
-        text = _assertion_text(message) if must_be_none(class_) else None
-        if text is None:
-            return references.statement("raise RuntimeError(_0)", message)
-        return references.statement(
-            "raise AssertionError()" if _is_empty(text) else "raise AssertionError(_0)", text
-        )
-    module, _, name = class_.node.attributes["value"].rpartition(".")
-    found = getattr(builtins, name, None)
-    if module in ("builtins", "") and isinstance(found, type) and issubclass(found, Exception):
-        raised = references.builtin(name)
-    else:
-        shown = identifier(name, private=False)
-        program.exceptions.setdefault(shown)
-        raised = references.imported(EXCEPTIONS, shown)
-    return references.statement("raise _0(_1)", raised, message)
-
-
 def _assertion_text(message: ast.expr) -> ast.expr | None:
     """Return the text of an assertion that failed, None for other messages."""
     match message:
         case ast.Constant(str() as text) if text.startswith(_ASSERTION):
-            return syntax.string(text.removeprefix(_ASSERTION))
+            return syntax.literal(text.removeprefix(_ASSERTION))
         case ast.BinOp(ast.Constant(str() as text), ast.Add(), rest) if text == _ASSERTION:
             return rest
     return None

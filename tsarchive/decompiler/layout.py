@@ -14,16 +14,15 @@ import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.graph import Node, closure
-from tsarchive.ir.source_ranges import Range
 
 from . import syntax
 from .naming import Pool, numbered
-from .references import Reference, reference_of
+from .syntax import Reference, reference_of
 
 
 @contextmanager
@@ -73,15 +72,6 @@ class Module:
     definitions: list[Definition] = field(default_factory=list)
     names: Pool = field(default_factory=lambda: Pool(fold=False))
 
-    @property
-    def file(self) -> str:
-        return "/".join(self.path) + ".py"
-
-    def move(self, path: tuple[str, ...]) -> None:
-        self.path = path
-        for definition in self.definitions:
-            definition.path = path
-
 
 def make_paths_unique(
     modules: Iterable[Module], reserved: Iterable[str], shadowing: Container[str] = ()
@@ -103,7 +93,9 @@ def make_paths_unique(
                 folders[original] = (*folder, pools[folder].unique(part))
                 pools[folders[original]] = Pool()
         folder = folders[original]
-        module.move((*folder, pools[folder].unique(name)))
+        module.path = (*folder, pools[folder].unique(name))
+        for definition in module.definitions:
+            definition.path = module.path
 
 
 class Layout:
@@ -113,7 +105,10 @@ class Layout:
         self._comments = comments
         self._used = {m.path: list(_references_in(m.definitions)) for m in modules}
         self.used = frozenset(chain(*self._used.values()))
-        needs = {path: _homes(used) for path, used in self._used.items()}
+        needs = {
+            path: {one.definition.path for one in used if one.definition is not None}
+            for path, used in self._used.items()
+        }
         self._reached = {path: closure([path], lambda p: needs.get(p, ())) for path in needs}
 
     def text(self, module: Module) -> str:
@@ -123,8 +118,7 @@ class Layout:
         for definition in module.definitions:
             # Modules may share expressions, and each names things in its own way.
             body += copy.deepcopy(definition.body)
-        for statement in body:
-            _Naming(names).visit(statement)
+        _put_names(body, names)
         early, late = self._imports(module, names)
         source = written([*early, *body, *late])
         return with_comments(source, self._comments)
@@ -159,11 +153,6 @@ class Layout:
         return definition is not None and module.path in self._reached.get(definition.path, ())
 
 
-def _homes(used: Iterable[Reference]) -> set[tuple[str, ...]]:
-    """Return the paths of the modules that definitions are imported from."""
-    return {one.definition.path for one in used if one.definition is not None}
-
-
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
     """Return the level and the name of the module that ``module`` imports a reference from."""
     if reference.definition is not None:
@@ -194,32 +183,25 @@ def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]
         if is_own and reference.wanted_name not in variables:
             names[reference] = reference.wanted_name
         else:
-            names[reference] = _free(reference, taken)
-            taken.add(names[reference])
+            is_builtin = not reference.home and reference.definition is None
+            unfit = taken if is_builtin else taken | _BUILTINS
+            free = next(name for name in numbered(reference.wanted_name) if name not in unfit)
+            names[reference] = free
+            taken.add(free)
     return names
-
-
-def _free(reference: Reference, taken: set[str]) -> str:
-    is_builtin = not reference.home and reference.definition is None
-    unfit = taken if is_builtin else taken | _BUILTINS
-    return next(name for name in numbered(reference.wanted_name) if name not in unfit)
 
 
 _BUILTINS = frozenset(dir(builtins))
 
 
-class _Naming(ast.NodeVisitor):
-    """Puts names in the place of the keys of references."""
-
-    def __init__(self, names: Mapping[Reference, str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> None:
+def _put_names(body: Iterable[ast.stmt], names: Mapping[Reference, str]) -> None:
+    """Put names in the place of the keys of references, and numbers behind those of comments."""
+    for node in chain.from_iterable(map(ast.walk, body)):
         reference = reference_of(node)
-        if is_marker(node):
+        if isinstance(node, ast.Name) and is_marker(node):
             node.id = f"{_MARKER}{getattr(node, _NUMBER)}"
-        elif reference is not None:
-            node.id = self._names[reference]
+        elif isinstance(node, ast.Name) and reference is not None:
+            node.id = names[reference]
 
 
 def written(body: list[ast.stmt]) -> str:
@@ -363,7 +345,8 @@ def _items(body: str) -> list[str]:
 
 
 _MARKER = "comment_number_"
-_MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
+# A line that is a marker, and the text of the line behind it.
+_MARKED = re.compile(rf"^( *){_MARKER}([0-9]+)$(?=\n?(.*))", re.MULTILINE)
 _NUMBER = "comment_number"
 _SEPARATORS = re.compile(r"[/\\]")
 
@@ -378,8 +361,13 @@ class Comments:
 
     def before(self, node: Node) -> ast.stmt | None:
         """Return the marker for the line that ``node`` comes from; None where it stands already."""
-        comment = _described(node.range, full_paths=self._full_paths)
-        if comment is None or comment == self._last:
+        location = None if node.range is None else node.range.location
+        if location is None or not location.filename:
+            return None
+        path = location.filename if self._full_paths else _SEPARATORS.split(location.filename)[-1]
+        text = _printable(location.text).rstrip(": ")
+        comment = Comment(f"{_printable(path)}:{location.line}", text)
+        if comment == self._last:
             return None
         self._last = comment
         self.all.append(comment)
@@ -403,17 +391,6 @@ class Comment(NamedTuple):
         return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
 
 
-def _described(range_: Range | None, *, full_paths: bool) -> Comment | None:
-    location = None if range_ is None else range_.location
-    if location is None or not location.filename:
-        return None
-    name = location.filename
-    if not full_paths:
-        name = _SEPARATORS.split(name)[-1]
-    text = _printable(location.text).rstrip(": ")
-    return Comment(f"{_printable(name)}:{location.line}", text)
-
-
 def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
@@ -429,14 +406,10 @@ def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
     """Return the text with comments in the place of their markers."""
-    pairs = pairwise([*text.split("\n"), ""])
-    return "\n".join(_line(*pair, comments) for pair in pairs)
 
+    def comment(match: re.Match[str]) -> str:
+        indent, number, following = match.groups()
+        shown = f"{indent}{comments[int(number)].beside(following)}"
+        return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
 
-def _line(line: str, following: str, comments: Sequence[Comment]) -> str:
-    match = _MARKED.fullmatch(line)
-    if match is None:
-        return line
-    indent, number = match.groups()
-    shown = f"{indent}{comments[int(number)].beside(following)}"
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+    return _MARKED.sub(comment, text)

@@ -131,7 +131,8 @@ class Members:
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
         found = _STATE_METHODS.get(name, name) if is_method else name
-        if is_method and self._is_syntax(found):
+        is_special = found.startswith("__") and found.endswith("__") and is_identifier(found)
+        if is_method and is_special and not (found in _OF_MODULES and self.class_.is_module):
             return found
         hidden = self._inherited if found != "forward" else frozenset()
         if is_plain(found) and found not in hidden and (is_method or found not in self.methods):
@@ -142,10 +143,6 @@ class Members:
             found += "_"
         taken.add(found)
         return found
-
-    def _is_syntax(self, name: str) -> bool:
-        is_special = name.startswith("__") and name.endswith("__") and is_identifier(name)
-        return is_special and (name not in _OF_MODULES or not self.class_.is_module)
 
     def constants(self) -> dict[str, Any]:
         """Return the constants that can be attributes, with their values."""
@@ -170,7 +167,7 @@ class Members:
             return syntax.subscript(base, syntax.literal(int(name)))
         if self.is_direct(name):
             return syntax.attribute(base, self.slots[name])
-        return syntax.subscript(syntax.attribute(base, kind.value), syntax.string(name))
+        return syntax.subscript(syntax.attribute(base, kind.value), syntax.literal(name))
 
 
 def _properties(
@@ -206,9 +203,7 @@ def method_name(name: str, *, is_module: bool) -> str:
     return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
 
 
-@cache
-def members_of(class_: ClassType) -> Members:
-    return Members(class_)
+members_of = cache(Members)
 
 
 @cache

@@ -1,47 +1,50 @@
 """Expressions that make modules, objects and other values of attributes again.
 
 Values that all instances of a module class share stand in its ``__init__``; others are arguments of
-it, under the names of the attributes.
+it, under the names of the attributes. Tensors go to a safetensors file, or to a second one where
+that cannot hold them.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import io
+import json
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import torch
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
 from tsarchive.run.typecheck import type_of_class
 
-from . import references, syntax
+from . import syntax
 from .layout import Definition
-from .naming import SHARED_SLOTS, container_base, members_of
+from .naming import SHARED_SLOTS, container_base, members_of, numbered
 from .program import Program, module_type
-from .weights import TensorFile
+from .support.weights import DTYPES
 
 
+@dataclass(eq=False, slots=True)
 class ObjectValues:
     """Makes expressions; ``file`` takes the tensors that they name.
 
     ``shared`` holds the ids of the objects that several attributes hold.
     """
 
-    def __init__(
-        self, program: Program, file: TensorFile, shared: Container[int] = frozenset()
-    ) -> None:
-        self._program = program
-        self._file = file
-        self._shared = shared
-        self._places: dict[int, str] = {}
+    program: Program
+    file: TensorFile
+    shared: Container[int] = frozenset()
+    _places: dict[int, str] = field(default_factory=dict)
 
     def placeholder(self, tensor: torch.Tensor, path: str, *, is_parameter: bool) -> ast.expr:
         """Return a tensor of the same form, which ``load`` replaces."""
@@ -49,7 +52,7 @@ class ObjectValues:
         if not is_parameter:
             return made
         keywords = "" if tensor.requires_grad else ", requires_grad=False"
-        return references.form(f"nn.Parameter(_0{keywords})", made)
+        return syntax.form(f"nn.Parameter(_0{keywords})", made)
 
     def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
         if tensor.layout != torch.strided or tensor.is_quantized:
@@ -58,30 +61,30 @@ class ObjectValues:
         if tensor.dtype != torch.float32:
             keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return references.form(f"torch.empty(_0{keywords})", shape)
+        return syntax.form(f"torch.empty(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
         """Return a tensor of the files; one without data is made anew."""
         empty = self._empty(tensor) if tensor.is_meta else None
         if empty is not None:
             return empty
-        name = self._file.add(path, tensor)
-        return references.form("tensor(_0)", syntax.string(name))
+        name = self.file.add(path, tensor)
+        return syntax.form("tensor(_0)", syntax.literal(name))
 
     def value(self, value: Any, type_: Type, path: str) -> ast.expr:
         """Return the expression for the value of an attribute of the declared ``type_``."""
-        if id(value) not in self._shared:
+        if id(value) not in self.shared:
             return self._value(value, type_, path)
         place = self._places.setdefault(id(value), path)
         made = syntax.lambda_(self._value(value, type_, place))
-        return references.form("shared(_0, _1)", syntax.string(place), made)
+        return syntax.form("shared(_0, _1)", syntax.literal(place), made)
 
     def _value(self, value: Any, type_: Type, path: str) -> ast.expr:
         match value:
             case torch.Tensor():
                 return self.tensor(value, path)
             case torch.device():
-                return references.form("torch.device(_0)", syntax.string(str(value)))
+                return syntax.form("torch.device(_0)", syntax.literal(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
             case ArchiveObject():
@@ -96,16 +99,16 @@ class ObjectValues:
                 return self.generator(str(value.device), value.initial_seed())
         found = type_of_class(type(value))
         if isinstance(found, EnumType):
-            member = self._program.enum_member(found, value.name)
-            return syntax.attribute(self._program.reference(found), member)
+            member = self.program.enum_member(found, value.name)
+            return syntax.attribute(self.program.reference(found), member)
         try:
             return syntax.literal(value)
         except TypeError:
             raise UnsupportedError(f"{path} holds a {type(value).__name__}") from None
 
     def generator(self, device: str, seed: int) -> ast.expr:
-        arguments = syntax.string(device), syntax.literal(seed)
-        return references.form("torch.Generator(_0).manual_seed(_1)", *arguments)
+        arguments = syntax.literal(device), syntax.literal(seed)
+        return syntax.form("torch.Generator(_0).manual_seed(_1)", *arguments)
 
     def _list(self, value: list[Any], type_: Type, path: str) -> ast.expr:
         element = type_.element if isinstance(type_, ListType) else type_
@@ -127,7 +130,7 @@ class ObjectValues:
             for index, (item, element) in enumerate(zip(value, types, strict=True))
         ]
         if isinstance(found, TupleType) and found.qualified_name:
-            return syntax.call(self._program.reference(found), items)
+            return syntax.call(self.program.reference(found), items)
         return ast.Tuple(items, ast.Load())
 
     def _native(self, value: Any, path: str) -> ast.expr:
@@ -136,7 +139,7 @@ class ObjectValues:
             raise UnsupportedError(f"{path} holds an object that has no pickled state")
         state = value._get_method("__getstate__")()
         name = str(value._type().annotation_str)
-        return references.form("native(_0, _1)", syntax.string(name), self.value(state, ANY, path))
+        return syntax.form("native(_0, _1)", syntax.literal(name), self.value(state, ANY, path))
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
@@ -145,10 +148,10 @@ class ObjectValues:
         keys: list[ast.expr | None] = []
         items: list[ast.expr] = []
         for name, attribute in class_.attributes.items():
-            keys.append(syntax.string(members.slots[name]))
+            keys.append(syntax.literal(members.slots[name]))
             items.append(self.value(get_slot(value, attribute), attribute.type, f"{path}.{name}"))
-        shown = self._program.reference(class_)
-        return references.form("new(_0, _1)", shown, ast.Dict(keys, items))
+        shown = self.program.reference(class_)
+        return syntax.form("new(_0, _1)", shown, ast.Dict(keys, items))
 
 
 def shared_objects(root: torch.nn.Module) -> frozenset[int]:
@@ -224,7 +227,7 @@ class Instances:
         """Return the call that makes a module like this one."""
         type_ = module_type(module)
         definition = self._program.definition(type_)
-        class_ = references.to_definition(definition)
+        class_ = syntax.to_definition(definition)
         if container_base(type_) is None:
             differing = self._differing(definition)
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
@@ -258,7 +261,10 @@ class Instances:
     def _described(self, module: torch.nn.Module, name: str) -> ast.expr:
         class_ = module_type(module)
         if name not in class_.attributes:
-            return self._constant(class_, name)
+            try:
+                return syntax.literal(members_of(class_).constants()[name])
+            except TypeError:
+                return syntax.literal(None)
         attribute = class_.attributes[name]
         try:
             value = get_slot(module, attribute)
@@ -272,12 +278,6 @@ class Instances:
             return self._values.placeholder(value, path, is_parameter=kind is SlotKind.PARAMETER)
         return self._values.value(value, attribute.type, path)
 
-    def _constant(self, class_: ClassType, name: str) -> ast.expr:
-        try:
-            return syntax.literal(members_of(class_).constants()[name])
-        except TypeError:
-            return syntax.literal(None)
-
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
         """Return the argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
@@ -288,8 +288,9 @@ class Instances:
         return empty.args[0]
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
-        forms = {_without_shape(self._slot(module, name)) for module in self._of[definition]}
-        return len(forms) == 1 and None not in forms
+        shown = [self._slot(module, name) for module in self._of[definition]]
+        is_empty = all(_find_empty(one) is not None for one in shown)
+        return is_empty and len({ast.dump(_with_shape(one)) for one in shown}) == 1
 
     def _write(
         self,
@@ -300,7 +301,7 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        body: list[ast.stmt] = [references.statement("super().__init__()")]
+        body: list[ast.stmt] = [syntax.statement("super().__init__()")]
         names: list[str] = []
         for name in slots:
             shown = self._slot(module, name)
@@ -338,12 +339,12 @@ def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
     members = members_of(class_)
     kind = members.kind(name)
     is_none = isinstance(shown, ast.Constant) and shown.value is None
-    arguments = syntax.name("self"), syntax.string(name), shown
+    arguments = syntax.name("self"), syntax.literal(name), shown
     if members.is_direct(name) and kind is SlotKind.BUFFER:
-        return references.statement("_0.register_buffer(_1, _2)", *arguments)
+        return syntax.statement("_0.register_buffer(_1, _2)", *arguments)
     is_argument = is_none or isinstance(shown, ast.Name)
     if members.is_direct(name) and kind is SlotKind.PARAMETER and is_argument:
-        return references.statement("_0.register_parameter(_1, _2)", *arguments)
+        return syntax.statement("_0.register_parameter(_1, _2)", *arguments)
     return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
@@ -357,14 +358,13 @@ def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
     ):  # fmt: skip
         for hook in hooks:
             function = syntax.attribute(own, members.methods[hook.name])
-            yield references.statement(f"_0.register_{kind}(_1)", self_, function)
+            yield syntax.statement(f"_0.register_{kind}(_1)", self_, function)
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
     """Put constants before the annotations of a class, and ``__init__`` behind them."""
     class_ = definition.body[0]
-    if not isinstance(class_, ast.ClassDef):
-        raise UnsupportedError(f"{definition.qualified_name} is no class")
+    assert isinstance(class_, ast.ClassDef)
     body = [statement for statement in class_.body if not isinstance(statement, ast.Pass)]
     position = 0
     while position < len(body) and isinstance(body[position], ast.AnnAssign):
@@ -399,6 +399,106 @@ def _spread(shown: ast.expr) -> ast.expr:
     return shown
 
 
-def _without_shape(shown: ast.expr) -> str | None:
-    """Return a key that placeholders of different shapes share; None for other expressions."""
-    return None if _find_empty(shown) is None else ast.dump(_with_shape(shown))
+_DTYPES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(slots=True)
+class TensorFile:
+    """Collects tensors by name.
+
+    state: the names that are in the state dict; modules: paths that hold the module of another
+    path; training: the paths of modules in training mode.
+    """
+
+    state: list[str] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+    training: list[str] = field(default_factory=list)
+    _tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def add(self, name: str, tensor: torch.Tensor) -> str:
+        """Add a tensor; return its name, which is another one where ``name`` is taken."""
+        if tensor.is_meta or tensor.is_nested:
+            raise UnsupportedError(f"the tensor {name!r} has no data of its own")
+        found = next(n for n in numbered(name, "~") if self._tensors.get(n, tensor) is tensor)
+        self._tensors[found] = tensor
+        return found
+
+    def written(self) -> dict[str, bytes]:
+        """Return the files by name."""
+        plain, others, facts = self._sorted()
+        facts |= {
+            "grad": [name for name, tensor in self._tensors.items() if tensor.requires_grad],
+            "modules": self.modules,
+            "others": bool(others),
+            "state": self.state,
+            "training": self.training,
+        }
+        files = {"weights.safetensors": safetensors(plain, {"package": json.dumps(facts)})}
+        if others:
+            buffer = io.BytesIO()
+            torch.save(others, buffer)
+            files["weights.pt"] = buffer.getvalue()
+        return files
+
+    def _sorted(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the tensors for the first file and the second one, and what shares memory."""
+        first_names: dict[int, str] = {}
+        same: dict[str, str] = {}
+        groups: dict[int, list[str]] = {}
+        others: dict[str, torch.Tensor] = {}
+        for name, tensor in self._tensors.items():
+            first = first_names.setdefault(id(tensor), name)
+            if first != name:
+                same[name] = first
+            elif not _is_plain(tensor):
+                others[name] = tensor.detach()
+            else:
+                groups.setdefault(tensor.untyped_storage()._cdata, []).append(name)
+        plain: dict[str, torch.Tensor] = {}
+        views: dict[str, Any] = {}
+        for names in groups.values():
+            self._group(names, plain, views)
+        return plain, others, {"same": same, "views": views}
+
+    def _group(
+        self, names: list[str], plain: dict[str, torch.Tensor], views: dict[str, Any]
+    ) -> None:
+        """Add the tensors of one storage: as they are, or as views of all of it."""
+        tensors = [self._tensors[name].detach() for name in names]
+        if len(names) == 1 and tensors[0].is_contiguous():
+            plain[names[0]] = tensors[0]
+            return
+        dtypes = {tensor.dtype for tensor in tensors}
+        dtype = tensors[0].dtype if len(dtypes) == 1 else torch.uint8
+        base = f"{names[0]}~storage"
+        flat = torch.frombuffer(bytearray(storage_bytes(tensors[0])), dtype=dtype)
+        plain[base] = flat
+        for name, tensor in zip(names, tensors, strict=True):
+            shown = str(tensor.dtype).removeprefix("torch.")
+            place = [tensor.storage_offset(), list(tensor.shape), list(tensor.stride())]
+            views[name] = [base, shown, *place]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    is_flagged = tensor.is_conj() or tensor.is_neg()
+    return tensor.layout == torch.strided and tensor.dtype in _DTYPES and not is_flagged
+
+
+def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Return a safetensors file: length of the header, header, data, wide elements first."""
+    ordered = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    data: list[bytes] = []
+    end = 0
+    for name, tensor in ordered:
+        content = bytes(storage_bytes(tensor.detach().contiguous().clone()))
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [end, end + len(content)],
+        }
+        data.append(content)
+        end += len(content)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *data])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MethodDescriptorType, ModuleType
 from typing import Any
 
@@ -17,24 +18,20 @@ import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import MAX_TRIP_COUNT, Node, Value, must_be_none
+from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
-from tsarchive.ir.values import TableConstant, necessary_arguments
+from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
 from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
-from tsarchive.run.operators import (
-    find_native,
-    implementation,
-    schema_without_text,
-)
+from tsarchive.run.operators import find_native, implementation, schema_without_text
 from tsarchive.run.passes.peephole import as_number
 
-from . import references, syntax
+from . import syntax
 from .program import Program
 
 _OPERANDS = 2
@@ -43,19 +40,18 @@ _SUMS = {"aten::add": "_0 + _1", "aten::sub": "_0 - _1"}
 _READERS = frozenset({"prim::ListUnpack", "aten::__getitem__", "aten::len", "aten::select"})
 
 
+@dataclass(eq=False, slots=True)
 class Operators:
     """Expressions of the operators of one function. ``dtypes`` are values kept as torch.dtype."""
 
-    def __init__(self, function: Function, program: Program, dtypes: set[Value]) -> None:
-        self._function = function
-        self._untranslated = program.untranslated
-        self._dtypes = dtypes
-        self._is_wide = function in program.wrapping
+    function: Function
+    program: Program
+    dtypes: set[Value]
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
         if node.upgrader is not None:
-            upgrader = references.helper(f"upgrader::{node.upgrader}")
+            upgrader = syntax.helper(f"upgrader::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
         number = known_number(node)
         if number is not None:
@@ -67,7 +63,7 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return references.form(form, *arguments)
+            return syntax.form(form, *arguments)
         found = indexed(schema, node, arguments)
         if found is not None:
             return found
@@ -77,12 +73,11 @@ class Operators:
 
     def _form(self, node: Node, schema: FunctionSchema) -> str | None:
         key = schema.full_name
-        if self._is_wide and key in WRAPPING:
+        if self.function in self.program.wrapping and key in WRAPPING:
             return None
         if key in NON_ZERO_DIVISOR:
-            divisor = node.inputs[1].node
-            known = divisor.is_constant and divisor.attributes["value"] not in (0, None)
-            return NON_ZERO_DIVISOR[key] if known else None
+            is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
+            return None if is_unknown else NON_ZERO_DIVISOR[key]
         return READABLE_FORMS.get(key)
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -91,8 +86,8 @@ class Operators:
         positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
         element = told_element(schema, node)
         if element is not None:
-            keywords["element"] = syntax.string(element)
-        return syntax.call(references.helper(schema.full_name), positional, keywords)
+            keywords["element"] = syntax.literal(element)
+        return syntax.call(syntax.helper(schema.full_name), positional, keywords)
 
     def _call(self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
         try:
@@ -125,7 +120,7 @@ class Operators:
         for offset, argument in enumerate(schema.arguments):
             value = node.inputs[offset]
             by_name = argument.kwarg_only
-            if _is_default(argument.default, value) if by_name else offset >= count:
+            if is_default(argument.default, value) if by_name else offset >= count:
                 continue
             shown: ast.expr | None = arguments[offset]
             if offset in enums:
@@ -141,12 +136,12 @@ class Operators:
             return made
         if is_only_read(node.output):
             return made
-        return references.form("list(_0)", made)
+        return syntax.form("list(_0)", made)
 
     def _missing(self, operator: str, reason: str) -> ast.expr:
         """Return a call that raises when reached: code may hold operators that it never calls."""
-        self._untranslated.setdefault(f"{self._function.qualified_name}: {operator}")
-        return references.form("missing(_0)", syntax.string(reason))
+        self.program.untranslated.setdefault(f"{self.function.qualified_name}: {operator}")
+        return syntax.form("missing(_0)", syntax.literal(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
@@ -155,48 +150,46 @@ class Operators:
         """
         if must_be_none(value):
             return syntax.literal(None)
-        if value in self._dtypes:
+        if value in self.dtypes:
             return shown
-        if not value.node.is_constant:
-            return None
-        member = _ENUM_MEMBERS[kind].get(value.node.attributes["value"])
-        return None if member is None else references.form(str(member))
+        member = _ENUM_MEMBERS[kind].get(value.constant)
+        return None if member is None else syntax.form(str(member))
 
     def _sum(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return ``a + b``, unless b is multiplied by a factor."""
-        if not _is_number(node.inputs[2], 1):
+        if node.inputs[2].constant != 1:
             return None
-        return references.form(_SUMS[node.kind], *arguments)
+        return syntax.form(_SUMS[node.kind], *arguments)
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
-        return references.form(form, *arguments)
+        return syntax.form(form, *arguments)
 
     def _dtype(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        return syntax.attribute(arguments[0], "dtype") if node.output in self._dtypes else None
+        return syntax.attribute(arguments[0], "dtype") if node.output in self.dtypes else None
 
     def _compared(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Compare two dtypes, or a dtype and the number of one."""
-        if not self._dtypes.intersection(node.inputs):
+        if not self.dtypes.intersection(node.inputs):
             return None
         pairs = zip(node.inputs, arguments, strict=True)
         shown = [self._enum_argument("ScalarType", *pair) for pair in pairs]
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
-        return references.form(form, shown[0], shown[1])
+        return syntax.form(form, shown[0], shown[1])
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
             return None
         name = "print" if node.kind == "prim::Print" else "str"
-        return syntax.call(references.builtin(name), arguments)
+        return syntax.call(syntax.builtin(name), arguments)
 
     def _formatted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         template, *values = node.inputs
-        if not template.node.is_constant:
+        text = template.constant
+        if not isinstance(text, str):
             return None
-        text = template.node.attributes["value"]
         pieces = text.split("{}")
         is_plain = len(pieces) == len(values) + 1 and not any(set(p) & {"{", "}"} for p in pieces)
         if not is_plain or not all(value.type in _SHOWN_ALIKE for value in values):
@@ -205,7 +198,7 @@ class Operators:
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
-        return None if form is None else references.form(form, *arguments)
+        return None if form is None else syntax.form(form, *arguments)
 
     def _int(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         """Return the int of which a tensor was made only to be converted back."""
@@ -229,9 +222,9 @@ class Operators:
         if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
             form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
         for name in ("device", "requires_grad"):
-            if name in values and not _is_default(_DEFAULTS[name], values[name]):
+            if name in values and not is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
-        return references.form(f"{form})", *arguments)
+        return syntax.form(f"{form})", *arguments)
 
 
 _NUMBER_TENSORS: dict[Type, str] = {
@@ -245,12 +238,9 @@ _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 
 def known_number(node: Node) -> complex | None:
     """Return the number that a constant operand without dimensions acts as."""
-    if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
+    if node.operator not in SCALAR_OVERLOADS:
         return None
-    constant = node.inputs[1].node
-    if not constant.is_constant:
-        return None
-    content = constant.attributes["value"]
+    content = node.inputs[1].constant
     return as_number(content.value) if isinstance(content, TableConstant) else None
 
 
@@ -283,19 +273,7 @@ def _by_schema(
     return positional, keywords
 
 
-def _is_number(value: Value, number: int) -> bool:
-    return value.node.is_constant and value.node.attributes["value"] == number
-
-
-def _is_default(default: Any, value: Value) -> bool:
-    if not value.node.is_constant:
-        return False
-    content = value.node.attributes["value"]
-    return type(content) is type(default) and bool(content == default)
-
-
-_Special = Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]
-_SPECIAL: dict[str, _Special] = {
+_SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]] = {
     **dict.fromkeys(_ALPHA, Operators._sum),
     "aten::size": Operators._size,
     "prim::shape.builtin": Operators._size,
@@ -338,11 +316,11 @@ def callee(
     if not any(_holds_tensor(a.type) for a in (*schema.arguments, *schema.returns)):
         return None
     if name in FUNCTIONALS and count <= FUNCTIONALS[name]:
-        return references.form(f"F.{name}")
+        return syntax.form(f"F.{name}")
     if _is_same(torch, torch._C._VariableFunctions, name):
-        return references.form(f"torch.{name}")
+        return syntax.form(f"torch.{name}")
     if _is_same(torch.nn.functional, torch._C._nn, name):
-        return references.form(f"F.{name}")
+        return syntax.form(f"F.{name}")
     is_method = _is_to(schema, count, keywords) if name == "to" else _is_method(schema, name)
     return METHOD if is_method else None
 
@@ -350,12 +328,12 @@ def callee(
 def by_overload(schema: FunctionSchema) -> ast.expr:
     """Return ``torch.ops.aten.relu.default``, which also takes numbers in the place of dtypes."""
     namespace, _, name = schema.name.partition("::")
-    found = references.form("torch")
+    found = syntax.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
         if part.isidentifier() and not keyword.iskeyword(part):
             found = syntax.attribute(found, part)
         else:
-            found = references.form("getattr(_0, _1)", found, syntax.string(part))
+            found = syntax.form("getattr(_0, _1)", found, syntax.literal(part))
     return found
 
 
@@ -422,22 +400,20 @@ def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -
 
 
 def _dimension(value: Value) -> int | None:
-    if not value.node.is_constant:
-        return None
-    number: int = value.node.attributes["value"]
-    return number if 0 <= number < _MOST_DIMENSIONS else None
+    number = value.constant
+    return number if isinstance(number, int) and 0 <= number < _MOST_DIMENSIONS else None
 
 
 def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | None:
     start, end, step = values
     shown_step = None
-    if not _is_number(step, 1):
-        if not step.node.is_constant or step.node.attributes["value"] < 1:
+    if step.constant != 1:
+        if not isinstance(step.constant, int) or step.constant < 1:
             return None
         shown_step = bounds[2]
     return ast.Slice(
-        None if _is_number(start, 0) or must_be_none(start) else bounds[0],
-        None if _is_number(end, MAX_TRIP_COUNT) or must_be_none(end) else bounds[1],
+        None if start.constant == 0 or must_be_none(start) else bounds[0],
+        None if end.constant == MAX_TRIP_COUNT or must_be_none(end) else bounds[1],
         shown_step,
     )
 

@@ -70,7 +70,7 @@ class _Flow:
     def computes_with(self, wide: set[_Place]) -> bool:
         return any(
             _is_wide_itself(node)
-            or (_operator(node) in WRAPPING and not wide.isdisjoint((*node.inputs, *node.outputs)))
+            or (node.operator in WRAPPING and not wide.isdisjoint((*node.inputs, *node.outputs)))
             for node in self.nodes
         )
 
@@ -120,12 +120,12 @@ class _Growth:
             positions = tuple(i for i, value in arguments if value in given)
             return bool(positions) and self._multiplies(called, positions)
         is_given = not given.isdisjoint(node.inputs)
-        return is_given and _operator(node) in _FACTORS and _may_grow(node)
+        return is_given and node.operator in _FACTORS and _may_grow(node)
 
 
 def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
     """Return whether both summands are made of the sum, and not as their middle."""
-    if _operator(node) not in _SUMS or not coming_back.issuperset(node.inputs):
+    if node.operator not in _SUMS or not coming_back.issuperset(node.inputs):
         return False
     ways = {
         place: [target for target in targets if not _is_halved(target)]
@@ -135,7 +135,7 @@ def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
 
 
 def _is_halved(place: _Place) -> bool:
-    return isinstance(place, Value) and _operator(place.node) == _HALVING
+    return isinstance(place, Value) and place.node.operator == _HALVING
 
 
 def _arguments(call: Node) -> Sequence[Value]:
@@ -171,19 +171,18 @@ def _join(
 def _flowing(node: Node, *, is_repeated: bool) -> Iterator[tuple[_Place, _Place]]:
     """Yield where values flow in a node, as pairs of source and target."""
     special = _SPECIAL.get(node.kind)
+    # A bounding node keeps ints below a constant of 32 bits.
+    is_bounding = node.operator in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
     if special is not None:
         yield from special(node)
-    elif not (_is_bounding(node) or node.kind in _LENGTHS):
+    elif not (is_bounding or node.kind in _LENGTHS):
         yield from ((value, output) for value in node.inputs for output in node.outputs)
-    if is_repeated and node.schema is not None and _changes_first(node):
+    arguments = node.schema.arguments if node.schema is not None else ()
+    is_first_written = bool(arguments) and arguments[0].is_write
+    if is_repeated and is_first_written and isinstance(node.input.type, _CONTAINERS):
         yield from ((value, node.input) for value in node.inputs[1:])
         if node.input.node.kind == "prim::GetAttr":
             yield node.input, _attribute(node.input.node)
-
-
-def _changes_first(node: Node) -> bool:
-    arguments = node.schema.arguments if node.schema is not None else ()
-    return bool(arguments) and arguments[0].is_write and isinstance(node.input.type, _CONTAINERS)
 
 
 def _through_loop(node: Node) -> Iterator[tuple[_Place, _Place]]:
@@ -221,31 +220,22 @@ def _is_of_ints(type_: Type) -> bool:
     return type_ == INT
 
 
-def _operator(node: Node) -> str:
-    return node.schema.full_name if node.schema is not None else ""
-
-
 def _constants(node: Node) -> Iterator[int]:
-    return (value.node.attributes["value"] for value in node.inputs if value.node.is_constant)
+    return (value.constant for value in node.inputs if value.node.is_constant)
 
 
 def _is_wide_itself(node: Node) -> bool:
     """Return whether a node computes with ints so large that their sums and products may wrap."""
-    operator = _operator(node)
+    operator = node.operator
     if operator == _SHIFT:
         return True
     limit = _LARGE_FACTOR if operator == _PRODUCT else _WIDE
     return operator in WRAPPING and any(abs(n) >= limit for n in _constants(node))
 
 
-def _is_bounding(node: Node) -> bool:
-    """Return whether a node keeps ints below a constant of 32 bits."""
-    return _operator(node) in _BOUNDING and any(0 < n < _WIDE for n in _constants(node))
-
-
 def _may_grow(node: Node) -> bool:
     if called_function(node) is not None:
         return any(map(_holds_ints, node.outputs))
-    if _operator(node) in _SUMS:
+    if node.operator in _SUMS:
         return True
-    return _operator(node) in _FACTORS and all(abs(n) > 1 for n in _constants(node))
+    return node.operator in _FACTORS and all(abs(n) > 1 for n in _constants(node))

@@ -1,4 +1,8 @@
-"""An archive as a package of Python modules."""
+"""An archive as a package of Python modules: its files, and the bodies of its definitions.
+
+Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
+that define those which the code needs are copied with their imports made relative.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +10,48 @@ import ast
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.errors import CallError
+from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
-from tsarchive.ir.types import ANY
+from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.graph import closure
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
 from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
+from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 
-from . import references, syntax
-from .bodies import body_of
-from .control_flow import EXCEPTIONS
+from . import syntax
+from .control_flow import EXCEPTIONS, finish_function
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import Pool
-from .objects import Instances, ObjectValues
-from .program import CONSTANTS, Program, module_type
-from .references import HELPERS, OBJECTS, WEIGHTS
-from .runtime import runtime_files
-from .weights import TensorFile
+from .naming import (
+    OF_CONTAINERS,
+    SHARED_SLOTS,
+    Members,
+    Pool,
+    container_base,
+    identifier,
+    is_accessor,
+    is_plain,
+    members_of,
+)
+from .objects import Instances, ObjectValues, TensorFile
+from .program import CONSTANTS, Program, module_type, shown_type
+from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
+from .translation import Translation
 
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
@@ -131,7 +150,7 @@ class _Package:
         make_paths_unique(archive_modules, _TABLES, SHADOWING)
         modules = [*archive_modules, *constants, entry]
         layout = Layout(modules, self._comments.all)
-        texts = {module.file: layout.text(module) for module in modules}
+        texts = {f"{'/'.join(module.path)}.py": layout.text(module) for module in modules}
         texts |= self._support(layout)
         texts["__init__.py"] = self._interface()
         for name in list(texts):
@@ -144,16 +163,16 @@ class _Package:
         body: list[ast.stmt] = []
         values = ObjectValues(self.program, self._tensors)
         for name, value in self.program.constants.items():
-            body.append(syntax.assign([name], self._constant(values, name, value)))
+            path = f"{CONSTANTS}.{name}"
+            match value:
+                case torch.Tensor():
+                    shown = self._small_tensor(value) or values.tensor(value, path)
+                case GeneratorSeed(device, seed):
+                    shown = values.generator(device, seed)
+                case _:
+                    shown = values.value(value, ANY, path)
+            body.append(syntax.assign([name], shown))
         return [_module((CONSTANTS,), body)] if body else []
-
-    def _constant(self, values: ObjectValues, name: str, value: object) -> ast.expr:
-        if isinstance(value, torch.Tensor):
-            shown = self._small_tensor(value)
-            return shown or values.tensor(value, f"{CONSTANTS}.{name}")
-        if isinstance(value, GeneratorSeed):
-            return values.generator(value.device, value.seed)
-        return values.value(value, ANY, f"{CONSTANTS}.{name}")
 
     def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
@@ -163,19 +182,19 @@ class _Package:
         if tensor.numel() == 0 or not tensor.is_contiguous():
             return None
         numbers = syntax.literal(tensor.tolist())
-        return references.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
+        return syntax.form(f"torch.tensor(_0, dtype={tensor.dtype})", numbers)
 
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
-        root = references.to_definition(self.root)
-        build = references.imported(WEIGHTS, "build")
+        root = syntax.to_definition(self.root)
+        build = syntax.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
         tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
-            moved = [references.imported(CONSTANTS, name) for name in tensors]
+            moved = [syntax.imported(CONSTANTS, name) for name in tensors]
             arguments.append(ast.List([*moved], ast.Load()))
-        body = [ast.Expr(syntax.string(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
+        body = [ast.Expr(syntax.literal(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
@@ -188,12 +207,8 @@ class _Package:
         root = self.root
         shown = Pool([_LOAD], fold=False).unique(root.name)
         alias = ast.alias(root.name, None if shown == root.name else shown)
-        return written(
-            [
-                ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1),
-                ast.ImportFrom(".".join(root.path), [alias], 1),
-            ]
-        )
+        load = ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)
+        return written([load, ast.ImportFrom(".".join(root.path), [alias], 1)])
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Return the texts of modules that are copied as they are, where something uses them."""
@@ -202,7 +217,9 @@ class _Package:
         if any(reference.home == OBJECTS for reference in used):
             texts[f"{OBJECTS}.py"] = (_SUPPORT / "objects.py").read_text(encoding="utf-8")
         if self.program.exceptions:
-            texts[f"{EXCEPTIONS}.py"] = _exceptions(list(self.program.exceptions))
+            bases: list[ast.expr] = [syntax.name("RuntimeError")]
+            classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
+            texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]
         prefix = f"{HELPERS}."
         whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
@@ -213,10 +230,6 @@ def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = 
     """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
     return Module(path, [definition])
-
-
-def _exceptions(names: list[str]) -> str:
-    return written([syntax.class_(name, [syntax.name("RuntimeError")], []) for name in names])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -290,3 +303,240 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
+
+
+_FOLDER = Path(natives.__file__).parent
+_PACKAGE = "tsarchive.run.natives"
+_PROBED = "tsarchive_copied_natives"
+_UPGRADER = "upgrader::"
+_TABLE = "table"
+_ERRORS = '''"""Errors of TorchScript programs."""
+
+
+class ScriptError(RuntimeError):
+    """A fault of the running program; ``exception`` names the class that was raised."""
+
+    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
+        super().__init__(message)
+        self.exception = exception
+
+
+class ArchiveError(RuntimeError):
+    """A defect of the table of operators."""
+'''
+
+
+def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
+    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
+    wanted = sorted(set(keys))
+    homes = _homes()
+    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
+    if any(key.startswith(_UPGRADER) for key in wanted):
+        needed.add("upgraders")
+    if not needed:
+        return {}
+    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
+    files[f"{HELPERS}/errors.py"] = _ERRORS
+    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
+    return files
+
+
+def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
+    """Return the module that gives the functions their names."""
+    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
+    operators = [key for key in keys if not key.startswith(_UPGRADER)]
+    for module in sorted({homes[key] for key in operators}):
+        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
+    if operators:
+        lines.append("from .table import NATIVES")
+    if len(operators) < len(keys):
+        lines.append("from .upgraders import UPGRADERS")
+    if keys:
+        lines.append("")
+    for key in keys:
+        table, entry = "NATIVES", key
+        if key.startswith(_UPGRADER):
+            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
+        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """Return the other native modules that one imports."""
+    tree = ast.parse(_source(name))
+    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    prefix = f"{_PACKAGE}."
+    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
+
+
+@cache
+def _source(name: str) -> str:
+    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+
+
+def _relative(name: str) -> str:
+    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
+    return text.replace("from tsarchive.errors import", "from .errors import")
+
+
+@cache
+def _homes() -> Mapping[str, str]:
+    """Return the module that enters each operator into the table.
+
+    Found by running copies of the modules, each after those that it imports.
+    """
+    homes: dict[str, str] = {}
+    made: list[str] = []
+    try:
+        _probe(_PROBED, "", made).__path__ = []
+        _probe(f"{_PROBED}.errors", _ERRORS, made)
+        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
+        for name in ordered.static_order():
+            _probe(f"{_PROBED}.{name}", _relative(name), made)
+            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
+                homes.setdefault(key, name)
+    finally:
+        for name in made:
+            del sys.modules[name]
+    return homes
+
+
+def _probe(name: str, text: str, made: list[str]) -> ModuleType:
+    module = ModuleType(name)
+    module.__package__ = _PROBED
+    sys.modules[name] = module
+    made.append(name)
+    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
+    """Return the statements that define a class, an enum, a named tuple or a function."""
+    match key:
+        case Function():
+            return [_function(program, key, definition.name, definition)]
+        case ClassType(is_native=False):
+            return _class_body(program, key, definition)
+        case EnumType():
+            return _enum_body(program, key, definition)
+        case TupleType(qualified_name=str()):
+            return _named_tuple_body(program, key, definition)
+    raise UnsupportedError(f"{annotation(key)} has no Python class")
+
+
+def _class_body(program: Program, class_: ClassType, definition: Definition) -> list[ast.stmt]:
+    """Return a class without its ``__init__``, which depends on what its objects hold."""
+    members = members_of(class_)
+    body: list[ast.stmt] = []
+    is_container = container_base(class_) is not None
+    for attribute in class_.attributes.values():
+        if attribute.name in SHARED_SLOTS or is_container:
+            continue
+        shown = shown_type(program, attribute.type)
+        name = members.slots[attribute.name]
+        annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
+        if class_.is_module:
+            definition.types.append(ast.dump(annotation))
+        else:
+            body.append(annotation)
+    for function in _methods(class_, members):
+        if is_container and function.name in OF_CONTAINERS:
+            continue
+        name = members.methods[function.name]
+        made = _function(program, function, name, definition)
+        if function.name in members.getters:
+            made.decorator_list = [syntax.builtin("property")]
+        elif function.name in members.setters:
+            made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
+        body.append(made)
+    if "__eq__" in class_.methods:
+        body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
+    base = f"nn.{container_base(class_) or 'Module'}"
+    bases = [syntax.form(base)] if class_.is_module else []
+    class_definition = syntax.class_(definition.name, bases, body)
+    return [class_definition, *_accessors(definition, class_)]
+
+
+def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
+    """Yield getters and setters by their names in the archive, which Python mangles in classes."""
+    members = members_of(class_)
+    for name in filter(is_accessor, class_.methods):
+        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
+        if name in members.getters:
+            found = syntax.attribute(found, "fget")
+        elif name in members.setters:
+            found = syntax.attribute(found, "fset")
+        given = syntax.name(definition.name), syntax.literal(name), found
+        yield syntax.statement("setattr(_0, _1, _2)", *given)
+
+
+def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
+    """Yield methods and hooks, each once; the setter of a property stands behind its getter."""
+    methods = {method.name: method for method in (*class_.methods.values(), *class_.hooks())}
+    setters = {shown: methods[name] for name, shown in members.setters.items()}
+    for name, function in methods.items():
+        if name not in members.setters:
+            yield function
+            setter = setters.get(members.getters.get(name, ""))
+            yield from () if setter is None else (setter,)
+
+
+def _function(
+    program: Program, function: Function, name: str, definition: Definition
+) -> ast.FunctionDef:
+    program.comments.start()
+    graph = function.graph
+    translation = Translation(function, graph, program)
+    arguments: list[ast.arg] = []
+    defaults: list[ast.expr] = []
+    for index, argument in enumerate(function.schema.arguments):
+        value = graph.params[index]
+        shown = translation.variables.parameter(value, argument.name)
+        translation.hold(shown, value)
+        is_self = isinstance(argument.type, ClassType) and index == 0
+        type_ = None if is_self else shown_type(program, argument.type)
+        arguments.append(ast.arg(shown, type_))
+        if argument.has_default:
+            defaults.append(_default(translation, argument))
+        elif defaults:
+            raise translation.unsupported("has a default before its last ones")
+    finish_function(translation, graph)
+    definition.variables |= translation.variables.used
+    returns = shown_type(program, function.schema.return_type)
+    return syntax.function(name, arguments, defaults, translation.statements, returns)
+
+
+def _default(translation: Translation, argument: Argument) -> ast.expr:
+    value = argument.default
+    if isinstance(argument.type, ListType) and isinstance(value, int | float):
+        value = [value] * (argument.repeat or 1)
+    type_ = argument.type
+    return translation.value(value, type_.element if isinstance(type_, OptionalType) else type_)
+
+
+def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list[ast.stmt]:
+    names: dict[str, str] = {}
+    body: list[ast.stmt] = []
+    for name, value in enum.members.items():
+        shown = name if is_plain(name) and not name.startswith("_") else identifier(name)
+        while shown in names.values() or shown in ("mro", "name", "value"):
+            shown += "_"
+        names[name] = shown
+        body.append(syntax.assign([shown], syntax.literal(value)))
+    program.enum_members[enum] = names
+    return [syntax.class_(definition.name, [syntax.form("enum.Enum")], body)]
+
+
+def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
+    body: list[ast.stmt] = []
+    taken: set[str] = set()
+    for position, (field, element) in enumerate(zip(type_.fields, type_.elements, strict=True)):
+        name = field if is_plain(field) and not field.startswith("_") else f"item_{position}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        shown = shown_type(program, element)
+        body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
+    return [syntax.class_(definition.name, [syntax.form("NamedTuple")], body)]

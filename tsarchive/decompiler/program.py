@@ -1,10 +1,13 @@
-"""The definitions of a package: each class and function once, made when first asked for."""
+"""The definitions of a package: each class and function once, made when first asked for.
+
+Types that they name are shown as annotations, and as conditions with ``isinstance``.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -13,14 +16,32 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
-from tsarchive.ir.types import EnumType, Type, annotation
+from tsarchive.ir.subtyping import flat_members
+from tsarchive.ir.types import (
+    DEVICE,
+    GENERATOR,
+    INT,
+    NONE,
+    NUMBER,
+    TENSOR,
+    DictType,
+    EnumType,
+    ListType,
+    NamedType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+    simple_type,
+)
 from tsarchive.ir.values import TableConstant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 from tsarchive.run.typecheck import type_of_class
 
-from . import references
+from . import syntax
 from .layout import Comments, Definition, Module
 from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
@@ -47,7 +68,10 @@ class Program:
         self.comments = comments
         self.effects = Effects()
         self.identities = Identities()
-        self.assigned = frozenset(_assigned_attributes(functions))
+        # The attributes that code sets, by their classes.
+        nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
+        sets = [node for node in nodes if node.kind == "prim::SetAttr"]
+        self.assigned = frozenset((node.inputs[0].type, node.name) for node in sets)
         self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
@@ -61,19 +85,21 @@ class Program:
 
     def reference(self, key: Type | Function) -> ast.expr:
         """Return a reference to the class for a class, enum or named tuple, or to a function."""
-        return references.to_definition(self.definition(key))
+        return syntax.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
         """Return a reference to a constant of the table, an object, or a generator."""
         value = content.value if isinstance(content, TableConstant) else content
         name = self._constant_names.setdefault(id(value), f"c{len(self._constant_names)}")
         self.constants[name] = value
-        return references.imported(CONSTANTS, name)
+        return syntax.imported(CONSTANTS, name)
 
     def definition(self, key: Type | Function) -> Definition:
         """Return the definition of a class, enum, named tuple or function."""
         if key not in self._definitions:
-            qualified_name = _qualified_name(key)
+            assert isinstance(key, Function | NamedType)
+            qualified_name = key.qualified_name
+            assert qualified_name is not None  # nothing else is referred to
             name = definition_name(qualified_name.rpartition(".")[2])
             path, shown = module_path(qualified_name), unmangled(qualified_name)
             made = Definition(next(self._numbers), name, path, shown)
@@ -93,14 +119,6 @@ class Program:
         return self.enum_members[enum][name]
 
 
-def _qualified_name(key: Type | Function) -> str:
-    name = getattr(key, "qualified_name", None)
-    if isinstance(name, str):
-        return name
-    assert not isinstance(key, Function)
-    raise UnsupportedError(f"{annotation(key)} has no Python class")
-
-
 def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
     """Yield the types and functions that a type or a function can reach in one step."""
     match item:
@@ -117,15 +135,72 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
     yield from item.parts()
 
 
-def _assigned_attributes(functions: Iterable[Function]) -> Iterator[tuple[Type, str]]:
-    """Yield the attributes that code sets, by their classes."""
-    for function in functions:
-        for node in walk(function.graph.nodes):
-            if node.kind == "prim::SetAttr":
-                yield node.inputs[0].type, node.name
-
-
 def module_type(module: torch.nn.Module) -> ClassType:
     found = type_of_class(type(module))
     assert isinstance(found, ClassType)
     return found
+
+
+_CLASSES: dict[Type, str] = {
+    **{simple_type(name): name for name in ("bool", "complex", "float", "int", "str")},
+    TENSOR: "torch.Tensor", DEVICE: "torch.device", GENERATOR: "torch.Generator",
+}  # fmt: skip
+_PLAIN_ANNOTATIONS = {**_CLASSES, NONE: "None", NUMBER: "complex"}
+_TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tuple"}
+
+
+_CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
+_GENERIC = {**_CONTAINERS, OptionalType: "Optional", UnionType: "Union"}
+
+
+def shown_type(program: Program, type_: Type) -> ast.expr:
+    """Annotate a type. What Python cannot say, such as an interface, is ``Any``."""
+    if type_ in _PLAIN_ANNOTATIONS:
+        return syntax.form(_PLAIN_ANNOTATIONS[type_])
+    match type_:
+        case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
+            return program.reference(type_)
+    base, parts = _GENERIC.get(type(type_)), type_.parts()
+    if base is None or not parts:
+        return syntax.form("Any")
+    return syntax.subscript(syntax.form(base), *(shown_type(program, part) for part in parts))
+
+
+def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:
+    """Test whether ``subject``, whose static type is ``static``, is of one of ``types``."""
+    flat: dict[Type, None] = {}
+    for type_ in types:
+        flat.update(dict.fromkeys(flat_members(type_) or (type_,)))
+    if len(flat) > 1 and not syntax.is_atom(subject):
+        raise UnsupportedError("isinstance of a computed value and several types")
+    tests = [_test(program, subject, type_, static) for type_ in flat]
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
+
+
+def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
+    if type_ == NONE:
+        return syntax.form("_0 is None", subject)
+    if type_ == INT:  # a bool is an int in Python only
+        return syntax.form("type(_0) is int", subject)
+    return syntax.form("isinstance(_0, _1)", subject, _class(program, type_, static))
+
+
+def _class(program: Program, type_: Type, static: Type) -> ast.expr:
+    if type_ in _TESTABLE:
+        return syntax.form(_TESTABLE[type_])
+    match type_:
+        case ClassType(is_native=False) | EnumType() | TupleType(qualified_name=str()):
+            return program.reference(type_)
+        case ListType() | DictType() | TupleType() if _only_one(type_, static):
+            return syntax.builtin(_CONTAINERS[type(type_)])
+    raise UnsupportedError(
+        f"isinstance(..., {annotation(type_)}) needs element types, which Python's containers lack"
+    )
+
+
+def _only_one(type_: Type, static: Type) -> bool:
+    """Return whether the static type leaves one container of this kind, which is asked for."""
+    if not isinstance(static, UnionType | OptionalType | type(type_)):
+        return False
+    members = flat_members(static) or (static,)
+    return [member for member in members if isinstance(member, type(type_))] == [type_]

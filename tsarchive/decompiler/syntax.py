@@ -2,29 +2,26 @@
 
 Nothing of an archive reaches generated code but through these nodes: as an identifier that was
 checked, or as a literal.
+
+What a module imports or defines is a reference: an ``ast.Name`` whose identifier is a key until the
+module that holds it is laid out; then it gets a name that no variable of the module has.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 
 def name(identifier: str) -> ast.Name:
     return ast.Name(identifier, ast.Load())
-
-
-def target(identifier: str) -> ast.Name:
-    return ast.Name(identifier, ast.Store())
-
-
-def string(text: str) -> ast.Constant:
-    return ast.Constant(text)
 
 
 def attribute(base: ast.expr, *path: str) -> ast.expr:
@@ -45,7 +42,7 @@ def call(
 def _keyword(key: str, value: ast.expr) -> ast.keyword:
     """Return ``key=value``, also where the key is a keyword of Python."""
     if keyword.iskeyword(key):
-        return ast.keyword(None, ast.Dict([string(key)], [value]))
+        return ast.keyword(None, ast.Dict([literal(key)], [value]))
     return ast.keyword(key, value)
 
 
@@ -57,7 +54,7 @@ def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
 
 def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
     """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well."""
-    names: list[ast.expr] = [target(identifier) for identifier in targets]
+    names: list[ast.expr] = [ast.Name(identifier, ast.Store()) for identifier in targets]
     if len(names) == 1 and not unpack:
         return ast.Assign([names[0]], value)
     return ast.Assign([ast.Tuple(names, ast.Store())], value)
@@ -114,7 +111,7 @@ def literal(value: Any) -> ast.expr:
 
 def _number(value: float) -> ast.expr:
     if isinstance(value, float) and not math.isfinite(value):
-        return call(name("float"), [string(repr(value))])
+        return call(name("float"), [literal(repr(value))])
     if value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0):
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
@@ -136,33 +133,13 @@ def same(one: ast.AST, two: ast.AST) -> bool:
     return ast.dump(one) == ast.dump(two)
 
 
+_PARAMETER = re.compile(r"\b_(\d+)\b")
+
+
 @cache
 def parameters(text: str) -> list[int]:
     """Return the numbers of the arguments that a template uses, in the order of evaluation."""
     return [int(number) for number in _PARAMETER.findall(text)]
-
-
-def substituted(
-    text: str, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]
-) -> ast.stmt:
-    """Fill the arguments into a template such as ``_0[_1]``; ``global_`` makes its other names."""
-    (statement,) = ast.parse(text).body
-    filled: ast.stmt = _Fill(arguments, global_).visit(statement)
-    return filled
-
-
-_PARAMETER = re.compile(r"\b_(\d+)\b")
-
-
-class _Fill(ast.NodeTransformer):
-    def __init__(self, arguments: Sequence[ast.expr], global_: Callable[[str], ast.expr]) -> None:
-        self._arguments = arguments
-        self._global = global_
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if _PARAMETER.fullmatch(node.id):
-            return self._arguments[int(node.id[1:])]
-        return self._global(node.id)
 
 
 def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
@@ -204,3 +181,116 @@ def ends(body: Sequence[ast.stmt]) -> bool:
         case ast.If(_, inner, other):
             return ends(inner) and ends(other)
     return False
+
+
+HELPERS = "_torchscript"
+"""The module of a package that holds operators which Python and torch do not have."""
+OBJECTS = "_objects"
+WEIGHTS = "_weights"
+
+_MODULES = {
+    "F": "torch.nn.functional", "enum": "enum", "math": "math", "nn": "torch.nn", "torch": "torch",
+}  # fmt: skip
+"""The modules that forms name, by the name that they have there."""
+
+_HOMES = {
+    **dict.fromkeys(("casting", "entered", "missing", "native", "new"), OBJECTS),
+    **dict.fromkeys(("build", "shared", "tensor"), WEIGHTS),
+    **dict.fromkeys(("Any", "NamedTuple", "Optional", "Union"), "typing"),
+}
+"""The modules from which forms take what is no builtin, by its name."""
+
+_REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Something that a module imports or defines.
+
+    ``home``: the module it comes from, "" for builtins; ``name``: its name there, "" for the
+    module itself; ``shown``: the name that the importing module should give it. ``definition``
+    takes the place of all three for what the package itself defines.
+    """
+
+    home: str
+    name: str
+    shown: str
+    definition: Any = None
+
+    @property
+    def wanted_name(self) -> str:
+        return self.shown if self.definition is None else str(self.definition.name)
+
+    @property
+    def key(self) -> str:
+        if self.definition is not None:
+            return f"definition@{self.definition.number}"
+        return f"{self.shown}@{self.home}:{self.name}"
+
+    def __deepcopy__(self, memo: object) -> Reference:
+        return self  # copies of a tree refer to the same
+
+
+def _to(reference: Reference) -> ast.Name:
+    made = ast.Name(reference.key, ast.Load())
+    setattr(made, _REFERENCE, reference)
+    return made
+
+
+def reference_of(node: ast.AST) -> Reference | None:
+    """Return what a node refers to; None for other nodes."""
+    return getattr(node, _REFERENCE, None)
+
+
+def to_definition(definition: Any) -> ast.Name:
+    return _to(Reference("", "", "", definition))
+
+
+def builtin(name: str) -> ast.Name:
+    return _to(Reference("", name, name))
+
+
+def imported(home: str, name: str) -> ast.Name:
+    return _to(Reference(home, name, name))
+
+
+def helper(key: str) -> ast.Name:
+    """Refer to a function of the package's own small run time."""
+    return _to(Reference(HELPERS, key, helper_name(key)))
+
+
+def helper_name(key: str) -> str:
+    """Return the name of the function for an operator: ``aten::sorted.int`` is ``sorted_int``."""
+    shown = key.partition("::")[2].replace(".", "_").strip("_")
+    is_taken = keyword.iskeyword(shown) or hasattr(builtins, shown)
+    return f"{shown}_" if is_taken else shown
+
+
+def form(text: str, *arguments: ast.expr) -> ast.expr:
+    """Return an expression such as ``torch.device(_0)`` with its arguments filled in.
+
+    Its other names are those of modules, builtins, and what packages import by its name.
+    """
+    filled = statement(text, *arguments)
+    assert isinstance(filled, ast.Expr)
+    return filled.value
+
+
+def statement(text: str, *arguments: ast.expr) -> ast.stmt:
+    """Return a statement such as ``del _0[_1]`` with its arguments filled in."""
+    (parsed,) = ast.parse(text).body
+    filled: ast.stmt = _Fill(arguments).visit(parsed)
+    return filled
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, arguments: Sequence[ast.expr]) -> None:
+        self._arguments = arguments
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        name = node.id
+        if _PARAMETER.fullmatch(name):
+            return self._arguments[int(name[1:])]
+        if name in _MODULES:
+            return _to(Reference(_MODULES[name], "", name))
+        return imported(_HOMES[name], name) if name in _HOMES else builtin(name)

@@ -26,11 +26,10 @@ from tsarchive.run.passes.object_identity import must_differ
 from tsarchive.run.passes.peephole import known_result
 from tsarchive.run.passes.uses import all_nodes, called_function
 
-from . import references, syntax
-from .annotations import type_test
+from . import syntax
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
-from .program import Program
+from .program import Program, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -85,6 +84,10 @@ class Translation:
         self.wishes: dict[Value, str] = {}
         self.block = graph
 
+    def unsupported(self, fault: str) -> UnsupportedError:
+        """Return an error that says what the function has that Python cannot."""
+        return UnsupportedError(f"{self.function.qualified_name} {fault}")
+
     def uses_of(self, value: Value) -> list[tuple[Node, int]]:
         """Return the uses of a value by code that runs."""
         return [use for use in value.uses if self._counts(*use)]
@@ -135,11 +138,14 @@ class Translation:
         if point is None:
             is_if = value.node.kind == "prim::If"
             point = (self.live_ranges.end if is_if else self.live_ranges.start)(value.node)
-        name = self.variables.choose(
-            self.candidate(value), point, besides=besides, wish=self.wishes.get(value, "")
-        )
+        name = self.choose(value, point, besides)
         self.hold(name, value)
         return name
+
+    def choose(self, value: Value, point: Point, besides: Sequence[str]) -> str:
+        """Return a variable that a value may have at ``point``."""
+        wish = self.wishes.get(value, "")
+        return self.variables.choose(self.candidate(value), point, besides=besides, wish=wish)
 
     def hold(self, name: str, value: Value) -> None:
         self.variables.hold(name, value)
@@ -170,12 +176,15 @@ class Translation:
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        if _is_out_of_order(node):
-            self.flush()  # variables and constants may be evaluated in any order
+        numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
+        if node.operator in READABLE_STATEMENTS or numbers != sorted(numbers):
+            # The Python form evaluates its operands in another order: let these be variables and
+            # constants, which may be evaluated in any.
+            self.flush()
         arguments = self.operands(node)
-        if node.schema is not None and node.schema.full_name in READABLE_STATEMENTS:
-            form = READABLE_STATEMENTS[node.schema.full_name]
-            self.emit(references.statement(form, *arguments), node)
+        if node.operator in READABLE_STATEMENTS:
+            form = READABLE_STATEMENTS[node.operator]
+            self.emit(syntax.statement(form, *arguments), node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
                     self._assign(output, arguments[0])
@@ -221,14 +230,12 @@ class Translation:
             return False
         if user is not self.block.return_node and user not in self.block.nodes:
             return False
-        return value.name is None or self.is_attribute_name(value)
-
-    def is_attribute_name(self, value: Value) -> bool:
-        """Return whether the name of a value is only that of the attribute it was read from."""
-        node = value.node
-        return node.kind == "prim::GetAttr" and (value.name or "").rstrip("0123456789") in (
-            node.name, node.name.rstrip("0123456789")
-        )  # fmt: skip
+        if value.name is None:
+            return True
+        # Its name may be only that of the attribute that it was read from.
+        base, node = value.name.rstrip("0123456789"), value.node
+        is_read = node.kind == "prim::GetAttr"
+        return is_read and base in (node.name, node.name.rstrip("0123456789"))
 
     def unpack(self, node: Node, shown: ast.expr) -> None:
         self.flush()
@@ -267,9 +274,7 @@ class Translation:
             if not value.node.is_constant and not self.is_live(value):
                 return syntax.literal(None)  # its users ignore it
             if not value.node.is_constant:
-                raise UnsupportedError(
-                    f"{self.function.qualified_name} uses a value before it is computed"
-                )
+                raise self.unsupported("uses a value before it is computed")
             found = self.known[value] = self.constant(value)
         return found
 
@@ -279,7 +284,7 @@ class Translation:
             return self.program.reference(type_.function)
         if must_be_none(value):
             return syntax.literal(None)
-        content = value.node.attributes["value"]
+        content = value.constant
         if type_ == FLOAT and isinstance(content, int):
             content = float(content)
         return self.value(content, type_)
@@ -288,7 +293,7 @@ class Translation:
         """Return the expression for a constant of a graph."""
         match content:
             case Device(text):
-                return references.form("torch.device(_0)", syntax.string(text))
+                return syntax.form("torch.device(_0)", syntax.literal(text))
             case EnumMember(enum, name):
                 member = self.program.enum_member(enum, name)
                 return syntax.attribute(self.program.reference(enum), member)
@@ -303,9 +308,8 @@ class Translation:
         try:
             return syntax.literal(content)
         except TypeError:
-            raise UnsupportedError(
-                f"{self.function.qualified_name} has a constant of type {type(content).__name__}"
-            ) from None
+            shown = type(content).__name__
+            raise self.unsupported(f"has a constant of type {shown}") from None
 
     def expression(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return the expression of a node whose operands are ``arguments``."""
@@ -315,7 +319,7 @@ class Translation:
         if result is not None:
             return syntax.literal(result)
         if node.kind in _FORMS:
-            return references.form(_FORMS[node.kind], *arguments)
+            return syntax.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
         if build is not None:
             return build(self, node, arguments)
@@ -333,9 +337,9 @@ class Translation:
 
     def _tuple_index(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         values, index = arguments
-        type_, position = node.inputs[0].type, node.inputs[1].node
-        if isinstance(type_, TupleType) and type_.qualified_name and position.is_constant:
-            field = type_.fields[position.attributes["value"]]
+        type_, position = node.inputs[0].type, node.inputs[1].constant
+        if isinstance(type_, TupleType) and type_.qualified_name and isinstance(position, int):
+            field = type_.fields[position]
             if is_plain(field) and not field.startswith("_"):
                 return syntax.attribute(values, field)
         return syntax.subscript(values, index)
@@ -346,12 +350,12 @@ class Translation:
 
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
-        return references.form("_0.__new__(_0)", class_)
+        return syntax.form("_0.__new__(_0)", class_)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
         if not isinstance(owner, ClassType):
-            raise UnsupportedError(f"{self.function.qualified_name} reads an attribute of no class")
+            raise self.unsupported("reads an attribute of no class")
         return members_of(owner).reach(arguments[0], node.name)
 
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
@@ -382,7 +386,7 @@ class Translation:
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
             ordered = arguments if must_be_none(second) else arguments[::-1]
-            return references.form("_0 is not _1" if negated else "_0 is _1", *ordered)
+            return syntax.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
 
 
@@ -390,13 +394,6 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     values = [*graph.params, *(output for node in nodes for output in node.outputs)]
     values += [param for node in nodes for block in node.blocks for param in block.params]
     return (value.name for value in values if value.name is not None)
-
-
-def _is_out_of_order(node: Node) -> bool:
-    """Return whether the Python form evaluates its operands in another order."""
-    name = node.schema.full_name if node.schema is not None else ""
-    numbers = syntax.parameters(READABLE_FORMS.get(name, ""))
-    return name in READABLE_STATEMENTS or numbers != sorted(numbers)
 
 
 def _takes_dtype(user: Node, offset: int) -> bool:

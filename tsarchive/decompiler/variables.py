@@ -185,8 +185,7 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     if node.kind in _BUILDERS:
         return len(node.output.uses) == 1 and node.output.name is None
     if node.kind == "prim::NumToTensor":
-        schemas = [use.user.schema for use in node.output.uses]
-        is_converted = all(s is not None and s.full_name == "aten::Int.Tensor" for s in schemas)
+        is_converted = all(user.operator == "aten::Int.Tensor" for user, _ in node.output.uses)
         return node.input.type == INT and is_converted
     return False
 
@@ -197,14 +196,12 @@ def dtype_values(nodes: list[Node], takes_dtype: Callable[[Node, int], bool]) ->
     found = {value for value in made if all(takes_dtype(*use) for use in value.uses)}
     compared = [node.inputs for node in nodes if node.kind in ("aten::eq", "aten::ne")]
     while True:
-        mixed = [values for values in compared if not all(_is_dtype(v, found) for v in values)]
+        mixed = [
+            values
+            for values in compared
+            if any(v not in found and not isinstance(v.constant, int) for v in values)
+        ]
         bad = found & set().union(*mixed)
         if not bad:
             return found
         found -= bad
-
-
-def _is_dtype(value: Value, found: set[Value]) -> bool:
-    return value in found or (
-        value.node.is_constant and isinstance(value.node.attributes["value"], int)
-    )

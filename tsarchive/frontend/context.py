@@ -1,7 +1,14 @@
-"""The state shared by everything that reads the code of one archive."""
+"""The state shared by everything that reads the code of one archive.
+
+In an open world, code is lowered whatever it names, and the graph says what nobody knows: code
+that cannot run here, or nowhere, is looked into like any other. An operator, method or function
+that is not known becomes a node of its kind with a ``refusal`` and an output of the type UNKNOWN;
+so do the constructs of ``UNLOWERED``. What is known runs exactly as it is lowered.
+"""
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -10,25 +17,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
 from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.graph import Value
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedRange
-from tsarchive.ir.type_parser import parse_type
+from tsarchive.ir.subtyping import has_unknown
+from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
+from tsarchive.operators.overloads import native_class
 
 from .libraries import what_registers
-from .sources import Sources
+from .splitting import Sources
 from .structural_sharing import StructuralSharing
 
 if TYPE_CHECKING:
     from .matching import Overloads
-    from .open_world import OpenWorld
 
 MAX_TYPE_SIZE: Final = 10_000
 
 Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
-
-
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -55,40 +62,8 @@ class Dialect(NamedTuple):
     masks: Mapping[str, int] = _NOTHING
     flags: Mapping[str, int] = _NOTHING
 
-    def version_of(self, function: str) -> int | None:
-        """Return the operator version of a function, by its qualified name."""
-        return None if function in self.functions.values() else self.free_version
-
 
 CURRENT: Final = Dialect()
-
-
-class TypeSizes:
-    """Bounds the size of types. A part is walked once, however often it occurs.
-
-    A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so on,
-    or a chain of named tuples. Such a type takes little memory, but cannot be compared or
-    printed.
-    """
-
-    def __init__(self) -> None:
-        # The types are kept, so that their ids stay theirs.
-        self._known: dict[int, tuple[Type, int]] = {}
-
-    def checked(self, type_: Type) -> Type:
-        """Return the type itself. Raises SourceError when it has too many parts."""
-        if self._size(type_) > MAX_TYPE_SIZE:
-            raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
-        return type_
-
-    def _size(self, type_: Type) -> int:
-        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
-            return 1
-        found = self._known.get(id(type_))
-        if found is None:
-            size = 1 + sum(map(self._size, type_.parts()))
-            found = self._known[id(type_)] = (type_, size)
-        return found[1]
 
 
 class Context(ABC):
@@ -103,8 +78,8 @@ class Context(ABC):
     debug: the ranges of user source that text of a code record stands for, by record;
     dialect: how the text differs from text of today;
     reads_bodies: whether the graphs of functions can be made, which takes operators;
-    open_world: whether code is lowered whatever it names, as :mod:`.open_world` tells; ``open`` is
-    None where it is not.
+    open_world: whether code is lowered whatever it names, as told above; ``open`` is None
+    where it is not.
     """
 
     def __init__(
@@ -129,12 +104,9 @@ class Context(ABC):
         self.evaluate = evaluate
         self.dialect = dialect
         self.reads_bodies = reads_bodies
-        self.open: OpenWorld | None = None
-        if open_world:
-            from .open_world import OpenWorld  # opening an archive takes no operators
-
-            self.open = OpenWorld()
-        self.sizes = TypeSizes()
+        self.open = OpenWorld() if open_world else None
+        # Types with their sizes, by their ids, which stay theirs as the types are kept.
+        self._sizes: dict[int, tuple[Type, int]] = {}
         self.sharing = StructuralSharing(self.sources)
         self.found: dict[str, NamedType | None] = {}
         # What is being read; of the types in ``early`` the parts, which may refer to them.
@@ -189,10 +161,86 @@ class Context(ABC):
         """Return the type that an annotation or a type tag writes."""
         found = self._types.get(text)
         if found is None:
-            found = self.sizes.checked(parse_type(text, self.resolve_type))
-            self._types[text] = found
+            found = self._types[text] = self.checked(parse_type(text, self.resolve_type))
         return found
+
+    def type_of(self, node: ast.expr) -> Type:
+        """Return the type that a parsed annotation writes."""
+        return self.checked(type_of_expression(node, self.resolve_type))
+
+    def checked(self, type_: Type) -> Type:
+        """Return the type itself. Raises SourceError when it has too many parts.
+
+        A few lines can build a type of 2**60 parts: ``t1 = (t0, t0)``, ``t2 = (t1, t1)`` and so
+        on, or a chain of named tuples. Such a type takes little memory, but cannot be compared or
+        printed.
+        """
+        if self._size(type_) > MAX_TYPE_SIZE:
+            raise SourceError(f"a type of more than {MAX_TYPE_SIZE} parts is not supported")
+        return type_
+
+    def _size(self, type_: Type) -> int:
+        """Return the number of parts. Each is walked once, however often it occurs."""
+        if type(type_) is SimpleType or not isinstance(type_, COMPOSITE):
+            return 1
+        found = self._sizes.get(id(type_))
+        if found is None:
+            size = 1 + sum(map(self._size, type_.parts()))
+            found = self._sizes[id(type_)] = (type_, size)
+        return found[1]
 
     def resolve_type(self, qualified_name: str) -> Type | None:
         """Return the type of a name in an annotation; None for a bare name."""
         return self.find_class(qualified_name) if "." in qualified_name else None
+
+
+UNLOWERED: Final = "prim::Unlowered"
+"""An expression or statement that is refused; what stands in it is lowered before it."""
+EARLY_RETURN: Final = "prim::EarlyReturn"
+"""A return that is not the last statement of a function, which is refused; its value."""
+UNKNOWN_NAME: Final = "prim::UnknownName"
+"""A bare name that means nothing, in ``name``; or an attribute of Python's own, in ``attribute``
+as well."""
+UNREACHABLE: Final = "prim::Unreachable"
+"""One block: the branch that a condition rules out; the attribute ``is_literal`` tells whether
+the condition is a literal, and not a type."""
+
+
+class OpenWorld:
+    """The classes that nobody knows, and what of the code is refused, in the order of reading."""
+
+    def __init__(self) -> None:
+        self.refused: list[ArchiveError] = []
+        # Constants of classes and defaults of parameters as they are written, by the qualified
+        # name of the class or function, and their own.
+        self.constants: dict[tuple[str, str], Value] = {}
+        self._classes: dict[str, ClassType] = {}
+        self._known: set[str] = set()
+
+    def class_of(self, qualified_name: str) -> ClassType:
+        """Return the class of a name that nothing defines; it may have any attributes."""
+        found = self._classes.get(qualified_name)
+        if found is None:
+            is_native = qualified_name.startswith(NATIVE_PREFIX)
+            made = native_class if is_native else ClassType
+            found = self._classes[qualified_name] = made(qualified_name)
+        return found
+
+    def bound_class(self, qualified_name: str) -> ClassType | None:
+        """Return the class of a name that a library may bind; None for any other name."""
+        is_bound = qualified_name.startswith(NATIVE_PREFIX)
+        has_namespace = qualified_name.count(".") == NATIVE_PREFIX.count(".") + 1
+        return self.class_of(qualified_name) if is_bound and has_namespace else None
+
+    def is_open(self, type_: Type) -> bool:
+        """Return whether values of a type may have attributes and methods that nobody knows."""
+        if not isinstance(type_, ClassType):
+            return has_unknown(type_)
+        return type_.is_native or self._classes.get(type_.qualified_name) is type_
+
+    def refuse(self, error: ArchiveError) -> None:
+        """Note, once, that something is not lowered as it is written."""
+        text = str(error)
+        if text not in self._known:
+            self._known.add(text)
+            self.refused.append(error)

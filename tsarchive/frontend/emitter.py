@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
-from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType, method_schema
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
@@ -33,22 +33,20 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
     annotation,
+    simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
 from tsarchive.operators.upgraders import Candidate
 
-from .conditions import decide_isinstance
-from .context import CURRENT, Context, Dialect
-from .conversions import Conversions
-from .environment import Frame
-from .matching import Call, Mismatch, schema_text
-from .open_world import UNKNOWN_NAME
+from .context import CURRENT, UNKNOWN_NAME, Context
+from .matching import Call, Conversions, Mismatch, schema_text
 from .places import Cursor, Located, shorten
 from .references import (
     CASTS,
     MAGIC,
     OPERATORS,
     Constructor,
+    Frame,
     FunctionReference,
     MethodReference,
     Namespace,
@@ -60,6 +58,7 @@ from .references import (
     ToList,
     Typed,
     TypeReference,
+    decide_isinstance,
     typed,
 )
 
@@ -105,7 +104,10 @@ class Emitter:
             case FunctionReference(function):
                 return self.constant(function, function.type)
             case Results(values, names):
-                return self._packed(values, names)
+                type_ = TupleType(tuple(value.type for value in values), None, names)
+                if not values:
+                    return self.constant((), type_)
+                return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
         error = self.cursor.error(node, f"{shorten(ast.unparse(node))!r} is not a value")
         if self.world is not None:
             match reference:
@@ -129,12 +131,6 @@ class Emitter:
         made.refusal = error
         return typed(made.output)
 
-    def _packed(self, values: Sequence[Value], names: tuple[str, ...]) -> Typed:
-        if not values:
-            return self.constant((), TupleType(()))
-        type_ = TupleType(tuple(value.type for value in values), None, names)
-        return self.append("prim::TupleConstruct", values, self.frame.checked(type_))
-
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
@@ -146,7 +142,7 @@ class Emitter:
     ) -> Reference:
         """Append a call of the overload of ``kind`` that accepts the arguments."""
         if self.context.dialect is not CURRENT:
-            kind, call = self._of_dialect(self.context.dialect, kind, call, node)
+            kind, call = self._of_dialect(kind, call, node)
         try:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
@@ -182,15 +178,16 @@ class Emitter:
         found = self.context.find(dialect.functions.get(candidate.upgrader, ""))
         return found.function if isinstance(found, FunctionType) else None
 
-    def _of_dialect(
-        self, dialect: Dialect, kind: str, call: Call, node: Located
-    ) -> tuple[str, Call]:
+    def _of_dialect(self, kind: str, call: Call, node: Located) -> tuple[str, Call]:
         """Return a call of an old dialect as it is written today."""
+        dialect = self.context.dialect
         kind = dialect.renamed.get(kind, kind)
         positional, keywords = list(call.positional), dict(call.keywords)
         place = dialect.masks.get(kind)
         if place is not None and place < len(positional):
-            positional[place] = self._mask(positional[place], node)
+            no, to_bool = self.constant(False, BOOL), self.constant(_BOOL_DTYPE, INT)
+            mask = self.operator_value("aten::to", node, positional[place], to_bool, no, no)
+            positional[place] = mask
         if dialect.flags.get(kind) == len(positional):
             positional.append(self.constant(True, BOOL))
         dtype = dialect.dtypes.get(kind)
@@ -198,12 +195,6 @@ class Emitter:
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
         return kind, Call(positional, keywords, call.target)
-
-    def _mask(self, given: Typed, node: Located) -> Typed:
-        """``given.to(torch.bool)``."""
-        no = self.constant(False, BOOL)
-        dtype = self.constant(_BOOL_DTYPE, INT)
-        return self.operator_value("aten::to", node, given, dtype, no, no)
 
     def operator_value(self, kind: str, node: Located, *given: Typed) -> Typed:
         return self.as_value(self.call_operator(kind, Call(given), node), node)
@@ -230,7 +221,7 @@ class Emitter:
         full = Call([target, *call.positional], call.keywords)
         try:
             if schema is None:
-                raise self.cursor.error(node, f"{annotation(target.type)} has no method {name!r}")
+                raise self.cursor.error(node, "{} has no method {!r}", target.type, name)
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
             return self._refused("prim::CallMethod", full, error, name=name)
@@ -250,35 +241,30 @@ class Emitter:
     def construct(self, type_: Type, call: Call, node: Located) -> Typed:
         """``N(a, b)`` of a named tuple, or ``C(a)`` of a class with ``__init__``."""
         if isinstance(type_, TupleType):
-            return self._named_tuple(type_, call, node)
+            fields = map(Argument, type_.fields, type_.elements)
+            schema = FunctionSchema(annotation(type_), "", tuple(fields), ())
+            given = self._arguments(schema, call, node)
+            return self.conversions.tuple_of([typed(value) for value in given], type_)
         if not isinstance(type_, ClassType) or type_.is_module:
-            raise self.cursor.error(node, f"{annotation(type_)} cannot be created by a call")
+            raise self.cursor.error(node, "{} cannot be created by a call", type_)
         made = self.append("prim::CreateObject", (), type_)
         is_open = self.world is not None and self.world.is_open(type_)
         if "__init__" in type_.methods or is_open:
             self.call_method(made, "__init__", call, node)
         return made
 
-    def _named_tuple(self, type_: TupleType, call: Call, node: Located) -> Typed:
-        fields = zip(type_.fields, type_.elements, strict=True)
-        schema = FunctionSchema(
-            annotation(type_), "", tuple(Argument(name, field) for name, field in fields), ()
-        )
-        given = self._arguments(schema, call, node)
-        return self.conversions.tuple_of([typed(value) for value in given], type_)
-
     def call_named_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Call an operator by its name; devices and generators may be constants."""
         if self.world is not None:
             return self.call_operator(kind, call, node, is_written=True)
         if kind == "aten::device" and len(call.positional) == 1:
-            constant = call.positional[0].value.node.attributes.get("value")
+            constant = call.positional[0].value.constant
             if isinstance(constant, str) and is_device(constant):
                 return self.constant(Device(constant), DEVICE)
         if kind == "aten::Generator":
-            seeded = _seeded(call)
-            if seeded is not None:
-                return self.constant(seeded, GENERATOR)
+            match {name: given.value.constant for name, given in call.keywords.items()}:
+                case {"device": str(device), "seed": int(seed)} if is_device(device):
+                    return self.constant(GeneratorSeed(device, seed), GENERATOR)
         return self.call_operator(kind, call, node)
 
     def check_instance(self, given: Typed, types: tuple[Type, ...]) -> Typed:
@@ -304,7 +290,7 @@ class Emitter:
         return self.call_operator(OPERATORS[name], call, node)
 
     def _cast(self, name: str, call: Call, node: Located) -> Reference:
-        type_, kind = CASTS[name]
+        type_ = simple_type(name)
         if len(call.positional) == 1 and not call.keywords:
             (given,) = call.positional
             if is_subtype(given.type, type_):
@@ -313,7 +299,7 @@ class Emitter:
             if type_ == BOOL and has_length:
                 length = self.operator_value("aten::len", node, given)
                 return self.operator_value("aten::gt", node, length, self.constant(0, INT))
-        return self.call_operator(kind, call, node)
+        return self.call_operator(CASTS[name], call, node)
 
     def as_condition(self, given: Typed, node: Located) -> Typed:
         """Convert a value to the condition of an ``if`` or ``while``."""
@@ -369,7 +355,7 @@ class Emitter:
             raise self.cursor.error(
                 node,
                 f"constant {match[1]} is beyond the end of the constant table",
-                "The archive's constants.pkl does not belong to this code",
+                hint="The archive's constants.pkl does not belong to this code",
             ) from None
         return self.constant(value, type_)
 
@@ -383,7 +369,7 @@ class Emitter:
                         return FunctionReference(hook)
             case EnumType(members=members) if name in members:
                 return self.constant(EnumMember(base.type, name, members[name]), base.type)
-        raise self.cursor.error(node, f"{annotation(base.type)} has no member {name!r}")
+        raise self.cursor.error(node, "{} has no member {!r}", base.type, name)
 
     def _of_value(self, base: Typed, name: str, node: Located) -> Reference:
         if name in _PRIM_PROPERTIES and base.type == TENSOR:
@@ -396,7 +382,7 @@ class Emitter:
             case InterfaceType(methods=methods) if name in methods:
                 return MethodReference(base, name)
             case TupleType(fields=fields) if name in fields:
-                return self.field(base, name, node)
+                return self._tuple_element(base, self.constant(fields.index(name), INT), node)
             case EnumType(value_type=value_type) if name in ("value", "name"):
                 if name == "name":
                     return self.append("prim::EnumName", [base.value], STRING)
@@ -416,9 +402,7 @@ class Emitter:
         if name in class_.constants:
             constant = class_.constants[name]
             return self.constant(constant.value, constant.type)
-        error = self.cursor.error(
-            node, f"{class_.qualified_name} has no attribute or method {name!r}"
-        )
+        error = self.cursor.error(node, "{} has no attribute or method {!r}", class_, name)
         if self.world is None:
             raise error
         return MethodReference(base, name)
@@ -436,20 +420,18 @@ class Emitter:
                 return self.call_method(base, "__getitem__", Call([index]), node)
         if isinstance(base.type, ListType | DictType) or base.type in (STRING, UNKNOWN):
             return self.operator_value("aten::__getitem__", node, base, index)
-        raise self.cursor.error(node, f"a value of type {annotation(base.type)} has no elements")
+        raise self.cursor.error(node, "a value of type {} has no elements", base.type)
 
     def _tuple_element(self, base: Typed, index: Typed, node: Located) -> Typed:
         assert isinstance(base.type, TupleType)
         elements = base.type.elements
         if not fits(index.type, INT) or not elements:
-            raise self.cursor.error(
-                node, f"{annotation(base.type)} has no element {annotation(index.type)}"
-            )
+            raise self.cursor.error(node, "{} has no element {}", base.type, index.type)
         type_ = elements[0]
         if index.type is UNKNOWN:
             type_ = UNKNOWN
         elif index.value.node.is_constant:
-            place = index.value.node.attributes["value"]
+            place = index.value.constant
             if not -len(elements) <= place < len(elements):
                 raise self.cursor.error(
                     node, f"index {place} is out of range of {len(elements)} elements"
@@ -460,11 +442,6 @@ class Emitter:
                 node, "the index of a tuple of different types must be an integer literal"
             )
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
-
-    def field(self, base: Typed, name: str, node: Located) -> Typed:
-        """Return a field of a named tuple."""
-        assert isinstance(base.type, TupleType)
-        return self._tuple_element(base, self.constant(base.type.fields.index(name), INT), node)
 
     def tuple_slice(
         self, base: Typed, begin: int | None, end: int | None, step: int | None
@@ -514,9 +491,7 @@ class Emitter:
         if isinstance(index.type, ListType):
             return self.operator_value("aten::tensor", node, index)
         if not fits(index.type, OptionalType(TENSOR)):
-            raise self.cursor.error(
-                node, f"a tensor cannot be indexed with {annotation(index.type)}"
-            )
+            raise self.cursor.error(node, "a tensor cannot be indexed with {}", index.type)
         return index
 
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
@@ -540,9 +515,7 @@ class Emitter:
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
     ) -> Typed:
         if keys and keys[0].type not in DICT_KEYS and keys[0].type is not UNKNOWN:
-            raise self.cursor.error(
-                node, f"a dict cannot have keys of type {annotation(keys[0].type)}"
-            )
+            raise self.cursor.error(node, "a dict cannot have keys of type {}", keys[0].type)
         types = [value.type for value in values]
         type_ = _hinted(hint, DictType, types)
         if type_ is None:
@@ -557,21 +530,8 @@ class Emitter:
 
     def _check(self, node: Located, actual: Type, wanted: Type, what: str) -> None:
         if not fits(actual, wanted):
-            message = (
-                f"{what} of type {annotation(actual)} stands where {annotation(wanted)} is expected"
-            )
-            raise self.cursor.error(node, message)
-
-
-def method_schema(type_: Type, name: str) -> FunctionSchema | None:
-    """Return the schema of a method of a class or interface; None where there is none."""
-    match type_:
-        case ClassType():
-            method = type_.methods.get(name)
-            return None if method is None else method.schema
-        case InterfaceType():
-            return type_.methods.get(name)
-    return None
+            text = "{} of type {} stands where {} is expected"
+            raise self.cursor.error(node, text, what, actual, wanted)
 
 
 _Container = TypeVar("_Container", ListType, DictType)
@@ -586,16 +546,3 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
         if all(is_subtype(type_, wanted) for type_ in types):
             return member
     return found[0] if found else None
-
-
-def _seeded(call: Call) -> GeneratorSeed | None:
-    """Return the value of ``torch.Generator(device="cpu", seed=7)``, a constant to torch."""
-    constants = {
-        name: given.value.node.attributes["value"]
-        for name, given in call.keywords.items()
-        if given.value.node.is_constant
-    }
-    match constants:
-        case {"device": str(device), "seed": int(seed)} if is_device(device):
-            return GeneratorSeed(device, seed)
-    return None

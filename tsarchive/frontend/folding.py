@@ -6,20 +6,18 @@ own text has nothing left to fold, but where a type tells more when it is read b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, drop_carried
-from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.values import Builder
 from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
 
-Evaluate = Callable[[FunctionSchema], Callable[..., Any] | None]
+from .context import Evaluate
 
 _PLAIN = bool | int | float | complex | str | None
 # What an operator raises for values that it does not take: it is left to raise when it runs.
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_UNKNOWN = object()
 # What is worth knowing is short. Operators that make much of little run when they are called.
 _LONGEST = 2**14
 _IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
@@ -62,7 +60,7 @@ class _Folding:
                 block.nodes.append(node)
 
     def _if(self, node: Node, block: Block) -> None:
-        known = _constant(node.input)
+        known = node.input.constant
         if isinstance(known, bool):
             taken = node.blocks.pop(0 if known else 1)
             self.block(taken)
@@ -82,7 +80,7 @@ class _Folding:
                 self._drop_result(node, index)
 
     def _loop(self, node: Node, block: Block) -> None:
-        count, condition = map(_constant, node.inputs[:2])
+        count, condition = node.inputs[0].constant, node.inputs[1].constant
         if condition is False or (type(count) is int and count <= 0):
             for carried in carried_values(node):
                 self._replace(carried.output, carried.first)
@@ -95,14 +93,14 @@ class _Folding:
             if carried.last is carried.param:
                 for same in (carried.output, carried.param):
                     self._replace(same, carried.first)
-                self._loosen(carried.first)
+                self.loosened.add(carried.first.node)
                 drop_carried(node, index)
 
     def _is_evaluated(self, node: Node) -> bool:
         """Put constants in the place of what the node gives, if they are known."""
         if not (node.outputs and node.inputs and node.inputs[0].node.kind == CONSTANT):
             return False
-        values = [_constant(value) for value in node.inputs]
+        values = [value.constant for value in node.inputs]
         if not all(map(_is_plain, values)):
             return False
         results = self._results(node, values)
@@ -145,7 +143,7 @@ class _Folding:
             user.inputs[offset] = other
         other.uses += value.uses
         value.uses.clear()
-        self._loosen(value)
+        self.loosened.add(value.node)
 
     def _discard(self, node: Node) -> None:
         """Forget a node that stands nowhere any more, with its blocks."""
@@ -153,18 +151,15 @@ class _Folding:
             for inner in (*block.nodes, block.return_node):
                 self._discard(inner)
         for value in node.inputs:
-            self._loosen(value)
+            self.loosened.add(value.node)
         node.drop_inputs()
 
     def _drop_result(self, node: Node, index: int) -> None:
         """Take a result from an ``if``."""
         for block in node.blocks:
-            self._loosen(block.returns[index])
+            self.loosened.add(block.returns[index].node)
             block.return_node.drop_input(index)
         del node.outputs[index]
-
-    def _loosen(self, value: Value) -> None:
-        self.loosened.add(value.node)
 
     def sweep(self, block: Block) -> None:
         """Remove what nothing needs any more, the last first."""
@@ -194,10 +189,6 @@ def _is_pure(node: Node) -> bool:
     if schema is None or node.kind in HIDDEN_EFFECTS:
         return node.kind in _PURE
     return bool(schema.returns) and not any(argument.is_write for argument in schema.arguments)
-
-
-def _constant(value: Value) -> Any:
-    return value.node.attributes["value"] if value.node.is_constant else _UNKNOWN
 
 
 def _is_plain(value: Any) -> bool:

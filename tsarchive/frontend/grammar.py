@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tsarchive.errors import SourceError
 
@@ -34,18 +34,25 @@ _IN_CLASS: Kinds = frozenset({ast.AnnAssign, ast.Assign, ast.FunctionDef, ast.Pa
 # Lines of archives of version 1 stand beside the definitions; expressions that are parsed on
 # their own are assigned.
 _IN_RECORD: Kinds = frozenset({ast.Assign, ast.ClassDef, ast.FunctionDef, ast.Import})
-_BINARY: Kinds = frozenset(
-    {
-        ast.Add, ast.BitAnd, ast.BitOr, ast.BitXor, ast.Div, ast.FloorDiv, ast.LShift,
-        ast.MatMult, ast.Mod, ast.Mult, ast.Pow, ast.RShift, ast.Sub,
-    }
-)  # fmt: skip
-_COMPARISON: Kinds = frozenset(
-    {
-        ast.Eq, ast.Gt, ast.GtE, ast.In, ast.Is, ast.IsNot, ast.Lt, ast.LtE, ast.NotEq, ast.NotIn,
-    }
-)  # fmt: skip
-_UNARY: Kinds = frozenset({ast.Invert, ast.Not, ast.USub})
+
+# The operators behind arithmetic signs.
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "aten::add", ast.Sub: "aten::sub", ast.Mult: "aten::mul", ast.Div: "aten::div",
+    ast.FloorDiv: "aten::floordiv", ast.Mod: "aten::remainder", ast.Pow: "aten::pow",
+    ast.MatMult: "aten::matmul", ast.BitAnd: "aten::__and__", ast.BitOr: "aten::__or__",
+    ast.BitXor: "aten::__xor__", ast.LShift: "aten::__lshift__", ast.RShift: "aten::__rshift__",
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "aten::neg", ast.Invert: "aten::bitwise_not", ast.Not: "aten::__not__",
+}  # fmt: skip
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "aten::eq", ast.NotEq: "aten::ne", ast.Lt: "aten::lt", ast.LtE: "aten::le",
+    ast.Gt: "aten::gt", ast.GtE: "aten::ge", ast.Is: "aten::__is__", ast.IsNot: "aten::__isnot__",
+    ast.In: "aten::__contains__",
+}  # fmt: skip
+_BINARY: Kinds = frozenset(BINARY)
+_COMPARISON: Kinds = frozenset({*COMPARISONS, ast.NotIn})
+_UNARY: Kinds = frozenset(UNARY)
 
 FIELDS: Final[Mapping[type[ast.AST], Mapping[str, Kinds]]] = {
     # Definitions: no decorators, no metaclass, no starred and no keyword-only parameters.
@@ -126,11 +133,8 @@ _SHOWN: Final[Mapping[type[ast.AST], str]] = {
 }
 
 
-class _Fault(NamedTuple):
-    """A node, or the one around it, and what about it the table does not allow."""
-
-    node: ast.AST
-    what: str
+# A node, or the one around it, and what about it the table does not allow.
+_Fault = tuple[ast.AST, str]
 
 
 def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int) -> None:
@@ -140,23 +144,23 @@ def check_tree(body: Sequence[ast.stmt], text: str, record: str, first_line: int
     """
     fault = _first_fault(body)
     if fault is not None:
-        line = getattr(fault.node, "lineno", 1) - 1
-        message = f"{fault.what} cannot stand in TorchScript code"
-        error = SourceError(message, record=record, line=first_line + line)
-        error.construct = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
-        raise error
+        node, what = fault
+        line = getattr(node, "lineno", 1) - 1
+        message = f"{what} cannot stand in TorchScript code"
+        shown = text.split("\n")[line].strip()[:_LONGEST_SHOWN]
+        raise SourceError(message, record=record, line=first_line + line, construct=shown)
 
 
 def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:
     for statement in body:
         if type(statement) not in _IN_RECORD:
-            return _Fault(statement, f"{_shown(statement)} outside of classes and functions")
+            return statement, f"{_shown(statement)} outside of classes and functions"
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
         node_kind = type(node)
         if node_kind is ast.Constant:
-            return _Fault(node, f"a literal of {type(node.value).__name__}")  # type: ignore[attr-defined]
+            return node, f"a literal of {type(node.value).__name__}"  # type: ignore[attr-defined]
         for field, kinds in _ROWS[node_kind]:
             value = getattr(node, field)
             if value is None:
@@ -173,19 +177,19 @@ def _first_fault(body: Sequence[ast.stmt]) -> _Fault | None:
                 elif part is not None or field != "defaults":
                     return _misplaced(part, node, field, kinds)
         if node_kind is ast.Attribute and node.attr in OF_PYTHON:  # type: ignore[attr-defined]
-            return _Fault(node, f"the attribute {node.attr}")  # type: ignore[attr-defined]
+            return node, f"the attribute {node.attr}"  # type: ignore[attr-defined]
         if node_kind is ast.keyword and node.arg is None:  # type: ignore[attr-defined]
-            return _Fault(node.value, "an argument with **")  # type: ignore[attr-defined]
+            return node.value, "an argument with **"  # type: ignore[attr-defined]
     return None
 
 
 def _misplaced(part: ast.AST | None, around: ast.AST, field: str, kinds: Kinds) -> _Fault:
     if part is None:
-        return _Fault(around, "a dict with **")
+        return around, "a dict with **"
     place = part if hasattr(part, "lineno") else around
     if not kinds:
-        return _Fault(place, f"{type(around).__name__} with {field}")
-    return _Fault(place, f"{_shown(part)} in the {field} of {type(around).__name__}")
+        return place, f"{type(around).__name__} with {field}"
+    return place, f"{_shown(part)} in the {field} of {type(around).__name__}"
 
 
 def _shown(node: ast.AST) -> str:

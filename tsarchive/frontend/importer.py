@@ -1,20 +1,48 @@
-"""From the code records of an archive to types and functions, each made when first asked for."""
+"""From the code records of an archive to types and functions, each made when first asked for.
+
+Literals and signatures as torch prints them are read without Python's parser. What is written in
+any other way, or wrong, is left to the parser, which says what is wrong with it; what is read here
+has the meaning that the parser would give it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import keyword
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError
-from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.ir.types import NamedType
+from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
+from tsarchive.ir.graph import Block
+from tsarchive.ir.names import NATIVE_PREFIX, unmangled
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
+from tsarchive.ir.source_ranges import byte_length
+from tsarchive.ir.type_parser import parameter_type
+from tsarchive.ir.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    UNKNOWN,
+    EnumType,
+    ListType,
+    NamedType,
+    OptionalType,
+    TupleType,
+    Type,
+)
 
-from .context import Context
-from .definitions import define
-from .functions import FunctionReader
-from .splitting import Piece
-from .syntax import bounded
+from .context import UNLOWERED, Context
+from .grammar import OF_PYTHON
+from .places import Cursor
+from .splitting import Line, Piece, split_class
+from .syntax import ASSIGNED, bounded, number, parse_expression, string_value
 
 
 class CodeImporter(Context):
@@ -84,3 +112,540 @@ class CodeImporter(Context):
         """Return a method of a class that no code record defines."""
         name = f"{owner.qualified_name}.{piece.name}"
         return FunctionReader(self, name, piece, owner, version).function
+
+
+_NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
+# An attribute where it is assigned, and, harmlessly, in front of other arguments.
+_ASSIGNED = re.compile(r"\.(\w+) *(?:=(?!=)|[,:])")
+_NAME_LIST = re.compile(r'\[(?:"(?:[^"\\\n]|\\.)*" *(?:, *)?)*\]')
+# As torch 1.1 wrote them.
+_UNQUOTED_LIST = re.compile(r"\[(?:\w+, *)*\]")
+_WORD = re.compile(r"\w+")
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(.)")
+_FINAL = re.compile(r"Final\[(.*)\]")
+# Python's enums take these for settings or refuse them, so no archive has such members.
+_SPECIAL = re.compile("_.*_", re.DOTALL)
+_ENUM_TYPES: dict[type, Type] = {int: INT, float: FLOAT, str: STRING}
+
+# Slots of quantized modules that older archives declare as tensors; the objects in them are
+# packed weights today. Names without mangling; `torch.nn` modules moved to `torch.ao.nn` later.
+_PACKED = {
+    "quantized.modules.linear.LinearPackedParams": "LinearPackedParamsBase",
+    "quantized.modules.linear.Linear": "LinearPackedParamsBase",
+    "quantized.dynamic.modules.linear.Linear": "LinearPackedParamsBase",
+    "quantized.modules.conv.Conv2d": "Conv2dPackedParamsBase",
+    "quantized.modules.conv.Conv3d": "Conv3dPackedParamsBase",
+    "intrinsic.quantized.modules.conv_relu.ConvReLU2d": "Conv2dPackedParamsBase",
+    "intrinsic.quantized.modules.conv_relu.ConvReLU3d": "Conv3dPackedParamsBase",
+}
+_NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
+
+
+def define(context: Context, name: str, piece: Piece) -> NamedType:
+    """Return the type or function that a piece of a code record defines. Raises SourceError."""
+    if not piece.is_class:
+        dialect = context.dialect
+        version = None if name in dialect.functions.values() else dialect.free_version
+        return FunctionReader(context, name, piece, version=version).function.type
+    reader = _ClassReader(context, name, piece)
+    match reader.parts.base:
+        case "" | "Module":
+            return reader.class_type()
+        case "NamedTuple":
+            return reader.named_tuple()
+        case "Interface" | "ModuleInterface":
+            return reader.interface()
+        case "Enum":
+            return reader.enum()
+    raise piece.fail(
+        f"class {piece.name} has the superclass {reader.parts.base!r}, which is none of "
+        "Module, NamedTuple, Interface, ModuleInterface and Enum"
+    )
+
+
+class _ClassReader:
+    """Makes a type from the text of a class."""
+
+    def __init__(self, context: Context, name: str, piece: Piece) -> None:
+        self.context = context
+        self.name = name
+        self.piece = piece
+        self.parts = split_class(piece)
+
+    def class_type(self) -> ClassType:
+        class_ = ClassType(self.name, is_module=self.parts.base == "Module")
+        self.context.early[self.name] = class_
+        lists, members = self._sorted_lines()
+        for line in members:
+            if line.name in class_.attributes or line.name in class_.constants:
+                self._fault(f"{line.name!r} is declared twice", line.number)
+            if line.annotation is not None and line.value is not None:
+                class_.constants[line.name] = self._constant(line)
+            else:
+                class_.attributes[line.name] = self._attribute(line, lists)
+        self._methods(class_, lists)
+        if not class_.is_module and self.context.reads_bodies:
+            self._read_init(class_)
+        if class_.is_module:
+            self.context.sharing.add(class_, self.parts)
+        return class_
+
+    def _fault(self, message: str, line: int | None = None) -> None:
+        """Refuse a part of the class."""
+        self.context.refuse(self.piece.fail(message, line))
+
+    def _read_init(self, class_: ClassType) -> None:
+        """Declare the attributes that ``__init__`` assigns; torch 1.4 did not write them down."""
+        init = self.parts.methods.get("__init__")
+        names = [] if init is None else _ASSIGNED.findall(init.text)
+        if all(name in class_.attributes for name in names):
+            return
+        outer, self.context.initialising = self.context.initialising, class_
+        try:
+            _ = class_.methods["__init__"].graph
+        finally:
+            self.context.initialising = outer
+
+    def _sorted_lines(self) -> tuple[dict[str, list[str]], list[Line]]:
+        """Return the lists of names, and the lines that declare attributes and constants."""
+        lists: dict[str, list[str]] = {title: [] for title in _NAME_LISTS}
+        members: list[Line] = []
+        for line in self.parts.lines:
+            if line.annotation is not None or line.quoted:
+                members.append(line)
+            elif line.name in lists:
+                lists[line.name] = self._name_list(line)
+            elif line.name != "__annotations__":
+                self._fault(f"{line.name!r} is assigned without a type", line.number)
+        return lists, members
+
+    def _name_list(self, line: Line) -> list[str]:
+        text = line.value or ""
+        if _NAME_LIST.fullmatch(text):
+            return [_ESCAPE.sub(_unescaped, name) for name in _QUOTED.findall(text)]
+        if self.context.open is None or not _UNQUOTED_LIST.fullmatch(text):
+            self._fault(f"{line.name} must be a list of quoted names", line.number)
+        return _WORD.findall(text)
+
+    def _attribute(self, line: Line, lists: dict[str, list[str]]) -> Attribute:
+        text = (line.value if line.quoted else line.annotation) or ""
+        if line.name == "_packed_params" and text == "Tensor":
+            class_ = _PACKED.get(_NN.sub("", unmangled(self.name)))
+            text = f"__torch__.torch.classes.quantized.{class_}" if class_ else text
+        return Attribute(
+            line.name,
+            self._type(text, line),
+            is_parameter=line.name in lists["__parameters__"],
+            is_buffer=line.name in lists["__buffers__"],
+        )
+
+    def _type(self, text: str, line: Line) -> Type:
+        try:
+            return self.context.parse_type(text)
+        except SourceError as error:
+            if error.line is None:
+                error.record, error.line = self.piece.record, line.number
+            self.context.refuse(error)
+            return UNKNOWN
+
+    def _constant(self, line: Line) -> ClassConstant:
+        try:
+            return self._read_constant(line)
+        except SourceError as error:
+            self.context.refuse(error)
+            return ClassConstant(line.name, UNKNOWN, None)
+
+    def _read_constant(self, line: Line) -> ClassConstant:
+        annotation, text = line.annotation or "", line.value or ""
+        final = _FINAL.fullmatch(annotation)
+        type_ = self._type(final[1] if final else annotation, line)
+        literal = read_literal(text, type_)
+        if literal is not None:
+            return ClassConstant(line.name, type_, literal.value)
+        record = self.piece.record
+        before = self._before(line, text)
+        node = parse_expression(text, record, line.number, before)
+        places = self.context.sources.places(record)
+        lowering = lowering_of(self.context, Cursor(places, line.number - 1, f"{before}{text}"))
+        value = lowering.constant_of(node, type_, self.name, line.name)
+        return ClassConstant(line.name, type_, value)
+
+    def _before(self, line: Line, text: str) -> str:
+        """Return what to parse before a value so that columns are those of the record."""
+        row = self.context.sources.places(self.piece.record).lines[line.number - 1]
+        column = byte_length(row[: max(row.rfind(text), 0)])
+        return f"{'_'.ljust(column - 2)}= " if column > len(ASSIGNED) else ASSIGNED
+
+    def _methods(self, class_: ClassType, lists: dict[str, list[str]]) -> None:
+        hooks = {*lists["__forward_pre_hooks__"], *lists["__forward_hooks__"]}
+        functions: dict[str, Function] = {}
+        for method in self.parts.methods.values():
+            version = None if method.name in hooks else self.context.version
+            functions[method.name] = self._method(method, class_, version).function
+        if hooks and not class_.is_module:
+            self._fault(f"class {self.piece.name} has hooks, but is no module")
+        missing = hooks - set(functions)
+        if missing:
+            self._fault(f"class {self.piece.name} has no function for {min(missing)!r}")
+        class_.methods = {name: f for name, f in functions.items() if name not in hooks}
+        class_.forward_pre_hooks, class_.forward_hooks = (
+            [functions[name] for name in lists[title] if name in functions]
+            for title in ("__forward_pre_hooks__", "__forward_hooks__")
+        )
+
+    def _method(
+        self, method: Piece, owner: ClassType | InterfaceType, version: int | None = None
+    ) -> FunctionReader:
+        name = f"{self.name}.{method.name}"
+        return FunctionReader(self.context, name, method, owner, version)
+
+    def named_tuple(self) -> TupleType:
+        # A named tuple is a value: it cannot be made before its parts, so none contains itself.
+        fields: dict[str, Type] = {}
+        for line in self.parts.lines:
+            if line.annotation is None or self.parts.methods:
+                raise self.piece.fail("a NamedTuple holds annotated fields only", line.number)
+            fields[line.name] = self._type(line.annotation, line)
+        type_ = TupleType(tuple(fields.values()), self.name, tuple(fields))
+        try:
+            self.context.checked(type_)
+        except SourceError as error:
+            raise self.piece.fail(error.message) from None
+        return type_
+
+    def interface(self) -> InterfaceType:
+        interface = InterfaceType(self.name, is_module=self.parts.base == "ModuleInterface")
+        self.context.early[self.name] = interface
+        if self.parts.lines:
+            raise self.piece.fail("an interface holds methods only", self.parts.lines[0].number)
+        for method in self.parts.methods.values():
+            interface.methods[method.name] = self._method(method, interface).schema()
+        return interface
+
+    def enum(self) -> EnumType:
+        values: dict[str, Any] = {}
+        for line in self.parts.lines:
+            if line.value is None or self.parts.methods:
+                raise self.piece.fail("an Enum holds members with a value only", line.number)
+            if line.name == "mro" or _SPECIAL.fullmatch(line.name):
+                raise self.piece.fail(f"an Enum has no member {line.name!r}", line.number)
+            values[line.name] = _enum_value(line, self.piece)
+        types = {type(value) for value in values.values()}
+        if len(types) != 1:
+            raise self.piece.fail(f"the members of the Enum {self.piece.name} differ in type")
+        return EnumType(self.name, _ENUM_TYPES[types.pop()], values)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\n" if match[1] == "n" else match[1]
+
+
+def _enum_value(line: Line, piece: Piece) -> int | float | str:
+    text = line.value or ""
+    node = parse_expression(text, piece.record, line.number)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return string_value(node, f"_ = {text}")
+    try:
+        value = number(node)
+    except OverflowError:
+        raise piece.fail("an integer does not fit 64 bits", line.number) from None
+    if value is None or isinstance(value, complex):
+        raise piece.fail(
+            "the value of an Enum member must be an int, float or string literal", line.number
+        )
+    return value
+
+
+if TYPE_CHECKING:
+    from .lowering import FunctionLowering
+
+
+@dataclass(eq=False)
+class FunctionReader:
+    """A function of a code record: its schema and graph, each made when asked for.
+
+    ``owner`` is the type whose method it is; ``version`` the operator version of its code.
+    """
+
+    context: Context
+    name: str
+    piece: Piece
+    owner: ClassType | InterfaceType | None = None
+    version: int | None = None
+
+    def __post_init__(self) -> None:
+        self._is_read = False
+        self.function = Function(self.name, self.schema, self.graph)
+
+    def schema(self) -> FunctionSchema:
+        if self.context.open is not None:
+            return self._read_schema()  # what is written stands in each record
+        return self.context.sharing.schema(self.function, self._read_schema)
+
+    def _read_schema(self) -> FunctionSchema:
+        name = self.name.rpartition(".")[2]
+        try:
+            with bounded(self.piece.record):
+                arguments, result = self._plain_schema() or self._parsed_schema()
+        except ArchiveError as error:
+            self.context.refuse(error)
+            leading = () if self.owner is None else (Argument("self", self.owner),)
+            return FunctionSchema(name, "", leading, (Argument("", UNKNOWN),), is_vararg=True)
+        return FunctionSchema(name, "", arguments, (Argument("", result),))
+
+    def _plain_schema(self) -> tuple[tuple[Argument, ...], Type] | None:
+        """Return the arguments and result of a signature that needs no parser, else None."""
+        signature = read_signature(self.piece.text)
+        if signature is None:
+            return None
+        parameters, result = signature
+        arguments: list[Argument] = []
+        try:
+            for parameter in parameters:
+                argument = self._plain_argument(parameter, is_first=not arguments)
+                if argument is None:
+                    return None
+                arguments.append(argument)
+            return tuple(arguments), self.context.parse_type(result)
+        except ArchiveError:
+            return None
+
+    def _plain_argument(self, parameter: Parameter, *, is_first: bool) -> Argument | None:
+        name, text, default = parameter
+        if is_first and self.owner is not None:
+            # The type of self is known: what is written there does not count.
+            return Argument(name, self.owner) if default is None else None
+        type_ = self._untyped(name) if text is None else self.context.parse_type(text)
+        if default is None:
+            return Argument(name, type_)
+        is_read = text is not None and self.context.open is None
+        literal = read_literal(default, type_) if is_read else None
+        return None if literal is None else Argument(name, type_, literal.value)
+
+    def _parsed_schema(self) -> tuple[tuple[Argument, ...], Type]:
+        node = self._header()
+        arguments = self._arguments(node)
+        if node.returns is None:
+            return arguments, self._result_of_body(arguments)
+        return arguments, self._type(node.returns)
+
+    def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
+        """Return the type of the body's result, for a function that does not declare one."""
+        if self._is_read:
+            raise self.piece.fail(
+                f"{self.piece.name} is called recursively, and does not declare what it returns"
+            )
+        self._is_read = True
+        try:
+            node = self.piece.parse_function()
+            return self._lowering(self.version).lower(node, arguments, None).returns[0].type
+        finally:
+            self._is_read = False
+
+    def graph(self) -> Block:
+        try:
+            with bounded(self.piece.record):
+                return self._read_graph()
+        except ArchiveError as error:
+            self.context.refuse(error)
+            return _unlowered(error)
+
+    def _read_graph(self) -> Block:
+        schema = self.function.schema
+        node = self.piece.parse_function()
+        declared = None if node.returns is None else schema.return_type
+        arguments = schema.arguments
+        if schema.is_vararg:  # the signature is refused: what parameters hold is not known
+            names = [parameter.arg for parameter in node.args.args[len(arguments) :]]
+            arguments = (*arguments, *(Argument(name, UNKNOWN) for name in names))
+        return self._lowering(self.version).lower(node, arguments, declared)
+
+    def _lowering(self, version: int | None) -> FunctionLowering:
+        return lowering_of(self.context, self._cursor, version)
+
+    def _header(self) -> ast.FunctionDef:
+        """Return the function without its body, or all of it if its header does not parse alone."""
+        header, end, _ = self.piece.text.partition(":\n")
+        indent = " " * 4 if self.piece.is_indented else " "
+        try:
+            return self.piece._replace(text=f"{header}{end}{indent}pass").parse_function()
+        except SourceError:
+            return self.piece.parse_function()
+
+    def _type(self, node: ast.expr) -> Type:
+        try:
+            return self.context.type_of(node)
+        except SourceError as error:
+            raise self._cursor.locate(error, node) from error.__cause__
+
+    @property
+    def _cursor(self) -> Cursor:
+        piece = self.piece
+        text = f"if 1:\n{piece.text}" if piece.is_indented else piece.text
+        return Cursor(self.context.sources.places(piece.record), piece.line_offset, text)
+
+    def _arguments(self, node: ast.FunctionDef) -> tuple[Argument, ...]:
+        given = node.args
+        missing = [None] * (len(given.args) - len(given.defaults))
+        pairs = list(zip(given.args, [*missing, *given.defaults], strict=True))
+        leading: list[Argument] = []
+        if self.owner is not None:
+            if not pairs:
+                raise self.piece.fail(f"the method {self.piece.name} has no self")
+            # The type of self is known: what is written there does not count.
+            self_ = pairs.pop(0)[0]
+            if self.context.open is not None and self_.annotation is not None:
+                self._type(self_.annotation)
+            leading.append(Argument(self_.arg, self.owner))
+        rest = [self._argument(parameter, default) for parameter, default in pairs]
+        return (*leading, *rest)
+
+    def _untyped(self, name: str) -> Type:
+        """Return the type of a parameter without one; old records hold methods without classes."""
+        is_method = name == "self" and self.context.open is not None
+        return UNKNOWN if is_method else TENSOR
+
+    def _argument(self, parameter: ast.arg, default: ast.expr | None) -> Argument:
+        if parameter.annotation is None:
+            if default is not None:
+                raise self.piece.fail(f"the parameter {parameter.arg!r} has a default but no type")
+            return Argument(parameter.arg, self._untyped(parameter.arg))
+        try:
+            type_, repeat = parameter_type(parameter.annotation, self.context.resolve_type)
+            self.context.checked(type_)
+        except SourceError as error:
+            raise self._cursor.locate(error, parameter) from error.__cause__
+        value = NO_DEFAULT
+        if default is not None:
+            lowering = self._lowering(None)
+            value = lowering.constant_of(default, type_, self.name, parameter.arg)
+        return Argument(parameter.arg, type_, value, repeat=repeat)
+
+
+def _unlowered(error: ArchiveError) -> Block:
+    """Return the graph of a function of which nothing is known but that it is refused."""
+    block = Block()
+    made = block.append(UNLOWERED)
+    made.refusal = error
+    block.add_return(made.add_output(UNKNOWN))
+    return block
+
+
+def lowering_of(context: Context, cursor: Cursor, version: int | None = None) -> FunctionLowering:
+    """Return a lowering for a function, or a constant expression, of a code record."""
+    from .lowering import FunctionLowering  # looking at an archive reads no bodies
+
+    return FunctionLowering(context, cursor, version)
+
+
+_SCALARS: Final[dict[Type, tuple[re.Pattern[str], Callable[[str], Any]]]] = {
+    BOOL: (re.compile("True|False"), "True".__eq__),
+    INT: (re.compile("-?(?:0|[1-9][0-9]{0,17})"), int),
+    FLOAT: (re.compile(r"-?[0-9]{1,18}\.[0-9]{0,20}(?:e-?[0-9]{1,3})?"), float),
+    STRING: (re.compile(r'"[ !#-\[\]-~]*"'), lambda text: text[1:-1]),
+    NONE: (re.compile("None"), lambda text: None),
+}
+_NEVER: Final = re.compile("(?!)")
+# A tuple has a comma behind its element, or between several.
+_TUPLE: Final = re.compile(r"\((?:[^,]+,|[^,]+(?:, [^,]+)+)\)")
+
+
+class Literal(NamedTuple):
+    value: Any
+
+
+def read_literal(text: str, type_: Type) -> Literal | None:
+    """Return the value of a constant of ``type_``: a scalar, or a list or tuple of scalars."""
+    if isinstance(type_, OptionalType) and text != "None":
+        type_ = type_.element
+    if isinstance(type_, ListType) and text.startswith("[") and text.endswith("]"):
+        parts = text[1:-1].split(", ")
+        return _sequence(list, parts, [type_.element] * len(parts))
+    if isinstance(type_, TupleType) and type_.qualified_name is None and _TUPLE.fullmatch(text):
+        return _sequence(tuple, text[1:-1].removesuffix(",").split(", "), type_.elements)
+    return _scalar(text, type_)
+
+
+def _scalar(text: str, type_: Type) -> Literal | None:
+    if isinstance(type_, OptionalType):
+        type_ = NONE if text == "None" else type_.element
+    form, value = _SCALARS.get(type_, (_NEVER, str))
+    return Literal(value(text)) if form.fullmatch(text) else None
+
+
+def _sequence(
+    kind: Callable[[Iterable[Any]], Any], parts: Sequence[str], types: Sequence[Type]
+) -> Literal | None:
+    """Read a list or tuple; a scalar that holds a comma is cut into parts that are none."""
+    found = [*filter(None, map(_scalar, parts, types))]
+    is_whole = len(found) == len(parts) == len(types)
+    return Literal(kind(literal.value for literal in found)) if is_whole else None
+
+
+class Parameter(NamedTuple):
+    """``name: type=default``, parts that are absent being None."""
+
+    name: str
+    type: str | None
+    default: str | None
+
+
+_NAME: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_IDENTIFIER: Final = re.compile(_NAME)
+_DOTTED: Final = rf"{_NAME}(?:\.{_NAME})*"
+_DEEPEST: Final = 4
+# Names that are read here are far from the bound on their length.
+_LONGEST: Final = 4_000
+_NO_NAMES: Final = OF_PYTHON | {*keyword.kwlist}
+# Parameters of these types hold lists and take numbers.
+_BROADCASTING: Final = ("BroadcastingList", "_size_")
+
+
+def _type_pattern(levels: int) -> str:
+    if not levels:
+        return _DOTTED
+    # Each level stands once in the pattern: said twice, four levels are sixteen to compile.
+    return rf"{_DOTTED}(?:\[(?:{_type_pattern(levels - 1)}(?:, (?!\])|(?=\])))+\])?"
+
+
+_START: Final = re.compile(rf"(?:  )?def ({_NAME})\(")
+_DEFAULT: Final = r'[^][\s,()="]+'
+_DEFAULTS: Final = rf'"[^"\n]*"|{_DEFAULT}|\[{_DEFAULT}(?:, {_DEFAULT})*\]'
+_PARAMETER: Final = re.compile(
+    rf"[ \n]*({_NAME})(?:: ({_type_pattern(_DEEPEST)}))?(?:=({_DEFAULTS}))?([,)])"
+)
+_END: Final = re.compile(rf" -> ({_type_pattern(_DEEPEST)}):\n")
+
+
+def read_signature(text: str) -> tuple[list[Parameter], str] | None:
+    """Return the parameters and the result type of a function or method.
+
+    None where its first lines take a parser.
+    """
+    start = _START.match(text)
+    if start is None:
+        return None
+    parameters: list[Parameter] = []
+    names = [start[1]]
+    position, sign = start.end(), ","
+    while sign == ",":
+        found = _PARAMETER.match(text, position)
+        if found is None:
+            return None
+        name, type_, default, sign = found.groups()
+        parameters.append(Parameter(name, type_, default))
+        names += name, type_ or ""
+        position = found.end()
+    end = _END.match(text, position)
+    if end is None or end.end() > _LONGEST:
+        return None
+    names.append(end[1])
+    return (parameters, end[1]) if _are_names(" ".join(names)) else None
+
+
+def _are_names(text: str) -> bool:
+    """Return whether words may be names in TorchScript, and types have no special form."""
+    if any(special in text for special in _BROADCASTING):
+        return False
+    return _NO_NAMES.isdisjoint(_IDENTIFIER.findall(text))

@@ -7,6 +7,10 @@ from typing import Final
 
 from tsarchive.operators.registry import is_of_another_build, versions_with, with_untried_torch
 
+_NAMED_ALIKE: Final = (
+    "torch_cluster", "torch_scatter", "torch_sparse", "torch_spline_conv", "torchaudio", "torchrec",
+    "torchtext", "torchvision",
+)  # fmt: skip
 # Namespaces of operators and classes, and the import that registers them.
 _IMPORTS: Final = {
     "deepmd": "deepmd.pt",
@@ -15,15 +19,8 @@ _IMPORTS: Final = {
     "metatensor": "metatensor.torch",
     "pyg": "pyg_lib",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
-    "torch_cluster": "torch_cluster",
     "torch_nn": "torch.nn.modules.linear_cross_entropy",
-    "torch_scatter": "torch_scatter",
-    "torch_sparse": "torch_sparse",
-    "torch_spline_conv": "torch_spline_conv",
-    "torchaudio": "torchaudio",
-    "torchrec": "torchrec",
-    "torchtext": "torchtext",
-    "torchvision": "torchvision",
+    **{name: name for name in _NAMED_ALIKE},
 }
 _FOR_PHONES: Final = (
     "The archive was prepared for phones: load what it was made from, or use a torch that is "
@@ -35,14 +32,9 @@ _BACKENDS: Final = (
 )
 # Namespaces that no import registers.
 _ADVICE: Final = {
-    "__backends__": _BACKENDS,
-    "backendutils": _BACKENDS,
-    "metal": _FOR_PHONES,
-    "metal_prepack": _FOR_PHONES,
-    "prepacked": _FOR_PHONES,
-    "vulkan": _FOR_PHONES,
-    "vulkan_prepack": _FOR_PHONES,
-    "xnnpack": _FOR_PHONES,
+    **dict.fromkeys(("__backends__", "backendutils"), _BACKENDS),
+    **dict.fromkeys(("metal", "metal_prepack", "prepacked"), _FOR_PHONES),
+    **dict.fromkeys(("vulkan", "vulkan_prepack", "xnnpack"), _FOR_PHONES),
 }
 _OWN: Final = frozenset(
     {

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from tsarchive.errors import SourceError
-from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.classes import Attribute, ClassType, method_schema
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.subtyping import fits, flat_members, unify, union_of
-from tsarchive.ir.type_parser import type_of_expression
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -37,21 +36,19 @@ from tsarchive.ir.types import (
     annotation,
 )
 
-from .arithmetic import AUGMENTED, BINARY, COMPARISONS, UNARY, number
-from .conditions import Condition, decide_isinstance, decided_by_literal, narrowed, none_status
-from .context import Context
-from .emitter import Emitter, method_schema
-from .environment import Frame, Scope
+from .context import EARLY_RETURN, UNLOWERED, UNREACHABLE, Context
+from .emitter import Emitter
 from .folding import fold
-from .grammar import OF_PYTHON
+from .grammar import BINARY, COMPARISONS, OF_PYTHON, UNARY
 from .matching import Call
-from .open_world import EARLY_RETURN, UNLOWERED, UNREACHABLE
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
     BUILTINS,
     Builtin,
     Closure,
+    Condition,
     Constructor,
+    Frame,
     FunctionReference,
     MethodReference,
     Namespace,
@@ -59,13 +56,17 @@ from .references import (
     OperatorReference,
     Reference,
     Results,
+    Scope,
     Special,
     ToList,
     Typed,
     TypeReference,
+    decide_isinstance,
+    narrowed,
+    none_status,
     typed,
 )
-from .syntax import string_value
+from .syntax import decided_by_literal, number, string_value
 
 _PACKED = "__torch__.torch.classes.quantized."
 _ROOTS: dict[str, Reference] = {
@@ -74,9 +75,16 @@ _ROOTS: dict[str, Reference] = {
     "torch": OperatorNamespace("aten"),
     "__torch__": Namespace("__torch__"),
 }
+# The operators of ``x += y`` for tensors and lists. Other values take those of ``x + y``, except %.
+_IN_PLACE: dict[type[ast.operator], str] = {
+    ast.Add: "aten::add_", ast.Sub: "aten::sub_", ast.Mult: "aten::mul_", ast.Div: "aten::div_",
+    ast.Mod: "aten::fmod_", ast.Pow: "aten::pow", ast.BitAnd: "aten::bitwise_and",
+    ast.BitOr: "aten::bitwise_or", ast.BitXor: "aten::bitwise_xor",
+    ast.LShift: "aten::__lshift__", ast.RShift: "aten::__irshift__",
+}  # fmt: skip
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
 _LOAD = ast.Load()
-_EXPECTED = "expected {wanted}, but found {given}"
+_EXPECTED = "expected {1}, but found {0}"
 # A function and its arguments.
 _MOST_FORKED = 256
 _CLOSURE_TYPES = {Special.FORK: "Future", Special.AWAITABLE: "Await"}
@@ -109,7 +117,7 @@ class FunctionLowering:
     def _checked(self, type_: Type) -> Type:
         """Return a type that the current statement makes. Raises SourceError if it is too large."""
         try:
-            return self.context.sizes.checked(type_)
+            return self.context.checked(type_)
         except SourceError as error:
             raise self.cursor.locate(error, self.cursor.statement) from None
 
@@ -168,18 +176,17 @@ class FunctionLowering:
             else:
                 given = self.emit.none()
             if declared is not None:
-                message = "{given} is returned where {wanted} is declared"
+                message = "{0} is returned where {1} is declared"
                 given = self._converted(given, declared, last, message)
         except SourceError as error:
             given = self._refused(error, last)
         self.frame.body.add_return(given.value)
 
     def _converted(self, given: Typed, wanted: Type, node: Located, message: str) -> Typed:
-        """Return a value converted as on assignment; ``message`` is for where it cannot be."""
+        """Return a value converted as on assignment, or raise with both types in ``message``."""
         converted = self.emit.conversions.convert(given, wanted)
         if converted is None:
-            types = {"given": annotation(given.type), "wanted": annotation(wanted)}
-            raise self.cursor.error(node, message.format(**types))
+            raise self.cursor.error(node, message, given.type, wanted)
         return converted
 
     @contextmanager
@@ -239,11 +246,12 @@ class FunctionLowering:
             else:
                 self._lower_rest(child)
 
-    def _early_return(self, statement: ast.stmt) -> None:
-        """Keep the value of a return that is refused, in an open world."""
-        if self._world is not None and isinstance(statement, ast.Return):
-            value = self.emit.none() if statement.value is None else self.value(statement.value)
+    def _early_return(self, node: ast.Return) -> None:
+        """Refuse a return that is not the last statement; an open world keeps its value."""
+        if self._world is not None:
+            value = self.emit.none() if node.value is None else self.value(node.value)
             self.frame.append(EARLY_RETURN, [value.value])
+        self.cursor.refuse(node, "a statement Return")
 
     def _give_up(self, error: SourceError, statement: ast.stmt) -> None:
         """Go on behind a statement that is refused: the names that it assigns hold anything."""
@@ -307,9 +315,7 @@ class FunctionLowering:
                 self.cursor.refuse(node, "a loop other than `for i in range(n)`")
         bound = self.value(count)
         if not fits(bound.type, INT):
-            raise self.cursor.error(
-                node, f"the bound of range() must be an int, not {annotation(bound.type)}"
-            )
+            raise self.cursor.error(node, "the bound of range() must be an int, not {}", bound.type)
         self._loop(node, bound, lambda: self.emit.constant(True, BOOL), counter)
 
     def _while(self, node: ast.While) -> None:
@@ -383,9 +389,7 @@ class FunctionLowering:
             for name in ("__enter__", "__exit__")
         )
         if enter is None or leave is None:
-            raise self.cursor.error(
-                node, f"{annotation(given.type)} has no __enter__ and __exit__ methods"
-            )
+            raise self.cursor.error(node, "{} has no __enter__ and __exit__ methods", given.type)
         return enter.return_type
 
     def _closure(self, node: ast.FunctionDef) -> None:
@@ -458,8 +462,8 @@ class FunctionLowering:
             block.add_return(found[-1].value)
         type_ = unify(found[0].type, found[1].type)
         if type_ is None:
-            types = " and ".join(annotation(given.type) for given in found)
-            raise self.cursor.error(node, f"the two sides have no common type: {types}")
+            types = [given.type for given in found]
+            raise self.cursor.error(node, "the two sides have no common type: {} and {}", *types)
         return typed(made.add_output(type_))
 
     def _logic(self, node: ast.BoolOp, hint: Type | None) -> Reference:
@@ -483,11 +487,7 @@ class FunctionLowering:
             if self._world is not None:
                 self._seen.add(id(statement))
             try:
-                handler = STATEMENTS.get(type(statement))
-                if handler is None:
-                    self._early_return(statement)
-                    cursor.refuse(statement, f"a statement {type(statement).__name__}")
-                handler(self, statement)
+                STATEMENTS[type(statement)](self, statement)
             except SourceError as error:
                 self._give_up(error, statement)
 
@@ -508,7 +508,7 @@ class FunctionLowering:
         if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
             raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
         given = self.emit.as_value(reference, node)
-        message = "was of type {wanted}, but is assigned a value of type {given}"
+        message = "was of type {1}, but is assigned a value of type {0}"
         return self._converted(given, outer.type, node, f"{name!r} {message}")
 
     def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
@@ -518,11 +518,8 @@ class FunctionLowering:
                 node, f"{name!r} is defined in an outer block: it has a type already"
             )
         if not fits(given.type, type_):
-            raise self.cursor.error(
-                node,
-                f"{name!r} is annotated with {annotation(type_)}, "
-                f"but is assigned a value of type {annotation(given.type)}",
-            )
+            text = "{!r} is annotated with {}, but is assigned a value of type {}"
+            raise self.cursor.error(node, text, name, type_, given.type)
         self.scope.bind(name, Typed(given.value, type_))
 
     def fresh_name(self, value: Value, name: str, since: int) -> None:
@@ -562,13 +559,11 @@ class FunctionLowering:
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):
-            self._name_constant(reference.value, target.id, constants)
-
-    def _name_constant(self, value: Value, name: str, before: int) -> None:
-        is_new = len(self.frame.constants) > before and value.node.is_constant
-        is_at_top = self.frame.block is self.frame.body
-        if is_new and value.name is None and has_meaning(name) and is_at_top:
-            value.name = name
+            made = reference.value
+            is_new = len(self.frame.constants) > constants and made.node.is_constant
+            is_at_top = self.frame.block is self.frame.body
+            if is_new and made.name is None and has_meaning(target.id) and is_at_top:
+                made.name = target.id
 
     def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
         """``a, b = x, y``: no tuple is made."""
@@ -622,9 +617,7 @@ class FunctionLowering:
             element = given.type.element if isinstance(given.type, ListType) else UNKNOWN
             made = self.frame.append("prim::ListUnpack", [given.value], *[element] * count)
             return [typed(value) for value in made.outputs]
-        raise self.cursor.error(
-            node, f"a value of type {annotation(given.type)} cannot be unpacked"
-        )
+        raise self.cursor.error(node, "a value of type {} cannot be unpacked", given.type)
 
     def _set_attribute(self, target: ast.Attribute, base: Typed, given: Typed) -> None:
         slots = base.type.attributes if isinstance(base.type, ClassType) else {}
@@ -632,15 +625,10 @@ class FunctionLowering:
         if slot is None and self._world is not None and self._world.is_open(base.type):
             slot = Attribute(target.attr, UNKNOWN)
         if slot is None:
-            raise self.cursor.error(
-                target, f"{annotation(base.type)} has no attribute {target.attr!r}"
-            )
+            raise self.cursor.error(target, "{} has no attribute {!r}", base.type, target.attr)
         if not fits(given.type, slot.type) and not _is_packed(given.type, slot.type):
-            raise self.cursor.error(
-                target,
-                f"attribute {target.attr!r} is of type {annotation(slot.type)}, "
-                f"but is assigned a value of type {annotation(given.type)}",
-            )
+            text = "attribute {!r} is of type {}, but is assigned a value of type {}"
+            raise self.cursor.error(target, text, target.attr, slot.type, given.type)
         self.frame.append("prim::SetAttr", [base.value, given.value], name=target.attr)
 
     def _declared_by_init(
@@ -650,11 +638,8 @@ class FunctionLowering:
         if class_ is None or base.type is not class_:
             return None
         if self.frame.block is not self.frame.body:
-            raise self.cursor.error(
-                target,
-                f"{annotation(class_)} gets the attribute {target.attr!r} "
-                "inside of a condition or loop",
-            )
+            text = "{} gets the attribute {!r} inside of a condition or loop"
+            raise self.cursor.error(target, text, class_, target.attr)
         name = target.attr
         return class_.attributes.setdefault(name, Attribute(name, given.type))
 
@@ -682,12 +667,12 @@ class FunctionLowering:
                 load = ast.Attribute(base, name, ast.Load())
             case _:
                 self.cursor.refuse(node, "an assignment to this")
-        kinds = AUGMENTED.get(type(node.op))
-        if kinds is None:
+        kind = _IN_PLACE.get(type(node.op))
+        if kind is None:
             self.cursor.refuse(node, "this sign")
         left = self.value(ast.copy_location(load, node.target))
-        in_place = left.type == TENSOR or isinstance(left.type, ListType)
-        kind = kinds[0 if in_place else 1]
+        if left.type != TENSOR and not isinstance(left.type, ListType):
+            kind = "aten::fmod" if isinstance(node.op, ast.Mod) else BINARY[type(node.op)]
         result = self.emit.operator_value(kind, node, left, self.value(node.value))
         self._store(node.target, result, len(self.frame.block.nodes))
 
@@ -736,7 +721,7 @@ class FunctionLowering:
     def type_of(self, node: ast.expr) -> Type:
         """Return the type that an annotation writes."""
         try:
-            return self.context.sizes.checked(type_of_expression(node, self.context.resolve_type))
+            return self.context.type_of(node)
         except SourceError as error:
             self.context.refuse(self.cursor.locate(error, node))
             return UNKNOWN
@@ -840,7 +825,7 @@ class FunctionLowering:
     def _bound(self, bound: Typed | None, node: Located) -> int | None:
         if bound is None:
             return None
-        value = bound.value.node.attributes.get("value")
+        value = bound.value.constant
         if type(value) is not int:
             raise self.cursor.error(node, "the bounds of a tuple slice must be integer literals")
         return value
@@ -922,8 +907,7 @@ class FunctionLowering:
         return self.emit.append("prim::unchecked_cast", [given.value], type_)
 
     def _uninitialized(self, node: ast.Call, form: Special) -> Typed:
-        type_ = self.type_of(node.args[0])
-        return self.emit.append("prim::Uninitialized", (), type_)
+        return self.emit.append("prim::Uninitialized", (), self.type_of(node.args[0]))
 
     def _getattr(self, node: ast.Call, form: Special) -> Reference:
         base = self.expression(node.args[0])
@@ -953,8 +937,7 @@ class FunctionLowering:
         closure = self._forked(node, form)
         type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
         kind = f"prim::{form.value}"
-        made = self.frame.append(kind, closure.captured, type_, subgraph=closure.body)
-        return typed(made.output)
+        return self.emit.append(kind, closure.captured, type_, subgraph=closure.body)
 
     def condition(self, node: ast.expr) -> Condition:
         match node:
@@ -1048,6 +1031,7 @@ STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.AugAssign: FunctionLowering._augmented,
     ast.Expr: FunctionLowering._expression_statement,
     ast.Pass: FunctionLowering._pass,
+    ast.Return: FunctionLowering._early_return,
     ast.If: FunctionLowering._if,
     ast.For: FunctionLowering._for,
     ast.While: FunctionLowering._while,

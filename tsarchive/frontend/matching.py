@@ -1,19 +1,29 @@
 """Arguments of a call against the schemas it may mean, and the choice among overloads.
 
-Everything here looks at static types only; the conversions that a match needs are returned as
-steps, and turned into nodes by ``conversions.py`` once the choice is made. The rules are those of
+The choice looks at static types only; the conversions that a match needs are returned as
+steps, and turned into nodes by :class:`Conversions` once the choice is made. The rules are those of
 torch's schema matcher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
+from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.subtyping import Bindings, bind, has_variables, is_subtype, substitute
+from tsarchive.ir.subtyping import (
+    Bindings,
+    bind,
+    fits_list,
+    has_unknown,
+    has_variables,
+    is_subtype,
+    substitute,
+)
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -34,10 +44,12 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
+from tsarchive.ir.values import Builder, Device, EnumMember, is_device
 from tsarchive.operators.upgraders import Candidate, candidates
 
 from .libraries import what_registers
-from .references import Typed
+from .places import filled
+from .references import Typed, typed
 
 
 class Step(NamedTuple):
@@ -54,17 +66,14 @@ class Step(NamedTuple):
     parts: tuple[tuple[Step, ...], ...] = ()
 
 
-class Default(NamedTuple):
-    """An argument that the call leaves out."""
-
-    argument: Argument
-
-
 class Input(NamedTuple):
-    """One input of the node: its source, which for an argument of the call is its position, and
-    what to do with it. A tuple of inputs is gathered into a list of ``element`` type."""
+    """One input of the node: its source, and what to do with it.
 
-    source: int | Default | tuple[Input, ...]
+    The source is the position of an argument of the call, or the argument of the schema that the
+    call leaves out. A tuple of inputs is gathered into a list of ``element`` type.
+    """
+
+    source: int | Argument | tuple[Input, ...]
     steps: tuple[Step, ...] = ()
     element: Type | None = None
 
@@ -85,8 +94,7 @@ class Mismatch(NamedTuple):
     parts: tuple[object, ...] = ()
 
     def __str__(self) -> str:
-        shown = (annotation(part) if isinstance(part, Type) else part for part in self.parts)
-        return self.text.format(*shown)
+        return filled(self.text, self.parts)
 
 
 # torch keeps these overloads out of scripts: an int cannot be told from a dtype there.
@@ -253,7 +261,7 @@ class _Matcher:
             self.used.add(keyword)
             return self._fit(argument, self.keywords[keyword])
         if argument.has_default:
-            return Input(Default(argument))
+            return Input(argument)
         return Mismatch("argument '{}' is missing", (argument.name,))
 
     def _keyword_for(self, argument: Argument) -> str | None:
@@ -272,7 +280,7 @@ class _Matcher:
             return False
         if isinstance(formal.type.element, VarType) or isinstance(given, ListType):
             return False
-        return not _fits_list(given, formal.type)
+        return not fits_list(given, formal.type)
 
     def _gather(self, argument: Argument) -> Input | Mismatch:
         assert isinstance(argument.type, ListType)
@@ -312,7 +320,7 @@ def _written(schema: FunctionSchema, inputs: Sequence[Input]) -> int:
     count = len(inputs)
     while count and schema.arguments[count - 1].is_out:
         count -= 1
-    while count and isinstance(inputs[count - 1].source, Default):
+    while count and isinstance(inputs[count - 1].source, Argument):
         count -= 1
     return count
 
@@ -337,15 +345,6 @@ def _repeats(argument: Argument, actual: Type) -> bool:
 
 def _without_optional(type_: Type) -> Type:
     return type_.element if isinstance(type_, OptionalType) else type_
-
-
-def _fits_list(actual: Type, wanted: Type) -> bool:
-    """Return whether ``actual`` is a list of the wanted type, or a tuple whose elements fit one."""
-    if is_subtype(actual, wanted):
-        return True
-    if not isinstance(actual, TupleType) or not isinstance(wanted, ListType):
-        return False
-    return all(is_subtype(element, wanted.element) for element in actual.elements)
 
 
 def conversions(
@@ -385,7 +384,7 @@ def _implicit(actual: Type, wanted: Type) -> str | None:
 
 def _from_tuple(actual: TupleType, wanted: Type, convert: bool) -> list[Step]:
     target = _without_optional(wanted)
-    if isinstance(target, ListType) and _fits_list(actual, target):
+    if isinstance(target, ListType) and fits_list(actual, target):
         return [Step("unpack", target)]
     if not isinstance(wanted, TupleType) or is_subtype(actual, wanted):
         return []
@@ -419,3 +418,119 @@ def no_overload(
     pairs = zip(candidates, mismatches, strict=True)
     reasons = [f"\n  {schema_text(candidate.schema)}: {why}" for candidate, why in pairs]
     return f"no overload of {kind} takes ({', '.join(given)}); considered:{''.join(reasons)}"
+
+
+_FOLDED: Final[dict[str, Callable[[Any], Any]]] = {"aten::Int": int, "aten::Float": float}
+_PLAIN = Device | EnumMember
+
+
+@dataclass(eq=False, slots=True)
+class Conversions:
+    """Appends the nodes that convert values.
+
+    ``operators`` gives the overloads of an operator kind.
+    """
+
+    builder: Builder
+    operators: Callable[[str], Sequence[FunctionSchema]]
+
+    def inputs(self, matched: Sequence[Input], given: Sequence[Typed]) -> list[Value]:
+        """Return the node inputs for matched arguments; ``given`` are those of the call."""
+        return [
+            given[input_.source].value
+            if type(input_.source) is int and not input_.steps
+            else self._input(input_, given)
+            for input_ in matched
+        ]
+
+    def _input(self, input_: Input, given: Sequence[Typed]) -> Value:
+        source = input_.source
+        if isinstance(source, int):
+            return self.apply(given[source], input_.steps).value
+        if isinstance(source, Argument):
+            return self.builder.default(source)
+        assert input_.element is not None
+        return self.builder.list_of(input_.element, self.inputs(source, given))
+
+    def convert(self, given: Typed, wanted: Type) -> Typed | None:
+        """Convert a value as on assignment and return; None where that is impossible."""
+        steps, reached = conversions(given.type, wanted, given.is_empty_list, convert=True)
+        if is_subtype(reached, wanted) and given.type is not UNKNOWN:
+            return self.apply(given, steps)
+        return Typed(given.value, wanted) if has_unknown(given.type) else None
+
+    def apply(self, given: Typed, steps: Sequence[Step]) -> Typed:
+        for step in steps:
+            given = self._step(given, step)
+        return given
+
+    def _step(self, given: Typed, step: Step) -> Typed:
+        match step.kind:
+            case "retype":
+                # An empty list literal is made anew, with the element type that is asked for.
+                return self._list_instead(given, step.type, ())
+            case "repeat":
+                return typed(self.builder.list_of(given.type, [given.value] * step.times))
+            case "unpack":
+                elements = [element.value for element in self.unpack(given)]
+                return self._list_instead(given, step.type, elements)
+            case "elements":
+                pairs = zip(self.unpack(given), step.parts, strict=True)
+                converted = [self.apply(element, steps) for element, steps in pairs]
+                self.builder.drop_if_unused(given.value)
+                return self.tuple_of(converted)
+        return self._convert(given, step)
+
+    def _list_instead(self, given: Typed, type_: Type, values: Sequence[Value]) -> Typed:
+        assert isinstance(type_, ListType)
+        self.builder.drop_if_unused(given.value)
+        return typed(self.builder.list_of(type_.element, values))
+
+    def unpack(self, given: Typed) -> list[Typed]:
+        """Return the elements of a tuple."""
+        assert isinstance(given.type, TupleType)
+        node = given.value.node
+        types = given.type.elements
+        if node.kind == "prim::TupleConstruct":
+            pairs = zip(node.inputs, types, strict=True)
+            return [Typed(value, type_) for value, type_ in pairs]
+        if node.is_constant:
+            constants = zip(given.value.constant, types, strict=True)
+            return [typed(self.builder.constant(value, type_)) for value, type_ in constants]
+        made = self.builder.append("prim::TupleUnpack", [given.value], *types)
+        return [typed(value) for value in made.outputs]
+
+    def tuple_of(self, elements: Sequence[Typed], type_: TupleType | None = None) -> Typed:
+        """Return a tuple; one of constants that need no table is a constant itself."""
+        values = [element.value for element in elements]
+        if type_ is None:
+            type_ = TupleType(tuple([value.type for value in values]))
+            self.builder.checked(type_)
+        content = tuple([value.constant for value in values])
+        if all(map(_is_plain, content)) and self.builder.shares_constants:
+            return typed(self.builder.constant(content, type_))
+        return typed(self.builder.append("prim::TupleConstruct", values, type_).output)
+
+    def _convert(self, given: Typed, step: Step) -> Typed:
+        value = given.value.constant if self.builder.shares_constants else None
+        if step.kind == "aten::device" and isinstance(value, str) and is_device(value):
+            return typed(self.builder.constant(Device(value), DEVICE))
+        if step.kind in _FOLDED and isinstance(value, bool | int | float):
+            return typed(self.builder.constant(_FOLDED[step.kind](value), step.type))
+        schema = self._converting(step.kind, given.type)
+        return typed(self.builder.append(step.kind, [given.value], step.type, schema=schema).output)
+
+    def _converting(self, kind: str, given: Type) -> FunctionSchema | None:
+        """Return the overload whose one argument takes the given type."""
+        wanted = STRING if kind == "aten::device" else given
+        for schema in self.operators(kind):
+            if len(schema.arguments) == 1 and is_subtype(wanted, schema.arguments[0].type):
+                return schema
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a constant may be part of a constant tuple."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | complex | str | _PLAIN)

@@ -5,27 +5,27 @@ from __future__ import annotations
 import ast
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.ir.source_ranges import Location, Range, TaggedRange, byte_length
+from tsarchive.ir.types import Type, annotation
 
 
+@dataclass(eq=False)
 class RecordPlaces:
     """The places in one code record. Text and debug rows are read when a place is asked for."""
 
-    def __init__(
-        self, record: str, text: Callable[[], str], debug: Mapping[str, Sequence[TaggedRange]]
-    ) -> None:
-        self.record = record
-        self._text = text
-        self._debug = debug
+    record: str
+    text: Callable[[], str]
+    debug: Mapping[str, Sequence[TaggedRange]]
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        return self._text().split("\n")
+        return self.text().split("\n")
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -38,7 +38,7 @@ class RecordPlaces:
         Places help to understand errors: they must not put another error in their place.
         """
         try:
-            return self._debug[self.record]
+            return self.debug[self.record]
         except (ArchiveError, KeyError):
             return ()
 
@@ -103,6 +103,7 @@ Located: TypeAlias = ast.expr | ast.stmt | ast.arg
 _START: Final = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 
 
+@dataclass(eq=False, slots=True)
 class Cursor:
     """Where reading stands in the text of one definition of a code record.
 
@@ -110,12 +111,11 @@ class Cursor:
     reported at ``statement`` or at a node, and graph nodes get the place of ``position``.
     """
 
-    def __init__(self, places: RecordPlaces, line_offset: int, text: str) -> None:
-        self.text = text
-        self.statement: Located = _START
-        self.position: Located = self.statement
-        self._places = places
-        self._line_offset = line_offset
+    places: RecordPlaces
+    line_offset: int
+    text: str
+    statement: Located = _START
+    position: Located = _START
 
     def here(self) -> CodePlace:
         """Return the place of the current position."""
@@ -123,18 +123,15 @@ class Cursor:
 
     def place(self, node: Located) -> CodePlace:
         """Return the place of a node of the tree."""
-        line, end = node.lineno, node.end_lineno
-        offset = self._line_offset
-        return CodePlace(
-            self._places,
-            line + offset,
-            node.col_offset,
-            (line if end is None else end) + offset,
-            node.end_col_offset or 0,
-        )
+        start = node.lineno + self.line_offset
+        end = (node.end_lineno or node.lineno) + self.line_offset
+        return CodePlace(self.places, start, node.col_offset, end, node.end_col_offset or 0)
 
-    def error(self, node: Located, message: str, hint: str | None = None) -> SourceError:
-        return self.locate(SourceError(message, hint=hint), node)
+    def error(
+        self, node: Located, text: str, *parts: object, hint: str | None = None
+    ) -> SourceError:
+        """Return an error at a node; ``parts`` fill the places of its text."""
+        return self.locate(SourceError(filled(text, parts), hint=hint), node)
 
     def refuse(self, node: Located, what: str) -> NoReturn:
         """Raise for a construct that serialized code does not have."""
@@ -150,6 +147,12 @@ class Cursor:
             error.construct = place.text
             error.origin = str(place.origin or "") or None
         return error
+
+
+def filled(text: str, parts: Sequence[object]) -> str:
+    """Fill ``parts`` into the places of a text, types as their annotations."""
+    shown = [annotation(part) if isinstance(part, Type) else part for part in parts]
+    return text.format(*shown) if parts else text
 
 
 def shorten(text: str, limit: int = 80) -> str:

@@ -1,15 +1,21 @@
-"""References: what an expression can denote, such as a value, operator, function or type."""
+"""References: what expressions can denote, such as a value, operator, function or type.
+
+Scopes tell which names denote what in the blocks of a function and of closures inside it, and
+conditions how the type of a variable is narrowed there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.graph import Block, Value
-from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, STRING, NamedType, Type
+from tsarchive.ir.graph import Block, Node, Placed, Value, drop_carried
+from tsarchive.ir.subtyping import flat_members, is_subtype, union_of
+from tsarchive.ir.types import ANY, NONE, UNKNOWN, NamedType, OptionalType, Type, UnionType
+from tsarchive.ir.values import Builder
 
 
 class Typed(NamedTuple):
@@ -126,14 +132,11 @@ Reference = (
     | Closure
 )
 
-# The casts, the type that each gives, and its operator.
-CASTS: dict[str, tuple[Type, str]] = {
-    "bool": (BOOL, "aten::Bool"),
-    "complex": (COMPLEX, "aten::Complex"),
-    "float": (FLOAT, "aten::Float"),
-    "int": (INT, "aten::Int"),
-    "str": (STRING, "aten::str"),
-}
+# The casts, by the names of the types that they give.
+CASTS = {
+    "bool": "aten::Bool", "complex": "aten::Complex", "float": "aten::Float", "int": "aten::Int",
+    "str": "aten::str",
+}  # fmt: skip
 OPERATORS = {
     "print": "prim::Print", "len": "aten::len", "hex": "aten::hex", "oct": "aten::oct",
     "round": "aten::round", "hash": "aten::hash", "id": "prim::id", "min": "prim::min",
@@ -145,3 +148,149 @@ OPERATORS = {
 BUILTINS = frozenset({*CASTS, *OPERATORS})
 # Classes take part in these by a method.
 MAGIC = {name: f"__{name}__" for name in (*CASTS, "len", "hex", "oct", "round")}
+
+
+class Frame(Builder):
+    """Builds the body of a function, or of a closure inside one.
+
+    ``version`` is None where code is lowered at the current operator version: everywhere but in
+    methods of classes. ``keeps_constants`` is for an open world, where it matters where they are
+    written.
+    """
+
+    def __init__(
+        self,
+        version: int | None,
+        place: Callable[[], Placed],
+        checked: Callable[[Type], Type],
+        *,
+        keeps_constants: bool,
+    ) -> None:
+        shares = not keeps_constants
+        super().__init__(Block(), place, checked, hoists_constants=shares, shares_constants=shares)
+        self.version = version
+        self.captured: dict[Value, Value] = {}
+        self.reads: dict[Value, str | None] = {}
+        # Loops over ``while c``, and what stands for c in their bodies.
+        self.conditions: list[tuple[Node, Value]] = []
+
+    def capture(self, outer: Typed) -> Typed:
+        """Return the parameter of a closure's body that stands for an outer value."""
+        param = self.captured.get(outer.value)
+        if param is None:
+            param = self.body.add_param(outer.value.type, outer.value.name)
+            self.captured[outer.value] = param
+        return outer._replace(value=param)
+
+    def tidy(self) -> None:
+        """Remove what turned out to be unused."""
+        for loop, param in reversed(self.conditions):
+            index = loop.blocks[0].params.index(param) - 1
+            if not param.uses and not loop.outputs[index].uses:
+                drop_carried(loop, index)
+        self.remove_unused()
+
+    def finish(self) -> Block:
+        """Name reads of attributes "0", "1", ... after them, where torch did so; finish the body.
+
+        It does in code that names all reads; older code has reads without a name, and there
+        ``_16 = getattr(x, "1")`` is the sixteenth unnamed value.
+        """
+        if all(value.name or proposed for value, proposed in self.reads.items()):
+            for value, proposed in self.reads.items():
+                value.name = value.name or proposed
+        return super().finish()
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """The names assigned in one block, in the order of their last assignment."""
+
+    frame: Frame
+    outer: Scope | None = None
+    names: dict[str, Reference] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> Reference | None:
+        """Return what a name denotes here; a value from outside of a closure is captured."""
+        scope: Scope | None = self
+        while scope is not None and scope.frame is self.frame:
+            found = scope.names.get(name)
+            if found is not None:
+                return found
+            scope = scope.outer
+        found = None if scope is None else scope.find(name)
+        return self.frame.capture(found) if isinstance(found, Typed) else found
+
+    def find_outside(self, name: str) -> Reference | None:
+        """Return what a name denotes in the enclosing blocks of the same function."""
+        if self.outer is None or self.outer.frame is not self.frame:
+            return None
+        return self.outer.find(name)
+
+    def bind(self, name: str, reference: Reference) -> None:
+        self.names.pop(name, None)
+        self.names[name] = reference
+
+    def why_unusable(self, name: str) -> str | None:
+        """Return why a name that was assigned cannot be used here."""
+        reason = self.unusable.get(name)
+        if reason is None and self.outer is not None:
+            return self.outer.why_unusable(name)
+        return reason
+
+
+class Condition(NamedTuple):
+    """``known`` is set where only one branch can be taken; inside the branches the variable
+    ``name`` has the narrower types ``when_true`` and ``when_false`` (None: no narrower)."""
+
+    value: Typed
+    known: bool | None = None
+    name: str | None = None
+    when_true: Type | None = None
+    when_false: Type | None = None
+
+    def inverted(self, value: Typed) -> Condition:
+        known = None if self.known is None else not self.known
+        return Condition(value, known, self.name, self.when_false, self.when_true)
+
+
+def decide_isinstance(actual: Type, types: tuple[Type, ...]) -> bool | None:
+    """Return the answer to an isinstance check where the static type gives one."""
+    if actual is UNKNOWN or UNKNOWN in types:
+        return None
+    if actual == ANY:
+        return True if types == (ANY,) else None
+    wanted = tuple(member for type_ in types for member in flat_members(type_))
+    members = flat_members(actual)
+    if all(any(is_subtype(member, type_) for type_ in wanted) for member in members):
+        return True
+    for member in members:
+        if any(is_subtype(member, type_) or is_subtype(type_, member) for type_ in wanted):
+            return None
+    return False
+
+
+def none_status(given: Typed) -> bool | None:
+    """True where a value is always None, False where it never is."""
+    if given.type == NONE or given.value.constant is None:
+        return True
+    if given.type is UNKNOWN:
+        return None
+    is_open = isinstance(given.type, OptionalType | UnionType) or given.type == ANY
+    return None if is_open and is_subtype(NONE, given.type) else False
+
+
+def narrowed(actual: Type, types: tuple[Type, ...]) -> tuple[Type | None, Type | None]:
+    """Return the type of a value after an isinstance check that holds, and after one that fails."""
+    if actual == ANY or actual is UNKNOWN:
+        return union_of(types), None
+    true: list[Type] = []
+    false: list[Type] = []
+    for member in flat_members(actual):
+        smaller = [member if is_subtype(member, type_) else type_ for type_ in types]
+        matching = [type_ for type_ in smaller if is_subtype(type_, member)]
+        true += matching
+        if not matching:
+            false.append(member)
+    return union_of(true) if true else None, union_of(false) if false else None

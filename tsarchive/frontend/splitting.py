@@ -1,4 +1,4 @@
-"""Cutting code records into definitions, and classes into their parts.
+"""The code records of an archive as text: cut into definitions, and classes into their parts.
 
 torch's printer starts every definition in column 0 and every method in column 2. Where a record
 keeps to that, definitions are found by looking at the starts of lines, and only the pieces that
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tsarchive.errors import SourceError
+from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, check_size
 
+from .places import RecordPlaces
 from .syntax import parse_statements, segment
 
 _MULTILINE_TOKEN = re.compile(r'"""|\'\'\'|\\\n')
@@ -241,8 +244,64 @@ def check_code(text: str, record: str) -> None:
     for node in statements_of(text, record):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef):
             what = f"a {type(node).__name__} outside of classes and functions"
-            error = SourceError(
-                f"{what} cannot stand in TorchScript code", record=record, line=node.lineno
-            )
-            error.construct = what
-            raise error
+            message = f"{what} cannot stand in TorchScript code"
+            raise SourceError(message, record=record, line=node.lineno, construct=what)
+
+
+@dataclass(eq=False)
+class Sources:
+    """The definitions of code records by qualified name.
+
+    files: code records by name (``code/__torch__/a/b.py``), as text or a callable that reads it;
+    debug: the ranges of user source that text of a code record stands for, by record;
+    folder: the folder that holds the code records of qualified names.
+    """
+
+    files: Mapping[str, Callable[[], str] | str]
+    debug: Mapping[str, Sequence[TaggedRange]]
+    folder: str
+    _pieces: dict[str, dict[str, Piece]] = field(default_factory=dict)
+    _places: dict[str, RecordPlaces] = field(default_factory=dict)
+
+    def definitions(self, record: str) -> list[str]:
+        """Return the qualified names that a code record defines, in file order."""
+        path = record.removeprefix(f"{self.folder}/").removesuffix(".py")
+        qualifier = path.replace("/", ".")
+        return [f"{qualifier}.{name}" for name in self._read(record)]
+
+    def record_of(self, qualified_name: str) -> str:
+        """Return the code record that defines a qualified name."""
+        qualifier = qualified_name.rpartition(".")[0]
+        return f"{self.folder}/{qualifier.replace('.', '/')}.py"
+
+    def piece(self, qualified_name: str) -> Piece | None:
+        """Return the definition of a qualified name; None where no record has one."""
+        name = qualified_name.rpartition(".")[2]
+        return self._read(self.record_of(qualified_name)).get(name)
+
+    def pieces(self, record: str) -> Iterable[Piece]:
+        """Return the definitions of a code record, in file order."""
+        return self._read(record).values()
+
+    def text_of(self, qualified_name: str) -> str | None:
+        """Return the text that defines a qualified name; None where no record has one."""
+        piece = self.piece(qualified_name) if "." in qualified_name else None
+        return None if piece is None else piece.text
+
+    def places(self, record: str) -> RecordPlaces:
+        """Return the places in a code record."""
+        found = self._places.get(record)
+        if found is None:
+            found = RecordPlaces(record, lambda: self._text(record), self.debug)
+            self._places[record] = found
+        return found
+
+    def _read(self, record: str) -> dict[str, Piece]:
+        pieces = self._pieces.get(record)
+        if pieces is None:
+            pieces = self._pieces[record] = split_record(self._text(record), record)
+        return pieces
+
+    def _text(self, record: str) -> str:
+        source = self.files.get(record, "")
+        return source if isinstance(source, str) else source()

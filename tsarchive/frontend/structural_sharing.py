@@ -22,8 +22,7 @@ from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import FunctionSchema
 
 from .places import CodePlace
-from .sources import Sources
-from .splitting import ClassParts, Line, Piece
+from .splitting import ClassParts, Line, Piece, Sources
 
 _ROOT: Final = "__torch__"
 # A name, and what would go on with it. No part of a long one is looked at twice.
@@ -105,12 +104,11 @@ class StructuralSharing:
 
     def names_no_module(self, text: str) -> bool:
         """Return whether a method names no module class, and so means the same in equal classes."""
-        count = text.count(_ROOT)
-        if not count:
-            return text.isascii()
         if not text.isascii():
             return False
-        names = [name for name, goes_on in _MENTION.findall(text) if not goes_on]
+        count = text.count(_ROOT)
+        mentions = _MENTION.findall(text) if count else []
+        names = [name for name, goes_on in mentions if not goes_on]
         return len(names) == count and all(map(self._is_free, set(names)))
 
     def _is_free(self, name: str) -> bool:
@@ -138,14 +136,11 @@ class _SharedMethod:
     @property
     def original(self) -> Function:
         if self._original is None:
-            class_ = self.canonical if self._means_the_same else self.owner
+            class_, text = self.owner, _text_without_self(self.owner, self.piece)
+            if self.canonical is not class_ and self.sharing.names_no_module(text):
+                class_ = self.canonical
             self._original = class_.function(self.piece.name)
         return self._original
-
-    @property
-    def _means_the_same(self) -> bool:
-        text = _text_without_self(self.owner, self.piece)
-        return self.canonical is self.owner or self.sharing.names_no_module(text)
 
     def moved(self, place: Placed, other: SharedMethod) -> Placed:
         assert isinstance(place, CodePlace)

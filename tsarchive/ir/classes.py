@@ -86,6 +86,17 @@ class FunctionType(NamedType):
         return self.function.qualified_name
 
 
+def method_schema(type_: Type, name: str) -> FunctionSchema | None:
+    """Return the schema of a method of a class or interface; None where there is none."""
+    match type_:
+        case ClassType():
+            method = type_.methods.get(name)
+            return None if method is None else method.schema
+        case InterfaceType():
+            return type_.methods.get(name)
+    return None
+
+
 class SharedMethod(Protocol):
     """A method, or hook, that other classes of the archive may have as well.
 

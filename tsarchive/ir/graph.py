@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from tsarchive.errors import ArchiveError, UnsupportedError
 
@@ -27,6 +27,8 @@ CONSTANT = "prim::Constant"
 RETURN = "prim::Return"
 PARAM = "prim::Param"
 MAX_TRIP_COUNT = 2**63 - 1
+# What a value that is computed has in the place of the content of a constant.
+COMPUTED: Final = object()
 
 
 class Use(NamedTuple):
@@ -44,6 +46,11 @@ class Value:
     type: Type
     name: str | None = None
     uses: list[Use] = field(default_factory=list)
+
+    @property
+    def constant(self) -> Any:
+        """The content of a constant, or COMPUTED."""
+        return self.node.attributes["value"] if self.node.kind == CONSTANT else COMPUTED
 
     def __repr__(self) -> str:
         return f"%{self.name or hex(id(self))}"
@@ -127,6 +134,11 @@ class Node:
     @property
     def is_constant(self) -> bool:
         return self.kind == CONSTANT
+
+    @property
+    def operator(self) -> str:
+        """The name of an operator with its overload; "" for other nodes."""
+        return self.schema.full_name if self.schema is not None else ""
 
     @property
     def name(self) -> str:
@@ -234,17 +246,16 @@ def carried_index(user: Node, offset: int) -> int | None:
 
 def has_trip_count(loop: Node) -> bool:
     """Return whether a loop has a bound on its number of iterations, as ``for`` loops have."""
-    count = loop.inputs[0].node
-    return not count.is_constant or bool(count.attributes["value"] != MAX_TRIP_COUNT)
+    return bool(loop.inputs[0].constant != MAX_TRIP_COUNT)
 
 
 def is_constant_true(value: Value) -> bool:
-    return value.node.is_constant and value.node.attributes["value"] is True
+    return value.constant is True
 
 
 def must_be_none(value: Value) -> bool:
     """True when the value can only be None."""
-    return value.type == NONE or (value.node.is_constant and value.node.attributes["value"] is None)
+    return value.type == NONE or value.constant is None
 
 
 def matching_exit(nodes: Sequence[Node], start: int) -> int:

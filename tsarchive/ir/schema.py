@@ -15,18 +15,9 @@ from tsarchive.errors import FormatError
 
 from .text_limits import parse_expression
 from .types import (
-    ANY,
-    ANY_LIST,
-    ANY_TUPLE,
-    BOOL,
-    DEVICE,
     FLOAT,
-    INT,
     NONE,
-    NUMBER,
-    QUANTIZER,
     SIMPLE_TYPES,
-    STRING,
     DictType,
     HandleType,
     ListType,
@@ -94,12 +85,13 @@ class FunctionSchema(NamedTuple):
 
 
 # ScalarType, Layout, MemoryFormat and QScheme values are plain ints in TorchScript.
-_BASE_TYPES = SIMPLE_TYPES | {
-    "AnyType": ANY, "AnyListType": ANY_LIST, "AnyTupleType": ANY_TUPLE, "Scalar": NUMBER,
-    "ConstQuantizerPtr": QUANTIZER, "Dimname": STRING, "DeviceObjType": DEVICE,
-    "ScalarType": INT, "Layout": INT, "MemoryFormat": INT, "SymInt": INT, "SymIntType": INT,
-    "SymFloat": FLOAT, "SymBool": BOOL,
+_OTHER_NAMES = {
+    "AnyType": "Any", "AnyListType": "list", "AnyTupleType": "tuple", "Scalar": "number",
+    "ConstQuantizerPtr": "Quantizer", "Dimname": "str", "DeviceObjType": "Device",
+    "ScalarType": "int", "Layout": "int", "MemoryFormat": "int", "SymInt": "int",
+    "SymIntType": "int", "SymFloat": "float", "SymBool": "bool",
 }  # fmt: skip
+_BASE_TYPES = SIMPLE_TYPES | {name: SIMPLE_TYPES[own] for name, own in _OTHER_NAMES.items()}
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')

@@ -8,10 +8,6 @@ from .classes import ClassType, InterfaceType
 from .schema import FunctionSchema
 from .types import (
     ANY,
-    ANY_CLASS,
-    ANY_ENUM,
-    ANY_LIST,
-    ANY_TUPLE,
     COMPLEX,
     COMPOSITE,
     FLOAT,
@@ -30,6 +26,7 @@ from .types import (
     UnionType,
     VarType,
     annotation,
+    simple_type,
 )
 
 SCALARS = (FLOAT, COMPLEX, INT)
@@ -72,6 +69,13 @@ def fits(narrow: Type, wide: Type) -> bool:
     return is_subtype(narrow, wide) or has_unknown(narrow) or has_unknown(wide)
 
 
+def fits_list(actual: Type, wanted: Type) -> bool:
+    """Return whether a value fits as it is, or is a tuple whose elements fit the wanted list."""
+    if isinstance(actual, TupleType) and isinstance(wanted, ListType):
+        return all(is_subtype(element, wanted.element) for element in actual.elements)
+    return is_subtype(actual, wanted)
+
+
 def has_unknown(type_: Type) -> bool:
     """Return whether part of a type is not known. Classes are not looked into."""
     return type_ is UNKNOWN or (
@@ -79,8 +83,10 @@ def has_unknown(type_: Type) -> bool:
     )
 
 
+# The types that stand for all types of a kind.
 _KINDS: dict[SimpleType, type[Type]] = {
-    ANY_LIST: ListType, ANY_TUPLE: TupleType, ANY_ENUM: EnumType, ANY_CLASS: ClassType,
+    simple_type("list"): ListType, simple_type("tuple"): TupleType,
+    simple_type("AnyEnumType"): EnumType, simple_type("AnyClassType"): ClassType,
 }  # fmt: skip
 
 
@@ -274,6 +280,20 @@ def bind(formal: Type, actual: Type, bindings: Bindings) -> bool:
         return False
     pairs = zip(formal.parts(), actual.parts(), strict=True)
     return all(bind(one, other, bindings) for one, other in pairs)
+
+
+def bindings_of(schema: FunctionSchema, actual: Iterable[Type]) -> Bindings | None:
+    """Bind the type variables of ``schema``; None if arguments of these types do not fit."""
+    bindings: Bindings = {}
+    for formal, type_ in zip(schema.arguments, actual, strict=False):
+        if not has_variables(formal.type):
+            continue
+        if not bind(formal.type, type_, bindings):
+            return None
+        wanted = substitute(formal.type, bindings)
+        if wanted is None or not fits_list(type_, wanted):
+            return None
+    return bindings
 
 
 def substitute(type_: Type, bindings: Mapping[str, Type]) -> Type | None:

@@ -93,12 +93,8 @@ _FOREIGN: Final = frozenset(";?$`\\\0")
 def check_size(text: str, record: str | None) -> None:
     """Raise SourceError for a record of more text than any writer makes."""
     if len(text) > MAX_CODE_CHARACTERS:
-        error = SourceError(
-            f"a code record of more than {MAX_CODE_CHARACTERS} characters is not read",
-            record=record,
-        )
-        error.limit = MAX_CODE_CHARACTERS
-        raise error
+        message = f"a code record of more than {MAX_CODE_CHARACTERS} characters is not read"
+        raise SourceError(message, record=record, limit=MAX_CODE_CHARACTERS)
 
 
 def check_text(text: str, record: str | None = None, first_line: int | None = None) -> None:
@@ -162,7 +158,7 @@ class _Scan:
             if depth > MAX_DEPTH:
                 message = f"more than {MAX_DEPTH} signs in one expression"
                 message = f"the code is nested too deeply: {message}"
-                raise self._beyond(match.start(), message, MAX_DEPTH)
+                raise self._error(match.start(), message, limit=MAX_DEPTH)
             is_word = kind == "word"
 
     def _check_sign(self, sign: str, position: int) -> None:
@@ -179,24 +175,21 @@ class _Scan:
     def _check_length(self, match: re.Match[str], limit: int, what: str) -> None:
         if match.end() - match.start() > limit:
             message = f"{what} of more than {limit} characters is not read"
-            raise self._beyond(match.start(), message, limit)
+            raise self._error(match.start(), message, limit=limit)
 
     def _fail(self, position: int, what: str) -> NoReturn:
-        error = self._error(position, f"{what} cannot stand in TorchScript code")
         start = self.text.rfind("\n", 0, position) + 1
-        error.construct = self.text[start : position + 1].strip()[-_LONGEST_SHOWN:]
-        raise error
+        shown = self.text[start : position + 1].strip()[-_LONGEST_SHOWN:]
+        message = f"{what} cannot stand in TorchScript code"
+        raise self._error(position, message, construct=shown)
 
-    def _beyond(self, position: int, message: str, limit: int) -> SourceError:
-        error = self._error(position, message)
-        error.limit = limit
-        return error
-
-    def _error(self, position: int, message: str) -> SourceError:
+    def _error(
+        self, position: int, message: str, *, limit: int | None = None, construct: str | None = None
+    ) -> SourceError:
         line = self.first_line
         if line is not None:
             line += self.text.count("\n", 0, position)
-        return SourceError(message, record=self.record, line=line)
+        return SourceError(message, record=self.record, line=line, limit=limit, construct=construct)
 
 
 _lock = threading.RLock()

@@ -17,15 +17,10 @@ from tsarchive.errors import SourceError
 from .subtyping import flat_members, union_of
 from .text_limits import check_text, parse_expression
 from .types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DEVICE,
     FLOAT,
     INT,
     NONE,
     SIMPLE_TYPES,
-    STRING,
     TENSOR,
     DictType,
     HandleType,
@@ -50,7 +45,8 @@ _BASE_NAMES: dict[str, Type] = {
     **{f"torch.{name}": TENSOR for name in _TENSOR_NAMES},
     "None": NONE,
 }
-DICT_KEYS = frozenset({ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, STRING, TENSOR})
+_KEYS = ("Any", "bool", "complex", "Device", "float", "int", "str", "Tensor")
+DICT_KEYS = frozenset(SIMPLE_TYPES[name] for name in _KEYS)
 _HANDLES = {
     "Future": "Future", "torch.jit.Future": "Future", "Await": "Await",
     "torch.jit._Await": "Await", "RRef": "RRef",

@@ -135,7 +135,6 @@ class EnumType(NamedType):
 
 
 ANY = simple_type("Any")
-ANY_CLASS = simple_type("AnyClassType")
 ANY_ENUM = simple_type("AnyEnumType")
 ANY_LIST = simple_type("list")
 ANY_TUPLE = simple_type("tuple")
@@ -148,9 +147,6 @@ GENERATOR = simple_type("Generator")
 INT = simple_type("int")
 NONE = simple_type("NoneType")
 NUMBER = simple_type("number")
-PYOBJECT = simple_type("PyObject")
-QSCHEME = simple_type("QScheme")
-QUANTIZER = simple_type("Quantizer")
 STORAGE = simple_type("Storage")
 STREAM = simple_type("Stream")
 STRING = simple_type("str")
@@ -158,11 +154,13 @@ TENSOR = simple_type("Tensor")
 # Of values about which open-world lowering knows nothing. No annotation writes it.
 UNKNOWN = simple_type("<unknown>")
 
+# Those that an annotation may write.
 SIMPLE_TYPES = {
-    simple.name: simple
-    for simple in (
-        ANY, ANY_CLASS, ANY_ENUM, ANY_LIST, ANY_TUPLE, BOOL, CAPSULE, COMPLEX, DEVICE, FLOAT,
-        GENERATOR, INT, NONE, NUMBER, PYOBJECT, QSCHEME, QUANTIZER, STORAGE, STREAM, STRING, TENSOR,
+    name: simple_type(name)
+    for name in (
+        "Any", "AnyClassType", "AnyEnumType", "list", "tuple", "bool", "Capsule", "complex",
+        "Device", "float", "Generator", "int", "NoneType", "number", "PyObject", "QScheme",
+        "Quantizer", "Storage", "Stream", "str", "Tensor",
     )
 }  # fmt: skip
 

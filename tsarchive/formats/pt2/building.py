@@ -11,11 +11,17 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.frontend.conversions import Conversions
 from tsarchive.frontend.libraries import what_registers
-from tsarchive.frontend.matching import BLOCKED, Call, Match, Mismatch, no_overload, unregistered
+from tsarchive.frontend.matching import (
+    BLOCKED,
+    Call,
+    Conversions,
+    Match,
+    Mismatch,
+    no_overload,
+    unregistered,
+)
 from tsarchive.frontend.references import Typed, typed
-from tsarchive.ir.builder import Builder
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Placed, Value
 from tsarchive.ir.schema import FunctionSchema
@@ -33,6 +39,7 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
+from tsarchive.ir.values import Builder
 from tsarchive.operators.upgraders import Candidate
 
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)

@@ -20,9 +20,9 @@ from tsarchive.ir.types import ANY, STRING, DictType, EnumType, ListType, Type
 from tsarchive.ir.values import EnumMember, ObjectValue, TypedValue
 from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
-from tsarchive.printer.program import Program
+from tsarchive.printer.definitions import Program
 from tsarchive.printer.range_fixpoint import fixpoint_ranges
-from tsarchive.printer.versions import version_record
+from tsarchive.printer.statements import version_record
 
 from .code_records import DEBUG_SUFFIX, encoded
 from .debug import DebugWriter

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.describing.contents import Needs
 from tsarchive.errors import SourceError
-from tsarchive.frontend.mentions import dotted, live_nodes
-from tsarchive.frontend.syntax import parse_statements
+from tsarchive.frontend.syntax import dotted, live_nodes, parse_statements
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
 
 from .pickled import names_in

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tsarchive.frontend.grammar import OF_PYTHON
-from tsarchive.frontend.mentions import dotted, live_nodes, nodes_in
 from tsarchive.frontend.references import BUILTINS, Special
+from tsarchive.frontend.syntax import dotted, live_nodes, nodes_in
 from tsarchive.ir.types import SIMPLE_TYPES
 
 ARCHIVE_CODE = "__torch__"
