@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from .forms import LOOPS, UNROLLED, WITH
-from .values import LITERALS
-from .vocabulary import Hole, Vocabulary, holes, parts, split
+from .vocabulary import LITERALS, Hole, Vocabulary, holes, parts, split
 
 _EXPRESSION_DEPTH = 2
 _MOST_STATEMENTS = 4

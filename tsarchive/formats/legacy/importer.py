@@ -27,8 +27,15 @@ from tsarchive.run.classes import Classes
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import link_lists, set_slot
 
-from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
-from .inspection import ATTRIBUTES, Values
+from .inspection import (
+    ATTRIBUTES,
+    CODE_FOLDERS,
+    DIALECT,
+    OPERATOR_VERSION,
+    Module,
+    Values,
+    module_of,
+)
 from .model import MODEL, debug_records, read_model
 
 if TYPE_CHECKING:

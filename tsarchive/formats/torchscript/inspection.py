@@ -6,11 +6,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.container import Container, Record
 from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
-from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    PickleError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType, Function
@@ -19,10 +25,9 @@ from tsarchive.ir.types import TENSOR, Type, annotation
 from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 
-from .bytecode import BYTECODE, tables_of
 from .code_records import CodeRecords, format_version
-from .conversion import MAX_DEPTH
 from .debug import DebugRecords
+from .pickled import MAX_DEPTH
 from .stored_tensors import (
     TENSOR_MODULE,
     DenseTensor,
@@ -35,6 +40,10 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
+
+if TYPE_CHECKING:
+    from tsarchive.scanning.report import OperatorUse
+
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
@@ -463,3 +472,43 @@ def _argument(argument: Argument) -> str:
         return text
     is_plain = argument.default is None or isinstance(argument.default, bool | int | float | str)
     return f"{text}={argument.default!r}" if is_plain else f"{text}=..."
+
+
+BYTECODE: Final = "bytecode.pkl"
+
+
+def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """Yield (function, table, rows) for each table of each function.
+
+    Entries of another form are skipped.
+    """
+    for entry in functions if isinstance(functions, tuple) else ():
+        match entry:
+            case (str(function), tuple(tables), *_):
+                for table in tables:
+                    match table:
+                        case (str(name), tuple(rows)):
+                            yield function, name, rows
+
+
+def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
+    """The operators that each function of the record lists; none when it cannot be read."""
+    from tsarchive.scanning.report import Place, When, ordered, use_of
+
+    try:
+        functions = loads(data, record=BYTECODE)
+    except ArchiveError:
+        return ()  # the walk over the pickle has told of it
+    places: dict[str, list[Place]] = {}
+    for function, operator in _operators(functions):
+        when = When.LOAD if function.endswith(".__setstate__") else When.CALL
+        places.setdefault(operator, []).append(Place(BYTECODE, None, function, (when,)))
+    return ordered(use_of(name, tuple(found)) for name, found in places.items())
+
+
+def _operators(functions: Any) -> Iterator[tuple[str, str]]:
+    for function, table, rows in tables_of(functions):
+        for row in rows if table == "operators" else ():
+            match row:
+                case (str(name), str(overload), *_):
+                    yield function, f"{name}.{overload}" if overload else name
