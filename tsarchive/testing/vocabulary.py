@@ -210,14 +210,11 @@ def parts(form: str) -> tuple[str | Hole, ...]:
     found: list[str | Hole] = []
     end = 0
     for match in _HOLE.finditer(form):
-        found += [form[end : match.start()], _hole(match)]
+        extra = (match["name"], match["extra"]) if match["name"] else None
+        hole = Hole(match["marker"], match["type"] or "", match["label"] or "", extra)
+        found += [form[end : match.start()], hole]
         end = match.end()
     return (*found, form[end:])
-
-
-def _hole(match: re.Match[str]) -> Hole:
-    extra = (match["name"], match["extra"]) if match["name"] else None
-    return Hole(match["marker"], match["type"] or "", match["label"] or "", extra)
 
 
 def holes(form: str) -> tuple[Hole, ...]:

@@ -183,10 +183,6 @@ class MovedArchive:
     devices: DeviceMap
     attributes: frozenset[tuple[str, str]]
 
-    def device(self, text: str) -> str:
-        """Map a device in data.pkl."""
-        return self.devices.moved(text)
-
     def move_strings(self, data: Value) -> None:
         """Change the strings that name devices in the attributes of unpickled objects."""
         if not self.attributes:
@@ -238,19 +234,15 @@ def _names_another(container: Container, places: Places, tensors_on: Collection[
     return any(device.partition(":")[0] not in (_HOST, _NOWHERE) for device in named)
 
 
-def _moved_place(place: NamedDevice, devices: DeviceMap) -> str:
-    if place.is_for_cpu and place.device == _HOST:
-        return _HOST
-    device = devices.moved(place.device)
-    # There are no random numbers without data.
-    return _HOST if place.is_generator and device.partition(":")[0] == _NOWHERE else device
-
-
 def _edits(places: Places, devices: DeviceMap) -> dict[str, list[Edit]]:
     """Return the edits of each record that changes."""
     found: dict[str, list[Edit]] = {}
     for place in places.devices:
-        device = _moved_place(place, devices)
+        if place.is_for_cpu and place.device == _HOST:
+            continue
+        device = devices.moved(place.device)
+        if place.is_generator and device.partition(":")[0] == _NOWHERE:
+            device = _HOST  # there are no random numbers without data
         if device != place.device:
             found.setdefault(place.text.record, []).extend(places.moved(place, device))
     for pinned in places.pinned:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -54,8 +54,6 @@ from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
-    from tsarchive.formats.base import NamedTypes
-
     from .devices import MovedArchive
 
 # Types of dict keys, also within a tuple: comparing them never runs code of the archive.
@@ -66,7 +64,35 @@ _LIST_BUILDERS = frozenset(
 )
 
 
-class Importer:
+class ClassSource:
+    """The source of the classes of one archive, which is moved to a device if one is given."""
+
+    code: CodeImporter
+
+    def __init__(
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard,
+        tensors_on: torch.device | None,
+        named_devices: Collection[str] = (),
+    ) -> None:
+        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for.
+
+        ``named_devices`` are those that the archive names other than in code and pickles.
+        """
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            from .devices import moved_archive
+
+            self.moved = moved_archive(container, str(device), named_devices)
+            container = self.moved.container
+        self.container = container
+        self.device = tensors_on or device
+        self.classes = Classes(container, guard)
+
+
+class Importer(ClassSource):
     """Loads the root object of one archive; its container stays open while tensors live."""
 
     def __init__(
@@ -76,25 +102,17 @@ class Importer:
         guard: Guard = FOR_STRANGERS,
         tensors_on: torch.device | None = None,
     ) -> None:
-        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for."""
-        stored = container
-        self.moved: MovedArchive | None = None
-        if device is not None:
-            from .devices import moved_archive
-
-            self.moved = moved_archive(container, str(device))
-            container = self.moved.container
-        # Constants that are moved to a device without data would have none.
-        self.container = container if tensors_on is None else stored
-        self.device = tensors_on or device
+        super().__init__(container, device, guard, tensors_on)
         self._constants: tuple[Any, ...] | None = None
         self.code = runnable_code(
-            CodeRecords(container),
+            CodeRecords(self.container),
             constant=self.constant,
-            version=_supported_version(container),
-            debug=DebugRecords(container),
+            version=_supported_version(self.container),
+            debug=DebugRecords(self.container),
         )
-        self.classes = Classes(container, guard)
+        if tensors_on is not None:
+            # Constants that are moved to a device without data would have none.
+            self.container = container
 
     def load(self) -> ArchiveModule:
         """Return the root module.
@@ -151,19 +169,6 @@ def _supported_version(container: Container) -> int:
             hint="It was written by another torch than this tsarchive knows, or is damaged",
         )
     return version
-
-
-class ClassSource(Protocol):
-    """The source of the classes of pickled objects."""
-
-    @property
-    def code(self) -> NamedTypes: ...
-
-    @property
-    def classes(self) -> Classes: ...
-
-    @property
-    def moved(self) -> MovedArchive | None: ...
 
 
 class Unpickling(Conversion):
@@ -230,7 +235,7 @@ class Unpickling(Conversion):
             case _:
                 raise self.error("a device is malformed")
         if self.importer.moved is not None:
-            text = self.importer.moved.device(text)
+            text = self.importer.moved.devices.moved(text)
         found = parse_device(text)
         if found is None:
             raise self.error(f"{text!r} is not a device")
@@ -291,15 +296,11 @@ class Unpickling(Conversion):
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
             return self.importer.classes.enforcement.native_object(class_, state)
-        except ScriptError as error:
-            raise self._not_taken(class_, error) from error
-        except ArchiveError:
-            raise
-        except (RuntimeError, TypeError, ValueError, LookupError) as error:
-            raise self._not_taken(class_, error) from error
-
-    def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
-        return self.error(f"the state of {class_.qualified_name} is not one that it takes: {error}")
+        except (ScriptError, RuntimeError, TypeError, ValueError, LookupError) as error:
+            if isinstance(error, ArchiveError) and not isinstance(error, ScriptError):
+                raise
+            message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
+            raise self.error(message) from error
 
 
 def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:

@@ -265,13 +265,11 @@ class _Rereading:
         assert isinstance(class_, ClassType)
         found = self._known[id(value)] = ObjectValue(class_)
         if value.state is not None:
-            found.state = self._state(value.state, class_)
+            type_ = class_.methods["__getstate__"].schema.return_type
+            state = self.value(value.state.value)
+            found.state = TypedValue(state, type_, always_held_parts(class_))
         found.slots = {name: self.value(slot) for name, slot in value.slots.items()}
         return found
-
-    def _state(self, state: TypedValue, class_: ClassType) -> TypedValue:
-        type_ = class_.methods["__getstate__"].schema.return_type
-        return TypedValue(self.value(state.value), type_, always_held_parts(class_))
 
 
 _BUILDERS: dict[type, Any] = {
@@ -355,14 +353,6 @@ class _LoadedConstants(Constants):
         if isinstance(value, TableConstant):
             value = value.value
         return super().index(self._objects.value(value), type_)
-
-
-def _code(container: Container, *, debug: bool) -> Code:
-    names = [
-        name for name in _names(container, "code/") if debug or not name.endswith(DEBUG_SUFFIX)
-    ]
-    names += _constants(container)
-    return Code(tuple(as_read(container, names)), format_version(container))
 
 
 def _constants(container: Container) -> list[str]:
@@ -497,10 +487,12 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
     """
     if isinstance(module, ArchiveModule):
         container = module.tsarchive_classes.container
+        code = [n for n in _names(container, "code/") if debug or not n.endswith(DEBUG_SUFFIX)]
+        code += _constants(container)
         return archive_records(
             _Objects(container).object(module),
             _kept_extras(container, files),
-            code=_code(container, debug=debug),
+            code=Code(tuple(as_read(container, code)), format_version(container)),
             traced_inputs=as_read(container, _names(container, "traced_inputs")),
             debug=debug,
         )

@@ -89,8 +89,10 @@ def _mentions_in(
     known_names = _KNOWN.union(_local_names(function))
     known: set[int] = set()
     for node in live_nodes(function):
-        if isinstance(node, ast.Call) and (name := _name_of_getattr(node)) in OF_PYTHON:
-            yield Mention(name, node.lineno)
+        match node:
+            case ast.Call(ast.Name("getattr"), [_, ast.Constant(str() as name)]):
+                if name in OF_PYTHON:
+                    yield Mention(name, node.lineno)
         if id(node) in known or not isinstance(node, ast.Attribute | ast.BinOp | ast.Name):
             continue
         name = dotted(node)
@@ -111,14 +113,6 @@ def _is_constant(name: str, constants: int | None) -> bool:
     if not (number.isdecimal() and len(number) < 10):
         return False
     return constants is None or int(number) < constants
-
-
-def _name_of_getattr(call: ast.Call) -> str:
-    """Return the name in ``getattr(x, "name")``; an empty one for other calls."""
-    match call:
-        case ast.Call(ast.Name("getattr"), [_, ast.Constant(str() as name)]):
-            return name
-    return ""
 
 
 def _local_names(function: ast.FunctionDef) -> Iterator[str]:
@@ -198,7 +192,10 @@ def _definition_findings(code: CodeImporter, record: str) -> Iterator[Finding]:
         return
     for name in names:
         try:
-            _look_at(code.find(name))
+            found = code.find(name)
+            if isinstance(found, ClassType):
+                for method in (*found.methods.values(), *found.hooks()):
+                    _ = method.schema  # which is read when it is asked for
         except UnknownOperatorError:
             continue  # which operators there are is known to torch alone
         except ArchiveError as error:
@@ -219,13 +216,6 @@ def _is_defined(code: CodeImporter, name: str) -> bool:
             return True  # the definition is there: what is wrong with it, others say
         name = name.rpartition(".")[0]
     return False
-
-
-def _look_at(found: object) -> None:
-    """Read the signatures of a class, which are read when they are asked for."""
-    if isinstance(found, ClassType):
-        for method in (*found.methods.values(), *found.hooks()):
-            _ = method.schema
 
 
 def _unknown(mention: Mention, record: str) -> Finding:
