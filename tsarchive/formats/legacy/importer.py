@@ -11,7 +11,7 @@ from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug import DebugRecords
 from tsarchive.formats.torchscript.importer import (
-    ClassSource,
+    BaseImporter,
     Unpickling,
     check_set,
     check_slot,
@@ -48,7 +48,7 @@ class _Records(CodeRecords):
         return TEXT if name == RECORD else super().__getitem__(name)
 
 
-class LegacyImporter(ClassSource):
+class LegacyImporter(BaseImporter):
     """Loads the main module of one archive; its container stays open while tensors live."""
 
     def __init__(
@@ -71,7 +71,7 @@ class LegacyImporter(ClassSource):
         )
         self._values = Values(self.container, self.model)
         tensors = TensorReader(self.container.view, self.device, MODEL)
-        self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
+        self._unpickling = Unpickling(self, tensors, ATTRIBUTES, self.moved)
         self._main = module_of(self.model.main, self.code, self.records)
 
     def load(self) -> ArchiveModule:

@@ -54,6 +54,8 @@ from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
+    from tsarchive.formats.base import Importer as AnyImporter
+
     from .devices import MovedArchive
 
 # Types of dict keys, also within a tuple: comparing them never runs code of the archive.
@@ -64,8 +66,8 @@ _LIST_BUILDERS = frozenset(
 )
 
 
-class ClassSource:
-    """The source of the classes of one archive, which is moved to a device if one is given."""
+class BaseImporter:
+    """What importers have in common: an archive, moved to a device if one is given."""
 
     code: CodeImporter
 
@@ -92,7 +94,7 @@ class ClassSource:
         self.classes = Classes(container, guard)
 
 
-class Importer(ClassSource):
+class Importer(BaseImporter):
     """Loads the root object of one archive; its container stays open while tensors live."""
 
     def __init__(
@@ -156,7 +158,7 @@ class Importer(ClassSource):
             record,
             lambda key: size(f"{folder}/{key}"),
         )
-        return Unpickling(self, tensors, record).value(value)
+        return Unpickling(self, tensors, record, self.moved).value(value)
 
 
 def _supported_version(container: Container) -> int:
@@ -174,10 +176,17 @@ def _supported_version(container: Container) -> int:
 class Unpickling(Conversion):
     """Converts the inert values of one pickle to objects."""
 
-    def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
+    def __init__(
+        self,
+        importer: AnyImporter,
+        tensors: TensorReader,
+        record: str,
+        moved: MovedArchive | None = None,
+    ) -> None:
         super().__init__(record)
         self.importer = importer
         self.tensors = tensors
+        self.moved = moved
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -234,8 +243,8 @@ class Unpickling(Conversion):
                 pass
             case _:
                 raise self.error("a device is malformed")
-        if self.importer.moved is not None:
-            text = self.importer.moved.devices.moved(text)
+        if self.moved is not None:
+            text = self.moved.devices.moved(text)
         found = parse_device(text)
         if found is None:
             raise self.error(f"{text!r} is not a device")
