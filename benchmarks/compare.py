@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
+from measured import measured
+
 Run = dict[str, Any]
 TIMES = {
     "load": "load_seconds",
@@ -66,6 +68,7 @@ def main() -> None:
         for row in rows(list(models)):
             print(f"| {' | '.join(row)} |")
         print()
+    print(measured())
 
 
 if __name__ == "__main__":

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "tests"), str(ROOT)]
+sys.path.append(str(ROOT))
 
 import torch  # noqa: E402
-from comparing import equal  # noqa: E402
-from corpus_inputs import arguments_for  # noqa: E402
+from measured import measured  # noqa: E402
 
 import tsarchive  # noqa: E402
+from tests.support.comparing import equal  # noqa: E402
+from tests.support.corpus_inputs import arguments_for  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 TOLERANCE = 1e-4
@@ -173,7 +174,7 @@ def table(rows: dict[str, dict[str, str]]) -> str:
     ):
         counts = [sum(row[side].startswith(wanted) for row in tried) for side in SIDES]
         lines.append(f"| {label} | {counts[0]} | {counts[1]} |")
-    lines.append(f"\nNot tried: {len(rows) - len(tried)}")
+    lines.append(f"\nNot tried: {len(rows) - len(tried)}\n\n{measured()}")
     return "\n".join(lines)
 
 

@@ -31,6 +31,7 @@ from typing import Any, TextIO
 import fidelity_rows
 import running_rows
 from fidelity_modules import Unimportable, subjects
+from measured import measured
 
 Result = dict[str, Any]
 RESTART_AFTER = 300  # torch keeps every compiled class for the life of the process
@@ -194,7 +195,8 @@ def main() -> None:
                 log.flush()
             for text in complaints(result):
                 print(text)
-    print(f"\n{table(found, rows_of(options))}\n\n{time.monotonic() - started:.0f} s")
+    print(f"\n{table(found, rows_of(options))}\n\n{measured()}")
+    print(f"\n{time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from measured import measured
+
 SECONDS = 120
 Verdict = str
 FLAGGED, CLEAN, NONE = "flagged", "clean", "no verdict"
@@ -147,6 +149,7 @@ def main() -> None:
     print("| scanner | benign flagged | hostile missed | no verdict |\n|---|---|---|---|")
     for name, verdicts in found.items():
         print(row(name, verdicts))
+    print(f"\n{measured()}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.archive import Opened, OpenedArchive
-from tsarchive.formats.registry import format_of, opened_file
+from tsarchive.formats.base import NO_MODELS
+from tsarchive.formats.registry import format_named, format_of, opened_file
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.view import ExecutorchView
@@ -43,6 +44,9 @@ class Archive(OpenedArchive):
         It shares the file with this archive. Raises MissingRecordError when a PT2 archive has no
         model of this name, UnsupportedError for archives of another kind.
         """
+        found = format_named(self.kind)
+        if not found.has_models:
+            raise found.not_taken("model", NO_MODELS, UnsupportedError)
         return Archive(self._opened, self._format, self.exported.only(model))
 
     @property
@@ -54,7 +58,10 @@ class Archive(OpenedArchive):
         from tsarchive.formats.executorch.view import ExecutorchView
 
         if not isinstance(self.view, ExecutorchView):
-            raise UnsupportedError(f"this archive is {self.kind}, not a file of ExecuTorch")
+            raise UnsupportedError(
+                f"this is {format_named(self.kind).what_it_is}, not a file of ExecuTorch",
+                hint="'tsarchive convert' makes programs of it from TorchScript and PT2 archives",
+            )
         return self.view
 
     def moved(self, map_location: str) -> Archive:
@@ -63,7 +70,7 @@ class Archive(OpenedArchive):
         Devices in its code and constants are changed; data.pkl is shown as it is. It shares the
         file with this archive. Raises CallError when ``map_location`` has not the form of a
         device (extensions of torch name types of their own), SourceError for code that names
-        devices and does not parse.
+        devices and does not parse, MissingRecordError for archives that are not TorchScript.
         """
         return Archive(self._format.moved(self._opened, map_location), self._format)
 

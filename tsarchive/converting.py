@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tsarchive.errors import CallError
-from tsarchive.formats.base import Example, Format, LoadOptions
+from tsarchive.formats.base import Example, Format, LoadOptions, leave_out
 from tsarchive.formats.registry import FORMATS
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
@@ -97,10 +97,13 @@ def convert(
     destination = _format_of_name(dst)
     example = Example(args, kwargs, dynamic_shapes)
     if destination.is_lowered:
-        _require(map_location is None, "map_location", "programs of ExecuTorch run on the CPU")
+        _require(
+            map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
+        )
         source = source_of(src, example, model=model, policy=policy)
         return _prepared(source, destination, dst, data, backends, step)
-    _require(data is None and not backends, "data and backends", "only .pte files have them")
+    _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
+    _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
     if is_program(src):
         return _from_programs(src, dst, destination, example)
     guard = Guard() if policy is None else Guard(policy)
@@ -157,9 +160,9 @@ def _conversion(
     return Conversion(source, source_kind, os.fspath(dst), destination.kind, size)
 
 
-def _require(holds: bool, names: str, reason: str) -> None:
+def _require(holds: bool, argument: str, reason: str) -> None:
     if not holds:
-        raise CallError(f"{names} cannot be given here: {reason}")
+        raise CallError(reason, hint=leave_out(argument))
 
 
 def _prepared(

@@ -18,7 +18,7 @@ import torch
 
 from tsarchive.errors import CallError
 from tsarchive.formats.archive import Opened
-from tsarchive.formats.base import Format, Importer, LoadOptions
+from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
@@ -112,15 +112,10 @@ def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
 def _require_taken(found: Format, options: LoadOptions) -> None:
     """Raise CallError for options that are not for archives of this format."""
     if options.data is not None and not found.has_data_beside:
-        raise CallError(
-            f"only programs of ExecuTorch have data beside them; this archive is {found.kind}",
-            hint="Leave out the argument data",
-        )
+        reason = "only programs of ExecuTorch have data beside them"
+        raise found.not_taken("data", reason, CallError)
     if options.model is not None and not found.has_models:
-        raise CallError(
-            f"the archive has no models by name: it is of the kind {found.kind!r}",
-            hint="Leave out the argument model",
-        )
+        raise found.not_taken("model", NO_MODELS, CallError)
 
 
 class _Origin:

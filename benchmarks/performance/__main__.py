@@ -21,10 +21,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+# The folder above has what all benchmarks share.
+sys.path.append(str(Path(__file__).parents[1]))
+
 import drawing
 import growth
 import report
 from figures import Line, lines_of
+from measured import measured
 from processes import Bench
 from rows import QUICK, ROWS, Sizes
 
@@ -94,6 +98,7 @@ def main() -> None:
         lines, curves = measure(bench, wanted)
     print(report.table(lines))
     print("\n" + growth.table(curves))
+    print(f"\n{measured()}")
     if wanted.details:
         print("\n" + report.details(lines))
     if find_spec("matplotlib") and curves and (wanted.pictures or not wanted.quick):

@@ -44,7 +44,7 @@ def test_archives_of_other_projects_are_fine(path):
     assert report.operators or report.entry_points
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="a folder takes seconds, and holds what others hold")
 @pytest.mark.parametrize("folder", ["archives", "old", "legacy"])
 def test_fixtures_are_fine(folder):
     paths = sorted((FIXTURES / folder).rglob("*.pt"))

@@ -46,6 +46,7 @@ def test_the_quick_form_measures_its_rows(tmp_path):
         "| load and first call, 30 to 230 kB of code: geometric mean | torch.jit |" in done.stdout
     )
     assert "recurrent traced" in done.stdout
+    assert "Measured on 20" in done.stdout
     drawn = [path.name for path in pictures.glob("*")]
     assert drawn == (["growth-code.svg"] if find_spec("matplotlib") else [])
     assert {path.name for path in tmp_path.iterdir()} <= {"found.json", "pictures"}

@@ -58,7 +58,7 @@ def test_torch_reads_and_runs_it(case):
             check_same(getattr(module, name), getattr(theirs, name), *arguments)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, gaps="networks are slow, and tests of records and of bodies have them all")
 @each_network
 def test_torch_networks(name, kind):
     module, inputs = build(name, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import tsarchive
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
 from tests.support.features import stores_weights_apart
 
-KEYS = {"source", "source_kind", "destination", "kind", "nbytes", "data", "agreements"}
+KEYS = {"source", "source_kind", "destination", "kind", "bytes", "data", "agreements"}
 
 
 @pytest.fixture
@@ -26,9 +27,19 @@ def test_pt2_to_torchscript(exported, tmp_path):
     found = document("convert", exported, out)
     assert found.keys() == KEYS
     assert (found["source_kind"], found["kind"]) == ("pt2", "torchscript")
-    assert found["nbytes"] == out.stat().st_size
+    assert found["bytes"] == out.stat().st_size
     x = torch.randn(4, 3)
     assert torch.equal(torch.jit.load(out)(x), torch.export.load(exported).module()(x))
+
+
+def test_the_source_may_be_replaced(exported, tmp_path):
+    scripted = tmp_path / "net.pt"
+    shutil.copy(SEQUENTIAL, scripted)
+    for source in (exported, scripted):
+        document("convert", source, source)
+        assert tsarchive.verify(source).verdict == "sound"
+        assert tsarchive.load(source)(torch.ones(4, 3)).shape[0] == 4
+    assert "it may be SOURCE" in run("convert", "--help").stdout
 
 
 @stores_weights_apart

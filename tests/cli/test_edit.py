@@ -164,7 +164,14 @@ def test_a_pipe_is_no_file_to_write(tmp_path, monkeypatch):
 
 def test_other_archives_are_told(tmp_path):
     found = error("edit", SEQUENTIAL, "-o", tmp_path / "x.pte")
-    assert "not a file of ExecuTorch" in found["message"]
+    assert found["message"] == "this is a TorchScript archive, not a file of ExecuTorch"
+    assert "'tsarchive convert'" in found["hint"]
+
+
+def test_a_call_without_edits_is_told_what_to_give():
+    found = error("edit", SEQUENTIAL)
+    assert "Missing option '-o'" in found["message"]
+    assert "and the edits, such as -o small.pte --strip all" in found["message"]
 
 
 def test_nothing_heavy_is_imported(tmp_path):

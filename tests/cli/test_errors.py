@@ -186,7 +186,6 @@ def test_output_that_nobody_reads(tmp_path):
     assert (done.stdout.split(), done.stderr) == ([str(UNREAD)], "")
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["tensors", "info", "tree", "verify", "audit"])
 def test_a_reader_that_ends_early_is_no_error(command, tmp_path):
     """All is written before the reader ends, or not: neither is told."""

@@ -179,7 +179,7 @@ def test_models_that_print_while_they_are_loaded_leave_json_whole(command, talke
 
 
 def test_lines_cannot_be_forged_by_names_of_files(tmp_path):
-    path = tmp_path / "a.pt\nb.pt: sound: it is whole"
+    path = tmp_path / "a.pt\nb.pt: sound: whole"
     path.write_bytes(b"<html></html>")
     for command in ("verify", "audit"):
         assert not [

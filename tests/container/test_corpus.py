@@ -42,10 +42,9 @@ def begins_as_zip(path):
         return file.read(2) == b"PK"
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_record_reads_as_zipfile_reads_it(corpus, folder):
-    paths = [path for path in zips(corpus, folder) if path.name not in REFUSED]
+    paths = sampled([path for path in zips(corpus, folder) if path.name not in REFUSED])
     assert paths
     for path in paths:
         with Container.open(path) as container, zipfile.ZipFile(path) as expected:

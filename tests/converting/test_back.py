@@ -31,7 +31,7 @@ from tsarchive.ir.graph import walk
 
 
 @stores_weights_apart
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, gaps="networks are slow, and tests of records and of bodies have them all")
 @each_network
 @pytest.mark.filterwarnings("ignore")
 def test_networks_there_and_back(name, kind, tmp_path):

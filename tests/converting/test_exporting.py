@@ -53,7 +53,7 @@ DYNAMIC = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["script", "trace"])
 @pytest.mark.parametrize("strict", [None, False, True])
 @pytest.mark.parametrize("name", DYNAMIC)

@@ -50,7 +50,7 @@ def test_a_program_takes_no_arguments(tmp_path, program):
 
 
 def test_only_programs_of_executorch_have_data_files(tmp_path, program):
-    with pytest.raises(tsarchive.CallError, match="data and backends"):
+    with pytest.raises(tsarchive.CallError, match="have data beside them"):
         tsarchive.convert(program, tmp_path / "x.pt2", data=tmp_path / "x.ptd")
 
 

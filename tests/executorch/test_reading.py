@@ -261,12 +261,20 @@ def test_texts_of_the_file_stay_in_their_line():
         lambda archive: archive.root,
         lambda archive: archive.classes,
         lambda archive: archive.exported,
-        lambda archive: archive.only("model"),
     ],
 )
 def test_what_only_zip_archives_have_is_refused_with_a_word(ask):
     with of_fixture("linear.pte") as archive, pytest.raises(UnsupportedError, match="pte"):
         ask(archive)
+
+
+def test_an_argument_for_other_files_is_refused():
+    with of_fixture("linear.pte") as archive:
+        for ask in (lambda: archive.only("model"), lambda: archive.moved("cpu")):
+            with pytest.raises(ArchiveError, match="this is a program of ExecuTorch") as told:
+                ask()
+            assert told.value.record is None
+            assert "Leave out the argument m" in str(told.value)
 
 
 def test_zip_archives_have_no_program():

@@ -38,7 +38,7 @@ def between_guard_pages(library, code: str, **settings: str) -> subprocess.Compl
 WRITE = "x = torch.zeros(4)\nctypes.c_char.from_address(x.data_ptr() + {}).value = b'x'\ndel x"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="each item is a process that imports torch")
 @pytest.mark.parametrize(
     ("code", "settings", "status"),
     [

@@ -79,7 +79,7 @@ def test_names_and_their_order_are_those_of_torch(case):
     assert flags[0] == flags[1]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, gaps="networks are slow, and tests of records and of bodies have them all")
 @each_network
 def test_state_of_networks(name, kind):
     module, inputs = build(name, kind)

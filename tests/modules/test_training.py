@@ -85,7 +85,7 @@ def test_training_with_chance_and_statistics(make_optimizer):
     assert equal(called(mine.eval(), inputs), called(theirs.eval(), inputs))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, gaps="networks are slow, and tests of records and of bodies have them all")
 @each_network
 def test_training_of_networks(name, kind):
     module, inputs = build(name, kind)

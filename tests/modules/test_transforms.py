@@ -254,7 +254,7 @@ class Deep(torch.nn.Module):
 
 
 @compiles_calls_inside
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="torch.compile takes a second and more")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_module_that_was_never_called_compiles_whole(backend, dynamic):

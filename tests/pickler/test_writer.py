@@ -299,7 +299,6 @@ def test_cycle_is_refused(make):
         dumps([make()])
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -111,7 +111,7 @@ def test_programs_without_them_are_left_alone():
     assert with_core_operators(program) is program
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="lowering takes a second, and other tests have each operator")
 @pytest.mark.skipif(not importlib.util.find_spec("executorch"), reason="executorch is missing")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TRACED)

@@ -95,7 +95,7 @@ def assert_equal(path, module, args, calls=3, data=None, atol=1e-5):
             torch.testing.assert_close(found, expected.detach(), rtol=1e-4, atol=atol)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="lowering takes a second")
 @pytest.mark.parametrize("name", CASES)
 def test_an_exported_program(tmp_path, name):
     module, args = made(name)
@@ -105,7 +105,7 @@ def test_an_exported_program(tmp_path, name):
     assert_equal(tmp_path / "x.pte", module, args)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="lowering takes a second")
 @pytest.mark.parametrize("name", CASES)
 def test_a_pt2_archive_with_the_inputs_that_it_holds(tmp_path, name):
     module, args = made(name)
@@ -116,7 +116,7 @@ def test_a_pt2_archive_with_the_inputs_that_it_holds(tmp_path, name):
     assert_equal(tmp_path / "x.pte", module, args)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="lowering takes a second")
 @pytest.mark.parametrize("name", SCRIPTABLE)
 def test_a_torchscript_archive(tmp_path, name):
     module, args = made(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -22,6 +23,11 @@ from tsarchive.formats.pt2.schema import ExportedProgram
 FINGERPRINT = ".data/serialization_id"
 
 
+@functools.cache
+def program_of(name):
+    return PROGRAMS[name]()
+
+
 def without_metadata(text: bytes) -> dict:
     """A program without what its nodes tell of their origin."""
 
@@ -36,10 +42,9 @@ def without_metadata(text: bytes) -> dict:
 
 
 @stores_weights_apart
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_records_are_those_of_torch_but_for_metadata(name):
-    program = PROGRAMS[name]()
+    program = program_of(name)
     theirs = records_of(export_saved(program, extra_files={"a/b.txt": "text"}))
     ours = records_of(saved(program, extra_files={"a/b.txt": "text"}))
     assert list(ours) == list(theirs)
@@ -49,10 +54,9 @@ def test_records_are_those_of_torch_but_for_metadata(name):
 
 
 @stores_weights_apart
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_torch_loads_what_was_saved(name):
-    program = PROGRAMS[name]()
+    program = program_of(name)
     again = torch.export.load(io.BytesIO(saved(program)))
     args, kwargs = program.example_inputs
     expected = program.module()(*args, **kwargs)
@@ -63,10 +67,9 @@ def test_torch_loads_what_was_saved(name):
 
 
 @stores_weights_apart
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_schema_reads_and_writes_what_torch_writes(name):
-    text = records_of(export_saved(PROGRAMS[name]()))[MODEL]
+    text = records_of(export_saved(program_of(name)))[MODEL]
     assert write_json(read_json(ExportedProgram, text, MODEL), unknown_fields()) == text
 
 

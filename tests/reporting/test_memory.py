@@ -331,7 +331,7 @@ def test_arenas_are_drawn_apart():
     assert [p.text for p in memory.all("p", "problem")] == ["Beyond the end of the arena: 1 value"]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="hundreds of programs take seconds, and bundles hold such")
 @pytest.mark.parametrize("kind", ["pte", "bpte"])
 def test_programs_of_the_corpus(corpus, kind):
     """Every planned value is drawn inside of its picture, over all instructions that name it."""

@@ -13,7 +13,7 @@ from tests.support.suite import thinned
 SLICES = 8
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, gaps="its numbers are parts of one piece of work")
 @pytest.mark.parametrize("number", range(SLICES))
 def test_fixtures_on_edge_values(number, tmp_path):
     # set_num_threads would make a pool of threads, which forks break.

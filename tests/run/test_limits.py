@@ -26,7 +26,7 @@ X = torch.ones(2)
 SMALL = {
     "steps": Limits(steps=20_000),
     "seconds": Limits(seconds=0.2),
-    "bytes": Limits(bytes=100_000),
+    "bytes": Limits(bytes=30_000),
 }
 TIGHT = pytest.mark.parametrize("limits", SMALL.values(), ids=SMALL)
 
@@ -151,7 +151,6 @@ def nested(depth: int) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("result", ["a39", "str(a39)"])
 @TIGHT
 def test_shared_lists_are_not_spread_out(result, limits):
@@ -331,14 +330,12 @@ def test_methods_end(endless, name, limits):
         assert call(X, 2).shape == X.shape
 
 
-@pytest.mark.sample(1)
 @TIGHT
 def test_properties_end(endless, limits):
     with pytest.raises(LimitError):
         loaded(endless, limits=limits).turned  # noqa: B018
 
 
-@pytest.mark.sample(1)
 @TIGHT
 def test_python_hooks_share_the_budget(endless, limits):
     module = loaded(endless, limits=limits)
@@ -390,7 +387,6 @@ def lasting_hook(
     return turns(output, 1000000000)
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("when", ["before", "after"])
 @TIGHT
 def test_hooks_of_the_archive_end(when, limits):
@@ -439,7 +435,6 @@ class States(torch.nn.Module):
         return x
 
 
-@pytest.mark.sample(1)
 @TIGHT
 def test_code_that_loads_ends(limits):
     scripted = torch.jit.script(State(3))
@@ -467,7 +462,6 @@ def test_messages_name_the_place(endless):
     assert pickle.loads(pickle.dumps(caught.value)).limit == 100
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 @TIGHT
 def test_limits_travel_with_copies(endless, copied, limits):

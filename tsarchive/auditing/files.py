@@ -28,6 +28,7 @@ from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.formats.verification import OTHER_KIND
+from tsarchive.garbage import rarely_collecting
 from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.contents import TAR, UNKNOWN, ZIP, Form, form_of, has_zip_end
 from tsarchive.scanning.pickle_names import Budgets
@@ -63,6 +64,7 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     return _audit(io.BytesIO(read_all(source)))
 
 
+@rarely_collecting()
 def _audit(file: BinaryIO) -> AuditReport:
     """Audit a file; one on disk is mapped, so that only what is needed of it is read."""
     size = file.seek(0, os.SEEK_END)

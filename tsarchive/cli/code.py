@@ -13,6 +13,8 @@ import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
 from tsarchive.describing.text import LAYOUT, visible
+from tsarchive.errors import UnsupportedError
+from tsarchive.formats.registry import format_named
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
 from .output import console, has_styles, print_json, print_source, show, table
@@ -92,6 +94,9 @@ def command(
 def _candidates(archive: Archive, *, sources: bool) -> list[Definition]:
     view = archive.view
     view.require_code()
+    if sources and not view.has_listings:
+        reason = "only listings of programs have lines of user source between their own"
+        raise format_named(archive.kind).not_taken("sources", reason, UnsupportedError)
     code = view.sourced_code if sources else archive.code
     if view.methods_record:
         record = view.methods_record

@@ -146,7 +146,19 @@ _TRACEBACK = click.Option(
 
 
 class OutputPath(click.Path):
-    """A file to write. '-' is none: output has several parts, or is written out of order."""
+    """A file to write. '-' is none: output has several parts, or is written out of order.
+
+    ``missing`` is what the error adds where the option is required and not given.
+    """
+
+    def __init__(self, missing: str | None = None) -> None:
+        super().__init__()
+        self._missing = missing
+
+    def get_missing_message(
+        self, param: click.Parameter, ctx: click.Context | None = None
+    ) -> str | None:
+        return self._missing
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-":

@@ -75,7 +75,8 @@ def command(
     TorchScript, which torch.jit and libtorch load, .pte for ExecuTorch. Of TorchScript,
     torch.export traces one call: INPUTS, --arg and --random are its arguments, as for
     'tsarchive run'. Sizes are those of this call unless --dynamic leaves them open; in arguments
-    that are containers, keys and positions lead to the tensor.
+    that are containers, keys and positions lead to the tensor. DESTINATION is replaced when the
+    new file is complete; it may be SOURCE.
 
     Programs of ExecuTorch are made by its package, and run for one call here, in its runtime, and
     as they were: the exit code is 1 where the results do not agree.
@@ -108,7 +109,7 @@ def command(
             step=step,
         )
     if as_json:
-        print_json(asdict(done))
+        print_json(_document(done))
     else:
         _show(done, data)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
@@ -123,6 +124,13 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+def _document(done: Conversion) -> dict[str, Any]:
+    """Return a conversion as JSON: as for all commands, sizes are ``bytes``."""
+    document = asdict(done)
+    document["bytes"] = document.pop("nbytes")
+    return document
 
 
 def _show(done: Conversion, asked: str | None) -> None:

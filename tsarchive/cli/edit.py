@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 _STEPS = 3
 _STRIPPED = ("stack-traces", "names", "test-suites", "all")
 _PROGRAM_SUFFIX = ".pte"
+_MISSING = (
+    "Give the file to write, and the edits, such as -o small.pte --strip all; "
+    "'tsarchive edit --help' lists them."
+)
 
 
 @click.command(cls=Command)
 @file_argument
-@click.option("-o", "--output", required=True, type=OutputPath(), metavar="FILE",
+@click.option("-o", "--output", required=True, type=OutputPath(_MISSING), metavar="FILE",
               help="What to write.")  # fmt: skip
 @click.option("--upgrade", is_flag=True, help="Write an old file as writers of today do.")
 @click.option("--internal", multiple=True, metavar="DATA.ptd",

@@ -10,6 +10,7 @@ import click
 import tsarchive
 from tsarchive.describing.text import duration
 from tsarchive.errors import ArchiveError, CallError, ScriptError, UnsupportedError
+from tsarchive.formats.registry import format_named
 from tsarchive.policy import Limits
 
 from .command import FINDINGS, ModelError, json_option
@@ -99,6 +100,8 @@ def command(
     if out is not None:
         check_path(out)
     _require_usable(map_location)
+    if bundled:
+        _require_calls(file)
     model = tsarchive.load(
         file,
         map_location=map_location,
@@ -130,6 +133,14 @@ def command(
     else:
         _show(document)
     return 0
+
+
+def _require_calls(file: str) -> None:
+    with tsarchive.open(file) as archive:
+        found = format_named(archive.kind)
+    if not found.brings_calls:
+        reason = "only bundled programs of ExecuTorch (.bpte) bring calls"
+        raise found.not_taken("bundled", reason, UnsupportedError)
 
 
 def _require_usable(device: str) -> None:

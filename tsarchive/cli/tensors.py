@@ -74,7 +74,10 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
-        "storages": info.storages,
+        "storages": [
+            {"record": each.record, "start": each.start, "bytes": each.nbytes}
+            for each in info.storages
+        ],
         "device": info.device,
         "role": info.role,
     }

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 # The meaning of each verdict, and the advice.
 _VERDICTS: Final = {
-    "sound": "it is whole, and what it claims to be; what it can do, 'tsarchive audit' tells",
-    "unusual": "no writer of archives does all of this; see above whether it was meant",
-    "another kind": "it is not what is checked here; see above what it is, and what to do",
-    "broken": "it is damaged or incomplete: get it again from where it came from",
-    "inconsistent": "it contradicts itself, so it is damaged or forged: do not load it, and get it "
-    "again from where it came from",
-    "hostile": "it was made to deceive or to attack: do not load it with any program",
+    "sound": "whole, and what it claims to be; 'tsarchive audit' tells what it can do",
+    "unusual": "no writer of archives makes it so; see above for what it is about",
+    "another kind": "outside of what is checked here; see above for what to do",
+    "broken": "damaged or incomplete; get it again from its source",
+    "inconsistent": "damaged or forged; do not load it, and get it again from its source",
+    "hostile": "made to deceive or to attack; do not load it with any program",
 }
-_HARMLESS: Final = "it was packed in another way than torch packs, and does no harm"
+_HARMLESS: Final = "packed in another way than torch packs, which does no harm"
 # Smaller files are done before a bar is seen.
 _BAR_FROM: Final = 1 << 24
 

@@ -27,6 +27,10 @@ _WORDS: Final = tuple(
         (r"canonical=True", "--canonical"),
         (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
         (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
+        (r"the argument backends", "--backend"),
+        (r"the argument dynamic_shapes", "--dynamic"),
+        (r"the argument map_location", "--map-location"),
+        (r"the argument (\w+)", r"--\1"),
         (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
     )
 )

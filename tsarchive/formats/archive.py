@@ -217,10 +217,8 @@ class View(ABC):
 
     @property
     def sourced_code(self) -> Mapping[str, str]:
-        """Listings with lines of user source. Raises UnsupportedError where code is no listing."""
-        raise UnsupportedError(
-            "only listings of programs are shown with lines of user source between their own"
-        )
+        """Listings with lines of user source. Raises ArchiveError where code is no listing."""
+        self.refuse()
 
     def require_code(self) -> None:
         """Raise ArchiveError, saying what the file is instead, if it is of no kind with code."""

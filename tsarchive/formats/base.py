@@ -7,10 +7,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Protocol, TypeVar
 
 from tsarchive.container import Container
-from tsarchive.errors import INCOMPLETE, MissingRecordError, SaveError, UnsupportedError
+from tsarchive.errors import (
+    INCOMPLETE,
+    ArchiveError,
+    MissingRecordError,
+    SaveError,
+    UnsupportedError,
+)
 from tsarchive.formats.records import RecordTable
 from tsarchive.garbage import not_collecting
 
@@ -36,6 +42,13 @@ if TYPE_CHECKING:
 _CONSTANTS: Final = "constants/"
 _CANONICAL_ROOT: Final = "archive"
 _FINGERPRINT: Final = ".data/serialization_id"
+NO_MODELS: Final = "the archive has no models by name"
+_Error = TypeVar("_Error", bound=ArchiveError)
+
+
+def leave_out(argument: str) -> str:
+    """Return the hint for an argument that does not fit; commands say it of their option."""
+    return f"Leave out the argument {argument}"
 
 
 class NamedTypes(Protocol):
@@ -113,6 +126,8 @@ class Format(ABC):
     """True if an archive may have several models, each of a name."""
     has_data_beside: ClassVar[bool] = False
     """True if programs read data from files beside them."""
+    brings_calls: bool = False
+    """True if files have calls with the results that are expected of them."""
     importer_moves_code: ClassVar[bool] = False
     """True if the container of an importer has code that is already for the device."""
     makes_classes_of_objects: ClassVar[bool] = False
@@ -132,12 +147,13 @@ class Format(ABC):
     def container(self, opened: Any) -> Container:
         """Return the zip container. Raises UnsupportedError where there is none."""
 
-    @abstractmethod
     def moved(self, opened: Any, map_location: str) -> Container:
         """Return the archive with its code for another device.
 
-        Raises MissingRecordError and UnsupportedError for what is not TorchScript.
+        Raises MissingRecordError for what is not TorchScript.
         """
+        reason = "only the code of TorchScript is shown as another device runs it"
+        raise self.not_taken("map_location", reason, MissingRecordError)
 
     @abstractmethod
     def importer(self, opened: Any, options: LoadOptions) -> Importer:
@@ -176,15 +192,24 @@ class Format(ABC):
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         """Describe an archive from a file of this name and size. Raises ArchiveError."""
 
+    def not_taken(self, argument: str, reason: str, error: type[_Error]) -> _Error:
+        """Return the error that an argument was given which is not for files of this format."""
+        return error(f"{reason}; this is {self.what_it_is}", hint=leave_out(argument))
+
     def not_torchscript(self, names: Collection[str]) -> MissingRecordError:
-        """Return the error that TorchScript was asked for, which says what the file is instead."""
+        """Return the error that TorchScript was asked for, which says what the file is instead.
+
+        The missing record is named for files that no model is loaded from: others are whole
+        without it.
+        """
         missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
         message, hint = f"not a TorchScript archive: {missing} is not in it", self.what_to_do
         if not self.has_code and any(name.startswith("code/") for name in names):
             hint = INCOMPLETE
         elif self.is_known:
             message = f"not a TorchScript archive, but {self.what_it_is}"
-        return MissingRecordError(message, record=missing, hint=hint)
+        record = None if self.is_saved_again else missing
+        return MissingRecordError(message, record=record, hint=hint)
 
 
 class ZipFormat(Format):
@@ -199,9 +224,6 @@ class ZipFormat(Format):
 
     def container(self, opened: Container) -> Container:
         return opened
-
-    def moved(self, opened: Container, map_location: str) -> Container:
-        raise self.not_torchscript(opened.records)
 
     @abstractmethod
     def makes_classes(self, name: str) -> bool:

@@ -43,6 +43,9 @@ class _Foreign(ZipFormat):
     def view(self, opened: Container) -> View:
         return _ForeignView(opened, self)
 
+    def moved(self, opened: Container, map_location: str) -> Container:
+        raise self.not_torchscript(opened.records)
+
     def importer(self, opened: Container, options: LoadOptions) -> Importer:
         raise self.not_torchscript(opened.records)
 

@@ -6,7 +6,7 @@ They are asked of every archive that is looked at, and lowering takes several ti
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from .conditions import decided_by_literal
 
@@ -52,12 +52,32 @@ def live_nodes(root: ast.AST, without: Set[type] = frozenset()) -> Iterator[ast.
             pending += [node.test, node.body if known else node.orelse]
 
 
+def nodes_in(root: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all inside of it, in no order."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += _children(node)
+
+
 def _children(node: ast.AST) -> list[ast.AST]:
-    """Like ``ast.iter_child_nodes``, in less than half of the time."""
+    """Like ``ast.iter_child_nodes``, in a third of the time, but for signs and contexts."""
     found: list[ast.AST] = []
-    for value in vars(node).values():
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif isinstance(value, list):
+    for field in _FIELDS[type(node)]:
+        value = getattr(node, field, None)
+        if isinstance(value, list):
             found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
     return found
+
+
+# Fields that hold names, signs and contexts.
+_PLAIN = frozenset({"arg", "attr", "ctx", "id", "kind", "name", "op", "ops", "type_comment"})
+# The fields of each kind of node that may hold others.
+_FIELDS: Mapping[type, Sequence[str]] = {
+    kind: () if kind is ast.Constant else [f for f in kind._fields if f not in _PLAIN]
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}

@@ -12,7 +12,7 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import Example, LoadOptions, ZipFormat
+from tsarchive.formats.base import Example, LoadOptions, ZipFormat, leave_out
 from tsarchive.formats.pt2.reexporting import traced_program
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened
@@ -127,7 +127,7 @@ def _take_no_shapes(call: Example) -> None:
     if call.dynamic_shapes is not None:
         raise CallError(
             "the sizes of an exported program are as they were exported",
-            hint="Leave out dynamic_shapes",
+            hint=leave_out("dynamic_shapes"),
         )
 
 

@@ -48,6 +48,7 @@ class _Executorch(FileFormat):
         self.title = title
         self.what_it_is = f"a {title}"
         self.suffixes = suffixes
+        self.brings_calls = kind == BPTE
 
     @property
     def family(self) -> str:
@@ -71,9 +72,6 @@ class _Executorch(FileFormat):
 
     def container(self, opened: Regions) -> Container:
         raise no_zip(self.kind)
-
-    def moved(self, opened: Regions, map_location: str) -> Container:
-        raise self.not_torchscript(opened.records)
 
     def importer(self, opened: Regions, options: LoadOptions) -> Importer:
         from .modules.delegates import importer_of_program
@@ -102,7 +100,8 @@ class _Executorch(FileFormat):
         from .stability import jitter_report
 
         if canonical:
-            raise UnsupportedError("files of ExecuTorch have no canonical form")
+            reason = "files of ExecuTorch have no canonical form"
+            raise self.not_taken("canonical", reason, UnsupportedError)
         with self.opened(source) as regions:
             return jitter_report(regions)
 

@@ -23,6 +23,7 @@ import torch
 from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
+from tsarchive.formats.base import leave_out
 from tsarchive.formats.executorch.flatbuffer import Buffer
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
@@ -267,7 +268,7 @@ def importer_of_program(
     if device is not None and device.type != "cpu":
         raise UnsupportedError(
             f"a program of ExecuTorch runs on the CPU, not on {device}",
-            hint="Leave out map_location",
+            hint=leave_out("map_location"),
         )
     program = regions.require_program()
     require_known(program.version, RECORD)

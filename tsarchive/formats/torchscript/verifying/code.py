@@ -14,7 +14,7 @@ from tsarchive.formats.torchscript.inspection import signatures_of_code
 from tsarchive.formats.torchscript.stored_tensors import TENSOR_MODULE
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.grammar import OF_PYTHON
-from tsarchive.frontend.mentions import dotted, live_nodes
+from tsarchive.frontend.mentions import dotted, live_nodes, nodes_in
 from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.ir.classes import ClassType
@@ -100,7 +100,7 @@ def _mentions_in(
             is_known = name in known_names or _SIZED_TYPE.fullmatch(name) is not None
         elif name.startswith(f"{ARCHIVE_CODE}."):
             # The parts of the name are nodes of their own.
-            known.update(map(id, ast.walk(node)))
+            known.update(map(id, nodes_in(node)))
             is_known = is_defined(name)
         else:
             is_known = not name.startswith("CONSTANTS.") or _is_constant(name, constants)
@@ -117,12 +117,14 @@ def _is_constant(name: str, constants: int | None) -> bool:
 
 def _local_names(function: ast.FunctionDef) -> Iterator[str]:
     """Yield what is assigned or defined in a function or around a function inside it."""
-    for node in ast.walk(function):
-        match node:
-            case ast.Name(name, ast.Store()):
-                yield name
-            case ast.arg(name) | ast.FunctionDef(name):
-                yield name
+    for node in nodes_in(function):
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef):
+            yield node.name
 
 
 # Of all code records together: their syntax trees take 250 times as much memory. The largest

@@ -1,0 +1,50 @@
+"""The commands whose tables stand in the README: they start, and date what they print."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.archives import ROOT
+
+FOLDER = ROOT / "benchmarks"
+DATED = re.compile(
+    r"^Measured on 20\d\d-\d\d-\d\d, torch \d+\.\d+\.\d+\w*, Python 3\.\d+\.$", re.MULTILINE
+)
+SIDE = {
+    "outputs_equal": True, "stable": True, "error": None, "load_seconds": 1.0,
+    "first_call_seconds": 1.0, "second_call_seconds": 1.0,
+}  # fmt: skip
+MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_ours": True}
+
+
+@pytest.mark.parametrize("name", ["compare", "conversion", "fidelity", "scanners"])
+def test_a_command_starts(name):
+    command = [sys.executable, FOLDER / f"{name}.py", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced", "arguments"),
+    [
+        ("compare", {"demo": lambda: [MODEL]}, []),
+        ("conversion", {"examine_all": lambda paths, timeout: ()}, ["none.pt"]),
+        ("fidelity", {"results": lambda collection, options: ()}, ["none"]),
+        ("fidelity", {"results": lambda collection, options: ()}, ["--run", "none"]),
+        ("scanners", {"SCANNERS": {}}, ["--benign", "none", "--hostile", "none"]),
+    ],
+)
+def test_tables_are_dated(name, replaced, arguments, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    command = importlib.import_module(name)
+    for key, value in replaced.items():
+        monkeypatch.setattr(command, key, value)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    command.main()
+    assert DATED.search(capsys.readouterr().out)
