@@ -271,23 +271,19 @@ class Values:
         self._storages: dict[str, PersistentId] = {}
         self._attributes: list[Value] | None = None
 
-    def __len__(self) -> int:
-        return len(self._model.tensors)
-
     def tensor(self, number: int) -> Reduce:
         """Return the tensor of this number. Raises FormatError when there is none."""
         found = self._tensors.get(number)
         if found is None:
-            if not 0 <= number < len(self):
-                raise FormatError(
-                    f"there is no tensor {number}", record=MODEL, limit=len(self._model.tensors)
-                )
-            found = self._tensors[number] = self._described(self._model.tensors[number])
+            tensors = self._model.tensors
+            if not 0 <= number < len(tensors):
+                raise FormatError(f"there is no tensor {number}", record=MODEL, limit=len(tensors))
+            found = self._tensors[number] = self._described(tensors[number])
         return found
 
     def table(self) -> tuple[Reduce, ...]:
         """Return all tensors by their numbers."""
-        return tuple(map(self.tensor, range(len(self))))
+        return tuple(map(self.tensor, range(len(self._model.tensors))))
 
     def attribute(self, place: int) -> Value:
         """Return the value at an index of attributes.pkl. Raises FormatError when there is none."""

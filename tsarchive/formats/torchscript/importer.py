@@ -306,7 +306,8 @@ class Unpickling(Conversion):
         try:
             return self.importer.classes.enforcement.native_object(class_, state)
         except (ScriptError, RuntimeError, TypeError, ValueError, LookupError) as error:
-            if isinstance(error, ArchiveError) and not isinstance(error, ScriptError):
+            is_ours = isinstance(error, ArchiveError)
+            if is_ours and not isinstance(error, ScriptError):
                 raise
             message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
             raise self.error(message) from error
