@@ -34,7 +34,7 @@ GENERATED = "(generated code)"
 PARTS = {
     "archive and pickles": ("container", "pickler", "opening", "kinds"),
     "code to graphs": ("frontend", "ir.text_limits"),
-    "records of code": ("torchscript.exporter", "torchscript.debug_writing"),
+    "records of code": ("torchscript.saving", "torchscript.debug_writing"),
     "objects and tensors": ("torchscript", "run.classes", "run.slots", "run.modules"),
     "graphs to Python": ("run",),
     "graphs of torch adopted": ("adopt",),

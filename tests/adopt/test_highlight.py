@@ -16,8 +16,8 @@ from torch._C._jit_tree_views import SourceRangeFactory
 from torch._sources import SourceContext
 from torch.jit.frontend import build_expr, build_stmt
 
-from tsarchive.adopt.function_sources import Extent, FrontendRanges, ranges_of_function
-from tsarchive.adopt.node_ranges import Views, agrees, read_highlight, read_marks
+from tsarchive.adopt.function_sources import Extent, SourceText, ranges_of_function
+from tsarchive.adopt.node_ranges import add_lines, agrees, read_highlight, read_marks
 
 FIRST_LINE = 7
 LINES = st.sampled_from(
@@ -145,24 +145,24 @@ def test_text_that_is_no_function_has_no_ranges():
 def test_the_end_is_the_one_that_torch_shows_lines_after():
     begin = FUNCTION.index("1e9")
     marked = Extent(begin, begin + len("1e9"))
-    exact = FrontendRanges(FUNCTION).exact(marked, last_shown=5)
+    exact = SourceText(FUNCTION, 1).exact(marked, last_shown=5)
     assert FUNCTION[exact.begin : exact.end] == "1e9\n        "
-    assert FrontendRanges(FUNCTION).exact(marked, last_shown=4) == marked
+    assert SourceText(FUNCTION, 1).exact(marked, last_shown=4) == marked
 
 
 def test_parts_of_one_source_are_put_together():
-    views = Views()
-    first = views.add(("<string>", "C"), 1, ["def f(self):", "  a", "  b"])
-    assert views.add(("<string>", "C"), 3, ["  b", "  c"]) is first
-    assert views.add(("<string>", "C"), 6, ["def g(self):"]) is first
-    assert views.add(("<string>", "D"), 1, ["def f(self):"]) is not first
+    views = {}
+    first = add_lines(views, ("<string>", "C"), 1, ["def f(self):", "  a", "  b"])
+    assert add_lines(views, ("<string>", "C"), 3, ["  b", "  c"]) is first
+    assert add_lines(views, ("<string>", "C"), 6, ["def g(self):"]) is first
+    assert add_lines(views, ("<string>", "D"), 1, ["def f(self):"]) is not first
     assert first.source.text == "def f(self):\n  a\n  b\n  c\n\ndef g(self):\n"
     assert first.source.first_line == 1
 
 
 def test_parts_that_contradict_each_other_are_two_sources():
-    views = Views()
-    first = views.add(("<string>", "C"), 1, ["def __len__(self):", "  return 2"])
-    second = views.add(("<string>", "C"), 1, ["def __contains__(self, k):", "  return True"])
+    views = {}
+    first = add_lines(views, ("<string>", "C"), 1, ["def __len__(self):", "  return 2"])
+    second = add_lines(views, ("<string>", "C"), 1, ["def __contains__(self, k):", "  return True"])
     assert first is not second
     assert second.source.text == "def __contains__(self, k):\n  return True\n"

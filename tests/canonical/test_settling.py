@@ -90,6 +90,6 @@ def test_conditions_that_reading_decides(kind):
 
 
 def test_code_that_never_settles_is_refused(monkeypatch):
-    monkeypatch.setattr("tsarchive.formats.torchscript.exporter._MOST_READINGS", 1)
+    monkeypatch.setattr("tsarchive.formats.torchscript.saving._MOST_READINGS", 1)
     with pytest.raises(tsarchive.SaveError, match="no canonical form"):
         canonical(torch.jit.script(TwoSteps()))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.support.random_programs import scripted
 from tests.support.suite import examples
 from tsarchive.testing import Program, programs, traceable_programs
-from tsarchive.testing.values import arguments
-from tsarchive.testing.vocabulary import TYPES, Hole, match, parts, split
+from tsarchive.testing.vocabulary import TYPES, Hole, arguments, match, parts, split
 
 SETTINGS = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 

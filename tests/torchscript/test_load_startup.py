@@ -20,7 +20,7 @@ LATE = (
     "tsarchive.archive", "tsarchive.container.surveying",
     "tsarchive.container.writer", "tsarchive.formats.legacy.model", "tsarchive.run.metering",
     "tsarchive.run.costs", "tsarchive.formats.torchscript.devices",
-    "tsarchive.formats.torchscript.exporter", "tsarchive.formats.torchscript.inspection",
+    "tsarchive.formats.torchscript.inspection",
     "tsarchive.formats.torchscript.pickling", "tsarchive.formats.torchscript.saving",
 )  # fmt: skip
 BODIES = ("conversions", "emitter", "lowering", "matching")

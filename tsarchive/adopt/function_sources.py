@@ -41,12 +41,27 @@ class SourceText:
         return self.text.removesuffix("\n").split("\n")
 
     def exact(self, marked: Extent, last_shown: int) -> Extent:
-        """Return the range that torch marks like this; ``last_shown`` is the last line shown."""
-        return self._ranges.exact(marked, last_shown) if self._is_from_frontend else marked
+        """Return the range that torch marks like this; blanks at its ends are not marked.
+
+        ``last_shown`` is the number of the last context line shown after it, counted from 0.
+        """
+        if self._is_from_frontend:
+            for extent in self._by_look.get(marked, ()):
+                if _last_shown(self._encoded, extent.end) == last_shown:
+                    return extent
+        return marked
 
     @cached_property
-    def _ranges(self) -> FrontendRanges:
-        return FrontendRanges(self.text)
+    def _encoded(self) -> bytes:
+        return self.text.encode("utf-8", "surrogateescape")
+
+    @cached_property
+    def _by_look(self) -> dict[Extent, list[Extent]]:
+        """Return the ranges of the function's syntax, by what torch marks of them."""
+        found: dict[Extent, list[Extent]] = {}
+        for extent in ranges_of_function(self.text):
+            found.setdefault(_marked(self._encoded, extent), []).append(extent)
+        return found
 
 
 class _Function:
@@ -61,17 +76,16 @@ class _Function:
 
     @cached_property
     def source(self) -> SourceText:
-        return SourceText(_normalized(self._block()), self.first_line)
-
-    def _block(self) -> Sequence[str]:
-        """Return the lines of the function.
-
-        Comments after the last statement may belong to them.
-        """
+        """The function, with every line indented at least as far as ``def``, as torch has it."""
+        lines = self._lines[self.first_line - 1 : self.last_line]
         behind = (line for line in islice(self._lines, self.last_line, None) if line.strip())
         if next(behind, "").lstrip().startswith("#"):
-            return inspect.getblock(self._lines[self.first_line - 1 :])
-        return self._lines[self.first_line - 1 : self.last_line]
+            # Comments after the last statement may belong to the function.
+            lines = inspect.getblock(self._lines[self.first_line - 1 :])
+        definition = next((line for line in lines if line.lstrip().startswith("def")), "def")
+        indent = definition[: definition.index("def")]
+        text = "".join(line if line.startswith(indent) else indent + line for line in lines)
+        return SourceText(text, self.first_line)
 
     def is_compiled_as(self, function: str) -> bool:
         """Return whether it is compiled as ``function``.
@@ -210,13 +224,6 @@ def _functions_in(
             statements += getattr(node, part, ())
 
 
-def _normalized(lines: Sequence[str]) -> str:
-    """Indent every line at least as far as the ``def`` line, as torch's frontend does."""
-    definition = next((line for line in lines if line.lstrip().startswith("def")), None)
-    indent = definition[: definition.index("def")] if definition is not None else ""
-    return "".join(line if line.startswith(indent) else indent + line for line in lines)
-
-
 _WHITESPACE = b" \t\n\r\x0b\x0c"
 _UNARY = {ast.Not: 3, ast.USub: 1, ast.Invert: 1}
 # The replacement body of an unused function; only its line and column count.
@@ -236,26 +243,6 @@ class Extent(NamedTuple):
             begin = min(begin, other_begin)
             end = max(end, other_end)
         return Extent(begin, end)
-
-
-class FrontendRanges:
-    """The ranges of a function's syntax, identified by how torch shows them."""
-
-    def __init__(self, text: str) -> None:
-        self._source = text.encode("utf-8", "surrogateescape")
-        self._by_look: dict[Extent, list[Extent]] = {}
-        for extent in ranges_of_function(text):
-            self._by_look.setdefault(_marked(self._source, extent), []).append(extent)
-
-    def exact(self, marked: Extent, last_shown: int) -> Extent:
-        """Return the range that torch marks like this; blanks at its ends are not marked.
-
-        ``last_shown`` is the number of the last context line shown after it, counted from 0.
-        """
-        for extent in self._by_look.get(marked, ()):
-            if _last_shown(self._source, extent.end) == last_shown:
-                return extent
-        return marked
 
 
 def _marked(source: bytes, extent: Extent) -> Extent:

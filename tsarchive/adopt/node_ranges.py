@@ -54,21 +54,18 @@ _DATACLASS_METHODS = "__torch_jit_dataclass/"
 class Place:
     """The location of a node of a function, as torch shows it. The range is computed on demand."""
 
-    __slots__ = ("_found", "_reader", "function", "shown")
+    __slots__ = ("_reader", "found", "function", "shown")
 
     def __init__(self, reader: PlaceReader, shown: str, function: str) -> None:
         self._reader = reader
-        self._found: Range | None = None
+        self.found: Range | None = None
         self.shown = shown
         self.function = function
 
     @property
     def range(self) -> Range | None:
         self._reader.find_waiting()
-        return self._found
-
-    def found(self, range_: Range | None) -> None:
-        self._found = range_
+        return self.found
 
 
 class PlaceReader:
@@ -84,7 +81,7 @@ class PlaceReader:
             self._generated.setdefault(name, []).append(SourceText(text, 0))
         self._sources: dict[tuple[str, str, int, str], Source] = {}
         self._empty: dict[tuple[str, int], Range] = {}
-        self._views = Views()
+        self._views: dict[tuple[str, ...], list[View]] = {}
         self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
         self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
@@ -96,7 +93,7 @@ class PlaceReader:
         if shown.strip():
             self._waiting.append(place)
         elif not _is_nowhere(node, kind):
-            place.found(_DUMMY)
+            place.found = _DUMMY
         return place
 
     def find_waiting(self) -> None:
@@ -108,12 +105,12 @@ class PlaceReader:
         for place in waiting:
             name = place.function.rpartition(".")[2]
             if (range_ := self._ranges.get((place.shown, name))) is not None:
-                place.found(range_)
+                place.found = range_
                 continue
             highlight = read_highlight(place.shown)
             range_ = self._known(highlight, place.function)
             if range_ is not None:
-                place.found(range_)
+                place.found = range_
                 if highlight.file is not None:  # each stack is a source of its own
                     self._ranges[place.shown, name] = range_
             elif (marked := read_marks(highlight)) is not None:
@@ -121,7 +118,7 @@ class PlaceReader:
                 view = self._view(highlight, line, marked, place.function)
                 seen.append((place, view, line, marked))
         for place, view, line, marked in seen:
-            place.found(Range(view.source, *_extent(view.source, line, marked)))
+            place.found = Range(view.source, *_extent(view.source, line, marked))
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
         """Return a range in a source whose whole text is known."""
@@ -170,14 +167,17 @@ class PlaceReader:
             if generated.text == text:
                 file = _DATACLASS_METHODS + "/".join(method)
                 return Range(self._source(generated, file, code_file), 0, byte_length(text))
-        return _stack_range(text)
+        # The range of a traced node is a Python stack, one frame a line, innermost first.
+        frame = _FRAME.match(text)
+        filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
+        return Range(Source(text, filename, line), 0, byte_length(text))
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None
         # A text passed to `define` holds several functions of one class.
         owner = function.rpartition(".")[0]
         key = (highlight.file, owner, highlight.code_file or "")
-        return self._views.add(key, line - marked.first, marked.lines)
+        return add_lines(self._views, key, line - marked.first, marked.lines)
 
 
 def _is_nowhere(node: Any, kind: str) -> bool:
@@ -206,13 +206,6 @@ def _extent(source: Source, line: int, marked: Marked) -> Extent:
 def _line_starts(text: str) -> list[int]:
     """Return the byte offset of each line of a text, and the offset after the last."""
     return [0, *accumulate(byte_length(line) + 1 for line in text.split("\n"))]
-
-
-def _stack_range(text: str) -> Range:
-    """Return the range of a traced node: a Python stack, one frame a line, innermost first."""
-    frame = _FRAME.match(text)
-    filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-    return Range(Source(text, filename, line), 0, byte_length(text))
 
 
 _HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
@@ -339,19 +332,15 @@ class View:
         return Source(text + "\n" * bool(self._file), self._file, first)
 
 
-class Views:
-    """Partially known sources, by what identifies them: a file and an owner."""
-
-    def __init__(self) -> None:
-        self._views: dict[tuple[str, ...], list[View]] = {}
-
-    def add(self, key: tuple[str, ...], first: int, lines: Sequence[str]) -> View:
-        """Add lines to their source; the first item of ``key`` is its file."""
-        views = self._views.setdefault(key, [])
-        fitting = [view for view in views if not view.conflicts(first, lines)]
-        fitting.sort(key=lambda view: not view.overlaps(first, lines))
-        view = fitting[0] if fitting else View(key[0])
-        if not fitting:
-            views.append(view)
-        view.add(first, lines)
-        return view
+def add_lines(
+    views: dict[tuple[str, ...], list[View]], key: tuple[str, ...], first: int, lines: Sequence[str]
+) -> View:
+    """Add lines to the view of their source; the first item of ``key`` is its file."""
+    known = views.setdefault(key, [])
+    fitting = [view for view in known if not view.conflicts(first, lines)]
+    fitting.sort(key=lambda view: not view.overlaps(first, lines))
+    view = fitting[0] if fitting else View(key[0])
+    if not fitting:
+        known.append(view)
+    view.add(first, lines)
+    return view

@@ -257,7 +257,10 @@ class Probe:
         type_ = value.type()
         match step:
             case Attr(name):
-                slot_type = self._slot_type(type_, name)
+                if id(type_) not in self._slot_types:
+                    slots = zip(self._slot_names(type_), type_.containedTypes(), strict=True)
+                    self._slot_types[id(type_)] = (type_, dict(slots))
+                slot_type = self._slot_types[id(type_)][1][name]
                 return self._append(graph, "prim::GetAttr", [value], slot_type, name)
             case Item(index):
                 in_tuple = type_.kind() == "TupleType"
@@ -276,13 +279,6 @@ class Probe:
             return value
         element = value.type().getElementType()
         return self._append(graph, "prim::unchecked_unwrap_optional", [value], element)
-
-    def _slot_type(self, type_: Any, name: str) -> Any:
-        known = self._slot_types.get(id(type_))
-        if known is None:
-            slots = zip(self._slot_names(type_), type_.containedTypes(), strict=True)
-            known = self._slot_types[id(type_)] = (type_, dict(slots))
-        return known[1][name]
 
     def _append(
         self, graph: Any, kind: str, inputs: list[Any], type_: Any, name: str | None = None

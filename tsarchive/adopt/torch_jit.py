@@ -141,14 +141,18 @@ class Adopter:
         slot_types = type_.containedTypes()
         names = header.attributes
         if len(slot_types) != len(names):
-            names = _in_header_order(_slots_of(type_), code)
+            concrete: Any = torch._C.ConcreteModuleType.from_jit_type(type_)
+            slots = [*concrete.get_attributes(), *dict(concrete.get_modules())]
+            names = _in_header_order(slots, code)
         for name, slot_type in zip(names, slot_types, strict=True):
             flags = (name in header.parameters, name in header.buffers)
             class_.attributes[name] = Attribute(name, self.type(slot_type), *flags)
         if header.has_constants:
             values = torch._C.ConcreteModuleType.from_jit_type(type_).get_constants()
             for name in _in_header_order(values, code):
-                class_.constants[name] = self._class_constant(name, values[name])
+                value = self.value(values[name], ANY)
+                held = TENSOR if isinstance(value, TableConstant) else type_of_constant(value)
+                class_.constants[name] = ClassConstant(name, held, value)
         holder = torch._C._create_object_with_type(type_)
         for name in type_.method_names():
             class_.methods[name] = self.function(
@@ -159,20 +163,20 @@ class Adopter:
             class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
 
     def _hooks(self, class_: ClassType, hooks: list[Any]) -> list[Function]:
-        return [self._hook(f"{class_.qualified_name}.{hook.name}", hook) for hook in hooks]
-
-    def _hook(self, qualified_name: str, hook: Any) -> Function:
-        if qualified_name not in self._functions:
-            self._functions[qualified_name] = self.function(hook, qualified_name)
-        return self._functions[qualified_name]
-
-    def _class_constant(self, name: str, value: Any) -> ClassConstant:
-        adopted = self.value(value, ANY)
-        type_ = TENSOR if isinstance(adopted, TableConstant) else type_of_constant(adopted)
-        return ClassConstant(name, type_, adopted)
+        found = []
+        for hook in hooks:
+            name = f"{class_.qualified_name}.{hook.name}"
+            if name not in self._functions:
+                self._functions[name] = self.function(hook, name)
+            found.append(self._functions[name])
+        return found
 
     def _interface(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> InterfaceType:
-        interface = InterfaceType(name, _is_module_interface(type_))
+        try:
+            is_module = torch._C.ConcreteModuleType.from_jit_type(type_) is not None
+        except RuntimeError:
+            is_module = False
+        interface = InterfaceType(name, is_module)
         known.append((type_, interface))
         for method in type_.getMethodNames():
             interface.methods[method] = self.schema(type_.getMethod(method))
@@ -401,24 +405,10 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
 }
 
 
-def _is_module_interface(type_: Any) -> bool:
-    try:
-        torch._C.ConcreteModuleType.from_jit_type(type_)
-    except RuntimeError:
-        return False
-    return True
-
-
 def _is_of_this_process(type_: Any, name: str) -> bool:
     """Return whether a class was compiled here; torch.jit.load keeps classes of files separate."""
     known: Any = torch.jit._state._python_cu.get_class(name)
     return known is not None and bool(known == type_)
-
-
-def _slots_of(type_: Any) -> list[str]:
-    """Return the attribute names of a module class, data before modules."""
-    concrete: Any = torch._C.ConcreteModuleType.from_jit_type(type_)
-    return [*concrete.get_attributes(), *dict(concrete.get_modules())]
 
 
 def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
@@ -609,11 +599,11 @@ class _GraphCopy:
         self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:
-        kind = theirs.kind()
+        kind, schema = theirs.kind(), theirs.schema()
         ours = block.append(
             kind,
             [self.values[value.unique()] for value in _inputs(theirs)],
-            schema=self._schema(theirs),
+            schema=None if schema == "(no schema)" else _operator_schema(schema),
             place=self.places.place(theirs, kind, self.function),
         )
         for value in _outputs(theirs):
@@ -626,10 +616,6 @@ class _GraphCopy:
             ours.attributes.update(read(self, theirs, ours))
         elif (names := theirs.attributeNames()) and (lost := set(names) - _NOT_WRITTEN):
             ours.lost = sorted(lost)
-
-    def _schema(self, node: Any) -> FunctionSchema | None:
-        text = node.schema()
-        return None if text == "(no schema)" else _operator_schema(text)
 
     def _constant(self, theirs: Any, ours: Node) -> dict[str, Any]:
         if isinstance(ours.output.type, FunctionType):

@@ -25,7 +25,7 @@ from tsarchive.formats.base import FileFormat
 from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format
-from tsarchive.formats.torchscript.bytecode import BYTECODE
+from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.formats.verification import OTHER_KIND
 from tsarchive.garbage import rarely_collecting

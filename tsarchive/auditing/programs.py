@@ -12,8 +12,8 @@ from tsarchive.auditing.reaching import Reach, operators_of
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.bytecode import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, format_version
+from tsarchive.formats.torchscript.inspection import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, UNKNOWN, Type

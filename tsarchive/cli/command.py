@@ -82,7 +82,10 @@ def describe(error: Exception) -> Failure:
     if isinstance(error, OSError):
         is_folder = isinstance(error, IsADirectoryError)
         hint = "Name a file, not a folder"
-        return failure(name, _system_message(error), hint if is_folder else None)
+        reason = error.strerror or str(error)
+        if error.filename is not None:
+            reason = f"{error.filename or repr('')}: {reason}"
+        return failure(name, reason, hint if is_folder else None)
     if is_without_torch(error):
         return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
@@ -99,11 +102,6 @@ def failure(type_: str, message: str, hint: str | None = None) -> Failure:
         type=type_, message=message, record=None, line=None, offset=None, limit=None,
         code=None, origin=None, operator=None, function=None, hint=hint,
     )  # fmt: skip
-
-
-def _system_message(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return reason if error.filename is None else f"{error.filename or repr('')}: {reason}"
 
 
 def report(facts: Failure, *, as_json: bool, file: str | None = None) -> None:
@@ -193,30 +191,22 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            _require_stdout()
+            if sys.stdout is None:
+                # Files opened later would take its place, and get the output.
+                raise click.ClickException("stdout is closed, so there is nowhere to print to")
             with code_apart():
                 code = super().invoke(ctx)
             ctx.exit(code or 0)
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
-            _print_no_more()
+            # Python would flush at exit what stdout still buffers.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(UNREAD)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except Exception as error:
             _end(ctx, error)
-
-
-def _require_stdout() -> None:
-    """Refuse a closed stdout: files opened later would take its place, and get the output."""
-    if sys.stdout is None:
-        raise click.ClickException("stdout is closed, so there is nowhere to print to")
-
-
-def _print_no_more() -> None:
-    """Discard what stdout still buffers, which Python would flush at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(ctx: click.Context, error: Exception) -> NoReturn:

@@ -66,12 +66,8 @@ def _show(facts: Facts, found: Missing | None) -> None:
     labelled = Table([Column(style="bold"), Column()], gap=2)
     for label, text in (*fact_lines(facts), *missing):
         labelled.add_row(label, text)
-    show((*labelled.lines(), "", *_groups(facts).lines()))
-
-
-def _groups(facts: Facts) -> Table:
     figures = ("count", "bytes", "in the file")
-    made = table("records", *figures, right=figures)
+    groups = table("records", *figures, right=figures)
     for name, group in facts.groups.items():
-        made.add_row(name, f"{group.records:,}", f"{group.bytes:,}", f"{group.stored_bytes:,}")
-    return made
+        groups.add_row(name, f"{group.records:,}", f"{group.bytes:,}", f"{group.stored_bytes:,}")
+    show((*labelled.lines(), "", *groups.lines()))

@@ -268,15 +268,14 @@ def _side(data: bytes | None) -> str:
 
 
 def _summary(results: Sequence[dict[str, Any]], skipped: Sequence[dict[str, str]]) -> str:
-    counts = Counter(map(_outcome, results))
+    counts: Counter[str] = Counter()
+    for result in results:
+        if "error" in result:
+            counts["unusable"] += 1
+        else:
+            counts["stable" if _is_stable(result) else "changed"] += 1
     listed = ", ".join(f"{counts[name]:,} {name}" for name in ("unusable", "stable", "changed"))
     return f"{plural(len(results), 'archive')}: {listed}; {len(skipped):,} not checked"
-
-
-def _outcome(result: dict[str, Any]) -> str:
-    if "error" in result:
-        return "unusable"
-    return "stable" if _is_stable(result) else "changed"
 
 
 # The first record of an archive of torch, as its zip header names it.
@@ -305,8 +304,10 @@ def reason_to_skip(path: str) -> str | None:
     TorchScript and PT2 archives and files of ExecuTorch are saved again. A file that begins like
     one of them, or cannot be read, is not skipped: checking it gives the error.
     """
-    if not Path(path).is_file():
-        return _irregular(Path(path))
+    if os.path.isdir(path):
+        return "a link to a folder, which is not followed"
+    if not os.path.isfile(path):
+        return "no regular file" if os.path.exists(path) else "a link to nothing"
     try:
         with tsarchive.open(path) as archive:
             found = format_named(archive.kind)
@@ -318,9 +319,3 @@ def reason_to_skip(path: str) -> str | None:
         return None if begins_like_one else error.message
     except OSError:
         return None
-
-
-def _irregular(path: Path) -> str:
-    if path.is_dir():
-        return "a link to a folder, which is not followed"
-    return "no regular file" if path.exists() else "a link to nothing"

@@ -249,7 +249,10 @@ class Table:
 
     def _widths(self, rows: Sequence[tuple[str, ...]]) -> list[int]:
         """Return the widths of columns: the widest give way until the terminal holds all."""
-        widths = [max(map(_longest, texts)) for texts in zip(*rows, strict=True)]
+        widths = [
+            max(cells(line) for text in texts for line in text.split("\n"))
+            for texts in zip(*rows, strict=True)
+        ]
         limit = width()
         excess = 0 if limit is None else self._whole(widths) - limit
         giving = [index for index, column in enumerate(self._columns) if not column.is_whole]
@@ -270,10 +273,6 @@ class Table:
         for pieces in zip_longest(*folds, fillvalue=""):
             aligned = map(Column.aligned, self._columns, pieces, widths, styles)
             yield self._gap.join(aligned).rstrip(" ")
-
-
-def _longest(text: str) -> int:
-    return max(map(cells, text.split("\n")))
 
 
 # Wide enough that no table is cut when the output is a file or a pipe.

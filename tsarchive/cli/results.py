@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 _FIRST = 5
+_ENDINGS = (".npy", ".npz", ".pt")
 _SCALARS = (bool, int, float, complex, str, type(None))
 
 
@@ -156,8 +157,8 @@ def _number(value: Any) -> str:
 
 def check_path(path: str) -> None:
     """Raise click.BadParameter when nothing can be written under this name."""
-    if Path(path).suffix not in _WRITERS:
-        raise _bad(f"{path!r} has none of the endings {', '.join(_WRITERS)}.")
+    if Path(path).suffix not in _ENDINGS:
+        raise _bad(f"{path!r} has none of the endings {', '.join(_ENDINGS)}.")
     if not Path(path).absolute().parent.is_dir():
         raise _bad(f"the folder of {path!r} does not exist.")
 
@@ -168,24 +169,20 @@ def write_output(output: Any, path: str) -> None:
     ``.npy``: one tensor. ``.npz``: every tensor and number under its place, such as
     ``output.0.scores``. ``.pt``: plain containers of tensors, for ``torch.load``.
     """
-    _WRITERS[Path(path).suffix](output, path)
-
-
-def _write_npy(output: Any, path: str) -> None:
     import numpy
     import torch
 
-    if not isinstance(output, torch.Tensor):
-        raise _bad(f"the output is a {type(output).__name__}, no tensor: use .npz or .pt.")
-    numpy.save(path, _array(output), allow_pickle=False)
-
-
-def _write_npz(output: Any, path: str) -> None:
-    import numpy
-
-    arrays = {name: _array(value) for name, value in leaves(output) if value is not None}
-    with Path(path).open("wb") as file:
-        numpy.savez(file, **arrays)
+    match Path(path).suffix:
+        case ".npy":
+            if not isinstance(output, torch.Tensor):
+                raise _bad(f"the output is a {type(output).__name__}, no tensor: use .npz or .pt.")
+            numpy.save(path, _array(output), allow_pickle=False)
+        case ".npz":
+            arrays = {name: _array(value) for name, value in leaves(output) if value is not None}
+            with Path(path).open("wb") as file:
+                numpy.savez(file, **arrays)
+        case ".pt":
+            torch.save(plain(output), path)
 
 
 def _array(value: Any) -> Any:
@@ -200,19 +197,6 @@ def _array(value: Any) -> Any:
     except (TypeError, RuntimeError) as error:
         raise _bad(f"NumPy has no array of dtype {value.dtype}: use .pt.") from error
     raise _bad(f"a {type(value).__name__} cannot be written to it: use .pt.")
-
-
-def _write_pt(output: Any, path: str) -> None:
-    import torch
-
-    torch.save(plain(output), path)
-
-
-_WRITERS: dict[str, Callable[[Any, str], None]] = {
-    ".npy": _write_npy,
-    ".npz": _write_npz,
-    ".pt": _write_pt,
-}
 
 
 def _bad(message: str) -> click.BadParameter:

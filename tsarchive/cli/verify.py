@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,7 +15,7 @@ from .command import FINDINGS, Command, file_argument, json_option
 from .output import STYLES, print_json, progress, say
 
 if TYPE_CHECKING:
-    from tsarchive import Finding, VerifyReport
+    from tsarchive import VerifyReport
 
 # The meaning of each verdict, and the advice.
 _VERDICTS: Final = {
@@ -90,21 +89,16 @@ def document(found: VerifyReport) -> dict[str, Any]:
 def _show(file: str, found: VerifyReport) -> None:
     for finding in found.findings:
         say(f"{finding.severity.value}: {finding.message}", STYLES[finding.severity.value])
-        for line in _details(finding):
-            say(f"  {line}")
+        say(f"  what:  {finding.nature.value} ({finding.rule})")
+        where = place_text(record=finding.record, line=finding.line, offset=finding.offset)
+        if where:
+            say(f"  where: {where}")
+        if finding.hint:
+            say(f"  hint:  {finding.hint}")
     style = "bold green" if found.ok else "bold red"
     meaning = _HARMLESS if found.verdict == "unusual" and found.ok else _VERDICTS[found.verdict]
     say(_checked(found))
     say(f"{file}: {found.verdict}: {meaning}", style)
-
-
-def _details(finding: Finding) -> Iterator[str]:
-    yield f"what:  {finding.nature.value} ({finding.rule})"
-    where = place_text(record=finding.record, line=finding.line, offset=finding.offset)
-    if where:
-        yield f"where: {where}"
-    if finding.hint:
-        yield f"hint:  {finding.hint}"
 
 
 def _checked(found: VerifyReport) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from .statements import Scope, Statements
-from .values import LITERALS
-from .vocabulary import PLAIN_TYPES, Vocabulary
+from .vocabulary import LITERALS, PLAIN_TYPES, Vocabulary
 
 _MOST_DEFINITIONS = 3
 _HELPERS = ("f", "helper", "helper_whose_name_is_too_long_for_one_line", "twice", "g")

@@ -38,6 +38,7 @@ NAMES: Final = (
     b"code/__torch__/a.py.debug_pkl",
 )  # fmt: skip
 METHODS: Final = (0, 1, 6, 8, 9, 12, 14, 93, 95, 97, 99, 0xFFFF)
+_OTHER_FORMATS = (b"#!/bin/sh\n", b"\x80\x02N.", b"\x7fELF", b"\n", bytes(22), b"GIF89a")
 _LARGEST = 1 << 20
 
 
@@ -220,19 +221,14 @@ def _descriptor(draft: Draft, random: Random) -> None:
 def _surround(draft: Draft, random: Random) -> None:
     """Add bytes before, between and after: other formats, a second end, a second archive."""
     place = random.choice(("prefix", "gap", "comment", "trailer"))
-    setattr(draft, place, random.choice((_junk, _second_end, _whole))(draft, random))
-
-
-def _junk(draft: Draft, random: Random) -> bytes:
-    return random.choice((b"#!/bin/sh\n", b"\x80\x02N.", b"\x7fELF", b"\n", bytes(22), b"GIF89a"))
-
-
-def _second_end(draft: Draft, random: Random) -> bytes:
-    return layout.END.pack(*layout.EndRecord(entries=random.choice((0, 1)), directory_size=46))
-
-
-def _whole(draft: Draft, random: Random) -> bytes:
-    return draft.written()[: 1 << 15]
+    added = random.choice(("other format", "second end", "whole archive"))
+    if added == "other format":
+        data = random.choice(_OTHER_FORMATS)
+    elif added == "second end":
+        data = layout.END.pack(*EndRecord(entries=random.choice((0, 1)), directory_size=46))
+    else:
+        data = draft.written()[: 1 << 15]
+    setattr(draft, place, data)
 
 
 def _widen(draft: Draft, random: Random) -> None:

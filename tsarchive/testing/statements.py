@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from .forms import LOOPS, UNROLLED, WITH
-from .values import LITERALS
-from .vocabulary import Hole, Vocabulary, holes, parts, split
+from .vocabulary import LITERALS, Hole, Vocabulary, holes, parts, split
 
 _EXPRESSION_DEPTH = 2
 _MOST_STATEMENTS = 4
@@ -138,29 +137,28 @@ class Statements:
 
     def fill(self, form: str, scope: Scope, depth: int) -> tuple[str, dict[str, str]]:
         """Return the text of a form, and the variables that it defines."""
-        filling = _Filling()
-        text = "".join(
-            part if isinstance(part, str) else self._fill_hole(part, filling, scope, depth)
-            for part in parts(form)
-        )
-        return text, filling.defined
-
-    def _fill_hole(self, hole: Hole, filling: _Filling, scope: Scope, depth: int) -> str:
-        if not hole.type:
-            return filling.labelled[hole.label]
-        if hole.marker == "+":
-            name = self.new_name(scope, filling.defined)
-            filling.defined[name] = hole.type
-        elif hole.needs_variable:
-            name = self.pick(_variables(hole, scope))
-        else:
-            if hole.extra:
-                scope = scope.inner()
-                scope.declare(*hole.extra)
-            return self.expression(hole.type, scope, depth)
-        if hole.label:
-            filling.labelled[hole.label] = name
-        return name
+        texts: list[str] = []
+        labelled: dict[str, str] = {}
+        defined: dict[str, str] = {}
+        for part in parts(form):
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            if not part.type:
+                name = labelled[part.label]
+            elif part.marker == "+":
+                name = self.new_name(scope, defined)
+                defined[name] = part.type
+            elif part.needs_variable:
+                name = self.pick(_variables(part, scope))
+            else:
+                inside = scope.inner() if part.extra else scope
+                if part.extra:
+                    inside.declare(*part.extra)
+                name = self.expression(part.type, inside, depth)
+            labelled[part.label] = name
+            texts.append(name)
+        return "".join(texts), defined
 
     def new_name(self, scope: Scope, also_taken: Container[str] = ()) -> str:
         stem = name = self.pick(_NAMES)
@@ -352,14 +350,6 @@ _NAMES = (
     "aten", "ops", "fork", "inf", "nan", "getattr", "uninitialized", "CONSTANTS", "self_",
     "a_variable_with_a_name_that_is_long",
 )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Filling:
-    """State shared by the holes of one form: labelled variables, and those it will define."""
-
-    labelled: dict[str, str] = field(default_factory=dict)
-    defined: dict[str, str] = field(default_factory=dict)
 
 
 def _variables(hole: Hole, scope: Scope) -> list[str]:

@@ -16,8 +16,7 @@ from .mutated_pickle import mutate_pickle
 from .mutated_source import mutate_code
 from .program import Program
 from .seeds import small_archive, small_code, small_pickle
-from .values import arguments
-from .vocabulary import TYPES, Vocabulary
+from .vocabulary import TYPES, Vocabulary, arguments
 
 _CALLS = 2
 _HEADER = """\

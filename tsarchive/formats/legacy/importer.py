@@ -10,8 +10,8 @@ from tsarchive.container import Container
 from tsarchive.errors import FormatError
 from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug import DebugRecords
-from tsarchive.formats.torchscript.devices import MovedArchive, moved_archive
 from tsarchive.formats.torchscript.importer import (
+    BaseImporter,
     Unpickling,
     check_set,
     check_slot,
@@ -23,12 +23,18 @@ from tsarchive.ir.types import TENSOR, Type
 from tsarchive.ir.values import TableConstant
 from tsarchive.operators.revivals import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.run.classes import Classes
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import link_lists, set_slot
 
-from .classes import CODE_FOLDERS, DIALECT, OPERATOR_VERSION, Module, module_of
-from .inspection import ATTRIBUTES, Values
+from .inspection import (
+    ATTRIBUTES,
+    CODE_FOLDERS,
+    DIALECT,
+    OPERATOR_VERSION,
+    Module,
+    Values,
+    module_of,
+)
 from .model import MODEL, debug_records, read_model
 
 if TYPE_CHECKING:
@@ -42,7 +48,7 @@ class _Records(CodeRecords):
         return TEXT if name == RECORD else super().__getitem__(name)
 
 
-class LegacyImporter:
+class LegacyImporter(BaseImporter):
     """Loads the main module of one archive; its container stays open while tensors live."""
 
     def __init__(
@@ -53,24 +59,19 @@ class LegacyImporter:
         tensors_on: torch.device | None = None,
     ) -> None:
         self.model = read_model(container.read(MODEL))
-        self.moved: MovedArchive | None = None
-        if device is not None:
-            before = {tensor.device for tensor in self.model.tensors}
-            self.moved = moved_archive(container, str(device), before)
-            container = self.moved.container
-        self.container = container
-        self.records = _Records(container, CODE_FOLDERS)
-        self.classes = Classes(container, guard)
+        named_devices = {tensor.device for tensor in self.model.tensors}
+        super().__init__(container, device, guard, tensors_on, named_devices)
+        self.records = _Records(self.container, CODE_FOLDERS)
         self.code = runnable_code(
             self.records,
             constant=self.constant,
             version=OPERATOR_VERSION,
-            debug=DebugRecords(container, dict(debug_records(self.model.main))),
+            debug=DebugRecords(self.container, dict(debug_records(self.model.main))),
             dialect=DIALECT,
         )
-        self._values = Values(container, self.model)
-        tensors = TensorReader(container.view, tensors_on or device, MODEL)
-        self._unpickling = Unpickling(self, tensors, ATTRIBUTES)
+        self._values = Values(self.container, self.model)
+        tensors = TensorReader(self.container.view, self.device, MODEL)
+        self._unpickling = Unpickling(self, tensors, ATTRIBUTES, self.moved)
         self._main = module_of(self.model.main, self.code, self.records)
 
     def load(self) -> ArchiveModule:

@@ -43,16 +43,13 @@ class LegacyCheck(ArchiveCheck):
         step("records")
         self.findings.add(record_findings(self.container, self.table, has_debug=False))
         step("code")
-        is_code = self._is_code()
+        code = self._view.code
+        # Each record is looked at, whatever is wrong with the others.
+        is_code = self.is_short(code) and all([self._is_sound_code(name) for name in code])
         step("pickles")
         self._check_pickles(self._classes() if is_code else None)
         step("tensors")
         self._check_tensors()
-
-    def _is_code(self) -> bool:
-        """Return whether all of the code has the syntax of code."""
-        code = self._view.code
-        return self.is_short(code) and all([self._is_sound_code(name) for name in code])
 
     def _is_sound_code(self, name: str) -> bool:
         if name in self.damaged:

@@ -11,7 +11,7 @@ from tsarchive.errors import PickleError
 from tsarchive.formats.archive import OpenedArchive
 from tsarchive.formats.description import tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.formats.torchscript.stored_tensors import DenseTensor
 from tsarchive.pickler import Object, Reduce, Value
 

@@ -114,8 +114,6 @@ class Pt2Importer:
         self.program = program if device is None else _moved(program, str(device))
         self.classes = Classes(container, guard)
         self.code = _Types()
-        # Read by unpickling from every importer; the text of this archive is never moved.
-        self.moved = None
         self.signature = read_signature(self.program.graph_module, self.record, _class_of)
         self._module = self._classes_made()
 

@@ -12,8 +12,7 @@ from typing import Final, NoReturn
 
 from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.torchscript.exporter import extra_files
-from tsarchive.formats.torchscript.saving import canonical_loaded_records
+from tsarchive.formats.torchscript.saving import canonical_loaded_records, extra_files
 from tsarchive.ir.graph import Block, Node, walk
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import to_identifier, to_type_name, unmangled, untaken_name
 from tsarchive.ir.types import BOOL, NONE, TENSOR, Type

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import FormatError, LimitError, PickleError, UnsupportedError
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.formats.torchscript.tensors import (
     move_tensor,
     parse_device,

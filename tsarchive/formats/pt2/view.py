@@ -14,8 +14,8 @@ from tsarchive.container import Container as ZipContainer
 from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
 from tsarchive.formats.archive import View
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.ir.names import NATIVE_PREFIX
 
 from .listing import Listings, signature

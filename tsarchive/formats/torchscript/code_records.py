@@ -44,13 +44,12 @@ class CodeRecords(Mapping[str, str]):
 
     def __init__(self, container: Container, folders: tuple[str, ...] = ("code/",)) -> None:
         self._container = container
-        self._names = [
+        self._names = dict.fromkeys(
             name for name in container.records if name.startswith(folders) and name.endswith(".py")
-        ]
-        self._known = frozenset(self._names)
+        )
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._known:
+        if name not in self._names:
             raise KeyError(name)
         return self._container.read(name).decode(*_ENCODING)
 
@@ -61,4 +60,4 @@ class CodeRecords(Mapping[str, str]):
         return len(self._names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known
+        return name in self._names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -48,13 +48,13 @@ from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
-from .conversion import Conversion
 from .debug import DebugRecords
+from .pickled import Conversion
 from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
-    from tsarchive.formats.base import NamedTypes
+    from tsarchive.formats.base import Importer as AnyImporter
 
     from .devices import MovedArchive
 
@@ -66,7 +66,35 @@ _LIST_BUILDERS = frozenset(
 )
 
 
-class Importer:
+class BaseImporter:
+    """What importers have in common: an archive, moved to a device if one is given."""
+
+    code: CodeImporter
+
+    def __init__(
+        self,
+        container: Container,
+        device: torch.device | None,
+        guard: Guard,
+        tensors_on: torch.device | None,
+        named_devices: Collection[str] = (),
+    ) -> None:
+        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for.
+
+        ``named_devices`` are those that the archive names other than in code and pickles.
+        """
+        self.moved: MovedArchive | None = None
+        if device is not None:
+            from .devices import moved_archive
+
+            self.moved = moved_archive(container, str(device), named_devices)
+            container = self.moved.container
+        self.container = container
+        self.device = tensors_on or device
+        self.classes = Classes(container, guard)
+
+
+class Importer(BaseImporter):
     """Loads the root object of one archive; its container stays open while tensors live."""
 
     def __init__(
@@ -76,25 +104,17 @@ class Importer:
         guard: Guard = FOR_STRANGERS,
         tensors_on: torch.device | None = None,
     ) -> None:
-        """``tensors_on`` is where tensors go if not to the ``device`` that the code is for."""
-        stored = container
-        self.moved: MovedArchive | None = None
-        if device is not None:
-            from .devices import moved_archive
-
-            self.moved = moved_archive(container, str(device))
-            container = self.moved.container
-        # Constants that are moved to a device without data would have none.
-        self.container = container if tensors_on is None else stored
-        self.device = tensors_on or device
+        super().__init__(container, device, guard, tensors_on)
         self._constants: tuple[Any, ...] | None = None
         self.code = runnable_code(
-            CodeRecords(container),
+            CodeRecords(self.container),
             constant=self.constant,
-            version=_supported_version(container),
-            debug=DebugRecords(container),
+            version=_supported_version(self.container),
+            debug=DebugRecords(self.container),
         )
-        self.classes = Classes(container, guard)
+        if tensors_on is not None:
+            # Constants that are moved to a device without data would have none.
+            self.container = container
 
     def load(self) -> ArchiveModule:
         """Return the root module.
@@ -138,7 +158,7 @@ class Importer:
             record,
             lambda key: size(f"{folder}/{key}"),
         )
-        return Unpickling(self, tensors, record).value(value)
+        return Unpickling(self, tensors, record, self.moved).value(value)
 
 
 def _supported_version(container: Container) -> int:
@@ -153,26 +173,20 @@ def _supported_version(container: Container) -> int:
     return version
 
 
-class ClassSource(Protocol):
-    """The source of the classes of pickled objects."""
-
-    @property
-    def code(self) -> NamedTypes: ...
-
-    @property
-    def classes(self) -> Classes: ...
-
-    @property
-    def moved(self) -> MovedArchive | None: ...
-
-
 class Unpickling(Conversion):
     """Converts the inert values of one pickle to objects."""
 
-    def __init__(self, importer: ClassSource, tensors: TensorReader, record: str) -> None:
+    def __init__(
+        self,
+        importer: AnyImporter,
+        tensors: TensorReader,
+        record: str,
+        moved: MovedArchive | None = None,
+    ) -> None:
         super().__init__(record)
         self.importer = importer
         self.tensors = tensors
+        self.moved = moved
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -229,8 +243,8 @@ class Unpickling(Conversion):
                 pass
             case _:
                 raise self.error("a device is malformed")
-        if self.importer.moved is not None:
-            text = self.importer.moved.device(text)
+        if self.moved is not None:
+            text = self.moved.devices.moved(text)
         found = parse_device(text)
         if found is None:
             raise self.error(f"{text!r} is not a device")
@@ -291,15 +305,12 @@ class Unpickling(Conversion):
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
             return self.importer.classes.enforcement.native_object(class_, state)
-        except ScriptError as error:
-            raise self._not_taken(class_, error) from error
-        except ArchiveError:
-            raise
-        except (RuntimeError, TypeError, ValueError, LookupError) as error:
-            raise self._not_taken(class_, error) from error
-
-    def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
-        return self.error(f"the state of {class_.qualified_name} is not one that it takes: {error}")
+        except (ScriptError, RuntimeError, TypeError, ValueError, LookupError) as error:
+            is_ours = isinstance(error, ArchiveError)
+            if is_ours and not isinstance(error, ScriptError):
+                raise
+            message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
+            raise self.error(message) from error
 
 
 def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:

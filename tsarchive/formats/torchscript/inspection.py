@@ -6,23 +6,28 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.container import Container, Record
 from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
-from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    PickleError,
+    UnknownOperatorError,
+    UnsupportedError,
+)
 from tsarchive.formats.archive import View
 from tsarchive.frontend import CodeImporter
-from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import TENSOR, Type, annotation
 from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.storage_types import STORAGE_TYPES
 
-from .bytecode import BYTECODE, tables_of
 from .code_records import CodeRecords, format_version
-from .conversion import MAX_DEPTH
 from .debug import DebugRecords
+from .pickled import MAX_DEPTH
 from .stored_tensors import (
     TENSOR_MODULE,
     DenseTensor,
@@ -35,6 +40,10 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
+
+if TYPE_CHECKING:
+    from tsarchive.scanning.report import OperatorUse
+
 
 # Modules and containers may be shared, so names can grow exponentially in malicious files.
 MAX_NAMES = 1_000_000
@@ -290,7 +299,8 @@ class _Tree:
             if isinstance(item, Object) and self._class_of(item).is_module:
                 children.append(self.module(key, item, depth + 1))
             elif isinstance(item, _HOLDING):
-                infos += self._held(key, item, _role(slot, "attribute"))
+                root = Root(self._record, key, item, _role(slot, "attribute"))
+                infos += (info for _, info in self._walk.tensors(root, self._described))
         return ModuleInfo(
             name,
             class_.qualified_name,
@@ -299,10 +309,6 @@ class _Tree:
             sum(info.nbytes for info in infos),
             tuple(children),
         )
-
-    def _held(self, name: str, value: Any, role: Role) -> Iterator[TensorInfo]:
-        root = Root(self._record, name, value, role)
-        return (info for _, info in self._walk.tensors(root, self._described))
 
 
 _DATA = "data.pkl"
@@ -403,7 +409,11 @@ class TorchScriptView(PickledView):
         yield Root(_DATA, "", self.root)
         yield from constants_in(self._constants, _CONSTANTS)
         if BYTECODE in self._container.records:
-            yield from _bytecode_constants(loads(self._container.read(BYTECODE), record=BYTECODE))
+            functions = loads(self._container.read(BYTECODE), record=BYTECODE)
+            for function, table, rows in tables_of(functions):
+                for index, value in enumerate(rows if table == "constants" else ()):
+                    name = f"bytecode.{function}.constants.{index}"
+                    yield Root(BYTECODE, name, value, "constant")
 
     @cached_property
     def _constants(self) -> Any:
@@ -424,19 +434,17 @@ class TorchScriptView(PickledView):
         )
 
 
-def _bytecode_constants(functions: Any) -> Iterator[Root]:
-    """Yield the constants of each function of ``bytecode.pkl``."""
-    for function, table, rows in tables_of(functions):
-        if table == "constants":
-            for index, value in enumerate(rows):
-                name = f"bytecode.{function}.constants.{index}"
-                yield Root(BYTECODE, name, value, "constant")
-
-
 def signatures(class_: ClassType) -> Iterator[str]:
     """``forward(x: Tensor, scale: float=1.0) -> Tensor`` for each method, without self."""
     for name, method in class_.methods.items():
-        yield f"{name}{_signature(method)}"
+        try:
+            schema = method.schema
+        except (UnknownOperatorError, UnsupportedError):
+            # Only operators would tell the type of its result, or a constant that of a default.
+            yield f"{name}(...)"
+            continue
+        arguments = ", ".join(map(_argument, schema.arguments[1:]))
+        yield f"{name}({arguments}) -> {annotation(schema.return_type)}"
 
 
 def with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
@@ -447,19 +455,46 @@ def with_signatures(module: ModuleInfo, classes: CodeImporter) -> ModuleInfo:
     return replace(module, methods=tuple(signatures(class_)), children=children)
 
 
-def _signature(method: Function) -> str:
-    try:
-        schema = method.schema
-    except (UnknownOperatorError, UnsupportedError):
-        # Only operators would tell the type of its result, or a constant that of a default.
-        return "(...)"
-    arguments = ", ".join(map(_argument, schema.arguments[1:]))
-    return f"({arguments}) -> {annotation(schema.return_type)}"
-
-
 def _argument(argument: Argument) -> str:
     text = f"{argument.name}: {annotation(argument.type)}"
     if not argument.has_default:
         return text
     is_plain = argument.default is None or isinstance(argument.default, bool | int | float | str)
     return f"{text}={argument.default!r}" if is_plain else f"{text}=..."
+
+
+BYTECODE: Final = "bytecode.pkl"
+
+
+def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """Yield (function, table, rows) for each table of each function.
+
+    Entries of another form are skipped.
+    """
+    for entry in functions if isinstance(functions, tuple) else ():
+        match entry:
+            case (str(function), tuple(tables), *_):
+                for table in tables:
+                    match table:
+                        case (str(name), tuple(rows)):
+                            yield function, name, rows
+
+
+def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
+    """The operators that each function of the record lists; none when it cannot be read."""
+    from tsarchive.scanning.report import Place, When, ordered, use_of
+
+    try:
+        functions = loads(data, record=BYTECODE)
+    except ArchiveError:
+        return ()  # the walk over the pickle has told of it
+    places: dict[str, list[Place]] = {}
+    for function, table, rows in tables_of(functions):
+        when = When.LOAD if function.endswith(".__setstate__") else When.CALL
+        place = Place(BYTECODE, None, function, (when,))
+        for row in rows if table == "operators" else ():
+            match row:
+                case (str(name), str(overload), *_):
+                    operator = f"{name}.{overload}" if overload else name
+                    places.setdefault(operator, []).append(place)
+    return ordered(use_of(name, tuple(found)) for name, found in places.items())

@@ -135,16 +135,13 @@ class _Reader:
             _parse(record, self._code[record])  # errors show names as they are written
             raise
 
-    def _mentions(self, statement: ast.stmt) -> _Mentions:
-        if statement not in self._in_statements:
-            self._in_statements[statement] = _Mentions(statement)
-        return self._in_statements[statement]
-
     def needs(self) -> Needs:
         """Read all that is pending; return what has been collected."""
         while self._pending:
             statement, numbers = self._pending.pop()
-            mentions = self._mentions(statement)
+            if statement not in self._in_statements:
+                self._in_statements[statement] = _Mentions(statement)
+            mentions = self._in_statements[statement]
             for written, count in mentions.operators.items():
                 name = restored(written, numbers)
                 self._operators[self._renamed.get(name, name)] += count

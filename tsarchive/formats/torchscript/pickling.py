@@ -87,7 +87,8 @@ class Pickling:
             case Device(text):
                 return self._device(text)
             case EnumMember():
-                return self._enum_member(value)
+                cls = class_global(self.names.tag(value.type))
+                return Reduce(cls, self.value(value.value, value.type.value_type))
             case ObjectValue():
                 return self._once(value, self._object, type_)
             case list() | dict() | tuple():
@@ -119,23 +120,17 @@ class Pickling:
             self._devices[text] = Reduce(Global("torch", "device"), (text,), Memo.ALWAYS)
         return self._devices[text]
 
-    def _enum_member(self, member: EnumMember) -> Reduce:
-        cls = class_global(self.names.tag(member.type))
-        return Reduce(cls, self.value(member.value, member.type.value_type))
-
     def _object(self, value: ObjectValue, _: Type) -> Object:
         self.classes.setdefault(value.type)
         memo = Memo.ALWAYS if value.type.is_module else Memo.SHARED
         found = Object(class_global(self.names.name(value.type)), None, memo)
         if value.state is not None:
             found.state = self._state(value.state)
-        else:
-            found.state = self._slots(value)
-        return found
-
-    def _slots(self, value: ObjectValue) -> dict[Value, Value]:
+            return found
         attributes: Mapping[str, Any] = value.type.attributes
-        return {name: self.value(slot, attributes[name].type) for name, slot in value.slots.items()}
+        slots = value.slots.items()
+        found.state = {name: self.value(slot, attributes[name].type) for name, slot in slots}
+        return found
 
     def _state(self, state: TypedValue) -> Value:
         """Return the result of ``__getstate__``; torch holds it and some elements meanwhile."""

@@ -131,9 +131,12 @@ class StoredTensors:
                 layout, count = _LAYOUTS[kind]
                 if len(parts) == count and all(isinstance(part, Reduce) for part in parts):
                     self._check_numbers("size", size)
-                    made = SparseTensor(layout, size, tuple(parts), grad)  # type: ignore[arg-type]
-                    self._check_parts(made)
-                    return made
+                    device = None
+                    for part in parts:
+                        view = self._part(part, device)
+                        device = view.storage.device
+                    self._check_grad(grad, view.storage.dtype)
+                    return SparseTensor(layout, size, tuple(parts), grad)  # type: ignore[arg-type]
         self._malformed("a sparse tensor is malformed or of unknown layout")
 
     def _parameter(self, arguments: tuple[Value, ...]) -> Wrapped:
@@ -228,13 +231,6 @@ class StoredTensors:
             message = f"a quantizer of {channels} channels has numbers of size {size}"
             self._fail("tensor-quantizer", message, Nature.HOSTILE)
         return numbers if items is None else items
-
-    def _check_parts(self, tensor: SparseTensor) -> None:
-        device = None
-        for part in tensor.parts:
-            view = self._part(part, device)
-            device = view.storage.device
-        self._check_grad(tensor.requires_grad, view.storage.dtype)
 
     def _part(self, value: Value, device: str | None) -> StridedView:
         """Parse a dense tensor inside another: torch reads all of it, so it must be complete."""
@@ -358,8 +354,6 @@ def _unusual(tensor: StoredTensor, record: str) -> Iterator[Finding]:
 
 def _is_key(key: str) -> bool:
     """Return whether a key is a path below its folder that cannot leave it."""
-    if key.isdecimal():
-        return len(key) <= MAX_KEY
     return (
         len(key) <= MAX_KEY
         and key.isprintable()

@@ -74,11 +74,8 @@ class TensorWriter:
 
     def _dense(self, tensor: torch.Tensor) -> Reduce:
         arguments = [*self._view(tensor), tensor.requires_grad, Reduce(_HOOKS, ())]
-        flags: dict[Value, Value] = {}
-        if tensor.is_conj():
-            flags["conj"] = True
-        if tensor.is_neg():
-            flags["neg"] = True
+        lazy = {"conj": tensor.is_conj(), "neg": tensor.is_neg()}
+        flags: dict[Value, Value] = {name: True for name, is_set in lazy.items() if is_set}
         if flags:
             tag = Global("torch.jit._pickle", "restore_type_tag")
             arguments.append(Reduce(tag, (flags, "Dict[str, bool]")))

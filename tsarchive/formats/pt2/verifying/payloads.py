@@ -32,7 +32,7 @@ from tsarchive.formats.pt2.records import OBJECTS, OPAQUE_OBJECT, Records, confi
 from tsarchive.formats.pt2.schema import DTYPES, PayloadConfig, PayloadMeta
 from tsarchive.formats.pt2.verifying.programs import Stored
 from tsarchive.formats.pt2.verifying.texts import expression_fault, expressions_of_payloads
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.formats.torchscript.verifying.pickles import (
     PickleNames,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
@@ -131,7 +130,8 @@ class TorchScriptCheck(ArchiveCheck):
         is_code = [self.has_code_syntax(*item) for item in self._texts.items()]
         if len(self._texts) < len(records) or not all(is_code):
             return None
-        constants = self._value("constants.pkl")
+        table = self._pickles.get("constants.pkl")
+        constants = None if table is None else table.value
         code = importer(self._texts, constants, self._version())
         self.findings.add(code_findings(code, self._texts, constants))
         return code
@@ -141,10 +141,6 @@ class TorchScriptCheck(ArchiveCheck):
             return format_version(self.container)
         except ArchiveError:
             return NEWEST_VERSION
-
-    def _value(self, record: str) -> Any:
-        found = self._pickles.get(record)
-        return None if found is None else found.value
 
     def _check_uses(self, code: CodeImporter | None) -> None:
         may_lack_code = self.may_lack_code()
@@ -180,20 +176,18 @@ def record_findings(
 
 
 def unknown_records(container: Container, table: RecordTable) -> Iterator[Finding]:
-    """Return a finding for each record that the format does not have."""
-    return (_unknown(name) for name in container.records if not table.has(name))
-
-
-def _unknown(name: str) -> Finding:
-    by_desktop = _OF_DESKTOPS.search(name) is not None
-    return Finding(
-        "record-unknown",
-        Severity.INFO if by_desktop else Severity.WARNING,
-        Nature.UNUSUAL,
-        "the format has no such record: nothing reads it",
-        name,
-        hint="See what it is before you pass the file on",
-    )
+    """Yield a finding for each record that the format does not have."""
+    for name in container.records:
+        if not table.has(name):
+            by_desktop = _OF_DESKTOPS.search(name) is not None
+            yield Finding(
+                "record-unknown",
+                Severity.INFO if by_desktop else Severity.WARNING,
+                Nature.UNUSUAL,
+                "the format has no such record: nothing reads it",
+                name,
+                hint="See what it is before you pass the file on",
+            )
 
 
 def _version(container: Container) -> Iterator[Finding]:

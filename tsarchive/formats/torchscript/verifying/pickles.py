@@ -22,10 +22,9 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
-from tsarchive.formats.torchscript.conversion import MAX_DEPTH
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
-from tsarchive.formats.torchscript.pickled import reachable
+from tsarchive.formats.torchscript.pickled import MAX_DEPTH, reachable
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
