@@ -28,8 +28,7 @@ from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.bytecode import BYTECODE
 from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.formats.verification import OTHER_KIND
-from tsarchive.scanning.collecting import Collected
-from tsarchive.scanning.contents import TAR, UNKNOWN, ZIP, Form, form_of, has_zip_end
+from tsarchive.scanning.collecting import TAR, UNKNOWN, ZIP, Collected, Form, form_of, has_zip_end
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.pickles import Surroundings
 from tsarchive.scanning.report import AuditReport, Payload

@@ -24,7 +24,7 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.dynamic_calls import is_autocast
-from tsarchive.run.passes.uses import all_nodes
+from tsarchive.run.passes.liveness import all_nodes
 
 from . import references, syntax
 from .layout import without_markers

@@ -16,7 +16,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import INT, OptionalType
 
-from .natives.dtypes import DTYPES, LAYOUTS, NUMBERS
+from .natives.conversions import DTYPES, LAYOUTS, NUMBERS
 
 _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 

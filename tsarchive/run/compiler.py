@@ -31,7 +31,7 @@ from .enforcement import Dispatch, Enforcement
 from .linkage import Analyses, Bound, Call, LazyFunction, Linkage, Source
 from .objects import ClassTable, Objects
 from .operators import called_by_tracers
-from .passes.uses import Wanted
+from .passes.liveness import Wanted
 from .typecheck import type_of_class
 
 # Nodes that take a module as first input, and do not show its class otherwise.
@@ -39,33 +39,6 @@ _OF_MODULES: Final = frozenset(
     {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}
 )
 _LITERALS: Final = (bool, int, float, complex, str, type(None))
-
-
-class Bodies:
-    """Source and code of the functions of an archive, one body for those of one structure."""
-
-    def __init__(self, linkage: Linkage) -> None:
-        self._linkage = linkage
-        self._known: dict[Hashable, _Body] = {}
-
-    def source(self, call: Call) -> Source:
-        """The code for calls of a function, with the globals that it needs."""
-        method = call.function.sharing
-        if method is None:
-            return self._generated(call)
-        body = self._known.get(call.key)
-        shared = None if body is None else body.source_of(method, self._linkage)
-        if shared is not None:
-            return shared
-        source = self._generated(call)
-        # Code that cannot be generated is not shared: each class fails with its own place.
-        self._known.setdefault(call.key, _Body(call.function, method, source))
-        return source
-
-    def _generated(self, call: Call) -> Source:
-        # Constants are read now, and stay: they must not become the tensors of a tracer.
-        with _disable_current_modes():
-            return generate(call.function, self._linkage, call.bound, call.wanted)
 
 
 @dataclass(eq=False)
@@ -164,12 +137,12 @@ class _Walk:
         given = (value for value in block.params if value not in self._reached)
         if any(_holds_module(value.type) for value in given):
             return False
-        return all(map(self._is_plain_node, (*block.nodes, block.return_node)))
+        return all(
+            self._is_plain_node(node) and all(map(self.is_plain, nested_blocks(node)))
+            for node in (*block.nodes, block.return_node)
+        )
 
     def _is_plain_node(self, node: Node) -> bool:
-        return self._is_plain_itself(node) and all(map(self.is_plain, nested_blocks(node)))
-
-    def _is_plain_itself(self, node: Node) -> bool:
         if node.is_constant:
             type_ = node.output.type
             return isinstance(type_, FunctionType) or _is_unchangeable(node.attributes["value"])
@@ -237,7 +210,7 @@ class Compiler:
     ) -> None:
         self.lock = lock
         self.linkage = Linkage(table, objects, enforcement, analyses, dispatch, self.function)
-        self._bodies = Bodies(self.linkage)
+        self._bodies: dict[Hashable, _Body] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
         self._for_tracing: Compiler | None = None
 
@@ -253,8 +226,27 @@ class Compiler:
         key = function, call.key
         with self.lock:
             if key not in self._functions:
-                self._functions[key] = LazyFunction(call, self._bodies.source, self.lock)
+                self._functions[key] = LazyFunction(call, self._source, self.lock)
             return self._functions[key]
+
+    def _source(self, call: Call) -> Source:
+        """Return the code for calls of a function, with the globals that it needs.
+
+        Functions of one structure share one body.
+        """
+        method = call.function.sharing
+        body = None if method is None else self._bodies.get(call.key)
+        if method is not None and body is not None:
+            shared = body.source_of(method, self.linkage)
+            if shared is not None:
+                return shared
+        # Constants are read now, and stay: they must not become the tensors of a tracer.
+        with _disable_current_modes():
+            source = generate(call.function, self.linkage, call.bound, call.wanted)
+        # Code that cannot be generated is not shared: each class fails with its own place.
+        if method is not None:
+            self._bodies.setdefault(call.key, _Body(call.function, method, source))
+        return source
 
     @property
     def for_tracing(self) -> Compiler:

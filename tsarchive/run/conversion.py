@@ -37,8 +37,7 @@ from tsarchive.printer.literals import can_be_inferred
 
 from .checks import MEMORY_FORMATS
 from .natives import Future
-from .natives.conversions import INT64_MAX, INT64_MIN
-from .natives.dtypes import LAYOUTS, NUMBERS
+from .natives.conversions import INT64_MAX, INT64_MIN, LAYOUTS, NUMBERS
 from .natives.strings import decode
 from .natives.table import type_fault
 from .typecheck import is_instance, type_of, typed_dict, typed_list

@@ -18,7 +18,7 @@ from tsarchive.ir.types import Type
 
 from .linkage import LazyFunction, Linkage
 from .modules import call_module, foreign_method, is_foreign_module, is_plain, refuse_receiver
-from .natives.dtypes import to_dtype
+from .natives.conversions import to_dtype
 from .packed import call_method
 from .slots import get_slot
 from .typecheck import type_of_class

@@ -60,9 +60,9 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import DIVIDED, as_number, known_result
-from .passes.uses import ALIASES, Wanted, called_function, wanted_of_call
+from .passes.peephole import DIVIDED, as_number
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
 from .typecheck import predicate, typed_dict, typed_list
 
@@ -478,7 +478,13 @@ class Expressions:
         tests += [is_there] if is_there else []
         if not tests:
             return own
-        return f"({own} if {' and '.join(tests)} else {self._slot_elsewhere(node, class_)})"
+        text = self.use(node.input)
+        # A slot of an object of another class, or a tensor that Python code moved elsewhere.
+        if class_ is None:
+            other = self.call(FINDERS[self.slot(node)[0]], text, ascii(node.name))
+        else:
+            other = self.call(read_slot, text, class_, ascii(node.name))
+        return f"({own} if {' and '.join(tests)} else {other})"
 
     def _own_slot(self, node: Node) -> tuple[str, str]:
         """The text of a slot of an object of its own class, and its condition; "" for none."""
@@ -498,13 +504,6 @@ class Expressions:
         if kind is SlotKind.MODULE:
             return f"{table}[{key!a}]", ""
         return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"
-
-    def _slot_elsewhere(self, node: Node, class_: str | None) -> str:
-        """A slot of an object of another class, or a tensor that Python code moved elsewhere."""
-        text = self.use(node.input)
-        if class_ is None:
-            return self.call(FINDERS[self.slot(node)[0]], text, ascii(node.name))
-        return self.call(read_slot, text, class_, ascii(node.name))
 
     def reads_members(self, node: Node) -> bool:
         """Return whether a node reads a slot straight from the dictionary of a module.

@@ -17,10 +17,9 @@ from tsarchive.ir.graph import Placed
 
 from .enforcement import Dispatch, Enforcement
 from .objects import ClassTable, Objects
-from .passes.liveness import Effects
+from .passes.liveness import Effects, Wanted
 from .passes.object_identity import Comparisons
 from .passes.peephole import Identities
-from .passes.uses import Wanted
 from .tracebacks import FUNCTION, PLACES
 
 Bound = tuple[tuple[int, Any], ...]

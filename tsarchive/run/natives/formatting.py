@@ -26,9 +26,9 @@ from tsarchive.run.natives.conversions import (
     float32_of_int,
     format_complex,
     format_float,
+    scalar_type_name,
     with_nan_sign,
 )
-from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
 from tsarchive.run.natives.table import check_bytes, check_kind, native, type_fault
@@ -56,10 +56,6 @@ def format_tensor(tensor: torch.Tensor) -> str:
     prefix = "MKLDNN Tensor: " if tensor.is_mkldnn else ""
     sizes = ",".join(map(str, tensor.shape))
     signature = f"{_type_name(tensor)}{{{sizes}}}{_quantization(tensor)}"
-    return f"{prefix}{_values(_as_doubles(tensor))}[ {signature} ]"
-
-
-def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach()
     if plain.is_quantized:
         plain = plain.dequantize()
@@ -67,7 +63,7 @@ def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
         plain = plain.to_dense()
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj())[..., 0]
-    return plain.to("cpu").to(torch.float64)
+    return f"{prefix}{_values(plain.to('cpu').to(torch.float64))}[ {signature} ]"
 
 
 def _type_name(tensor: torch.Tensor) -> str:

@@ -193,14 +193,13 @@ def as_floats(operation: Callable[[float, float], Any]) -> Native:
     return call
 
 
-def _floor(value: float) -> float:
-    """C's floor: a float, which keeps infinities, nan and the sign of zero."""
-    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
-
-
 def _floor_divide_floats(a: Number, b: Number) -> float:
-    """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0)."""
-    return _floor(a / b)
+    """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0).
+
+    C's floor is a float, which keeps infinities, nan and the sign of zero.
+    """
+    value = a / b
+    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
 
 
 def _true_divide(a: Number, b: Number) -> float:
