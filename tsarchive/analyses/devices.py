@@ -254,14 +254,14 @@ def _is_pure(value: Value, place: CodePlace) -> bool:
     pending = [value]
     while pending:
         node = pending.pop().node
-        if isinstance(node.place, CodePlace) and _is_inside(node.place, place):
+        inner = node.place
+        if (
+            isinstance(inner, CodePlace)
+            and inner.record == place.record
+            and (inner.line, inner.column) >= (place.line, place.column)
+            and (inner.end_line, inner.end_column) <= (place.end_line, place.end_column)
+        ):
             if node.kind in CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
                 return False
             pending += node.inputs
     return True
-
-
-def _is_inside(inner: CodePlace, outer: CodePlace) -> bool:
-    starts_inside = (inner.line, inner.column) >= (outer.line, outer.column)
-    ends_inside = (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
-    return inner.record == outer.record and starts_inside and ends_inside

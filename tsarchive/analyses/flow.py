@@ -7,6 +7,7 @@ attributes to the pickled state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Final, NamedTuple
 
@@ -28,14 +29,14 @@ class Origin(NamedTuple):
     value: Value
 
 
+@dataclass(eq=False)
 class Flow:
     """Goes one step back at a time; ``most`` bounds the callers and writers that are looked at."""
 
-    def __init__(self, program: Program, most: int | None = _MOST_PLACES) -> None:
-        self.program = program
-        self.most = most
-        # The node around each block of a graph, by the node of the block's parameters.
-        self._around: dict[Function, dict[Node, Node]] = {}
+    program: Program
+    most: int | None = _MOST_PLACES
+    # The node around each block of a graph, by the node of the block's parameters.
+    _around: dict[Function, dict[Node, Node]] = field(default_factory=dict)
 
     def through_control(self, origin: Origin) -> list[Origin]:
         """Return what a result of control flow, or a value inside of it, may be."""

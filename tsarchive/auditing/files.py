@@ -219,7 +219,11 @@ class _Archive:
         else:
             self._single(name, data, around)
         if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
-            self._uses_pickle(name)
+            message = "it tells the reader to unpickle a record, whatever that may call"
+            hint = "torch.export.load has no way to refuse: see what the pickles name"
+            self.found.find(
+                "record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint
+            )
         if self.roles[name] is Role.EXECUTORCH:
             self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
         if not self.table.has(name) or self.roles[name] is Role.UNKNOWN_BESIDE_NATIVE:
@@ -231,11 +235,6 @@ class _Archive:
         if data.startswith(LOCAL_SIGNATURE):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
-
-    def _uses_pickle(self, name: str) -> None:
-        message = "it tells the reader to unpickle a record, whatever that may call"
-        hint = "torch.export.load has no way to refuse: see what the pickles name"
-        self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
 
     def _as_a_whole(self) -> None:
         holds_arrays_alone = all(name.endswith(".npy") for name in self.roles)

@@ -27,7 +27,7 @@ from tsarchive.ir.types import annotation
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
-from .operators import called_by_tracers, with_own_code
+from .operators import called_by_tracers
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 
@@ -217,28 +217,6 @@ def public_forward(function: Function, compiler: Compiler) -> Any:
     return forward
 
 
-def public_overloads(functions: Sequence[Function], compiler: Compiler) -> Any:
-    """The ``forward`` of a class whose original has overloads: the first that takes a call."""
-    methods = {function.name: public_forward(function, compiler) for function in functions}
-    signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
-
-    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Run the first overload that takes the arguments."""
-        if not keywords and is_internal_call(self, arguments):
-            return methods[internal_method()](self, *arguments)
-        refused: list[str] = []
-        for signature in signatures:
-            try:
-                signature.bind(arguments, keywords)
-            except CallError as error:
-                refused.append(str(error))
-            else:
-                return methods[signature.name](self, *arguments, **keywords)
-        raise CallError("; ".join(refused))
-
-    return forward
-
-
 class PublicMethod:
     """A method whose function for Python callers is made when it is first looked up.
 
@@ -276,7 +254,10 @@ class PublicMethod:
         with self._compiler.lock:
             self._is_traced |= is_compiling()
             if self._method is None:
-                self._method = with_own_code(self._made())
+                # torch.compile counts compilations by code object, and compiles none more than a
+                # few times: each method has a code object of its own.
+                self._method = self._made()
+                self._method.__code__ = self._method.__code__.replace()
 
     def _made(self) -> Any:
         if self._is_forward:
@@ -292,7 +273,25 @@ class PublicOverloads(PublicMethod):
         self._functions = functions
 
     def _made(self) -> Any:
-        return public_overloads(self._functions, self._compiler)
+        functions, compiler = self._functions, self._compiler
+        methods = {function.name: public_forward(function, compiler) for function in functions}
+        signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
+
+        def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            """Run the first overload that takes the arguments."""
+            if not keywords and is_internal_call(self, arguments):
+                return methods[internal_method()](self, *arguments)
+            refused: list[str] = []
+            for signature in signatures:
+                try:
+                    signature.bind(arguments, keywords)
+                except CallError as error:
+                    refused.append(str(error))
+                else:
+                    return methods[signature.name](self, *arguments, **keywords)
+            raise CallError("; ".join(refused))
+
+        return forward
 
 
 def as_it_is(value: Any) -> Any:

@@ -112,15 +112,10 @@ def enumerations(schema: FunctionSchema) -> Mapping[int, str]:
     full_name = schema.full_name
     known = _enumerations.get(full_name)
     if known is None or known[0] is not schema:
-        known = _enumerations[full_name] = schema, _found(schema)
+        named = schema.arguments if schema.name.startswith(_OF_TORCH) else ()
+        by_name = {i: kind for i, a in enumerate(named) if (kind := _kind_by_name(a))}
+        known = _enumerations[full_name] = schema, {**by_name, **enum_names(full_name)}
     return known[1]
-
-
-def _found(schema: FunctionSchema) -> Mapping[int, str]:
-    if not schema.name.startswith(_OF_TORCH):
-        return enum_names(schema.full_name)
-    by_name = {i: kind for i, a in enumerate(schema.arguments) if (kind := _kind_by_name(a))}
-    return {**by_name, **enum_names(schema.full_name)}
 
 
 def _kind_by_name(argument: Argument) -> str | None:

@@ -178,15 +178,13 @@ def _is_module(type_: ClassType) -> bool:
     return type_.is_module and not type_.is_native
 
 
+@dataclass(eq=False)
 class _MovedPlaces(Sequence[Placed | None]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
-    def __init__(
-        self, places: Sequence[Placed | None], body: SharedMethod, method: SharedMethod
-    ) -> None:
-        self._places = places
-        self._body = body
-        self._method = method
+    _places: Sequence[Placed | None]
+    _body: SharedMethod
+    _method: SharedMethod
 
     def __len__(self) -> int:
         return len(self._places)

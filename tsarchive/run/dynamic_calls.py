@@ -8,6 +8,7 @@ in eager code.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -57,12 +58,12 @@ def unpack_list(values: list[Any], count: int) -> list[Any]:
     return values
 
 
+@dataclass(eq=False)
 class NativeCall:
     """Calls a method of an object of a class bound from C++."""
 
-    def __init__(self, type_: ClassType, name: str) -> None:
-        self.type = type_
-        self.name = name
+    type: ClassType
+    name: str
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
         is_native = isinstance(receiver, torch.ScriptObject)

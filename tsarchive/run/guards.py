@@ -23,7 +23,7 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
-from .checks import CHECKS, Check, plain, require
+from .checks import CHECKS, Check, plain, require, room_of
 from .layer_checks import (
     SAVED_ARGUMENTS,
     SAVED_WHERE,
@@ -91,8 +91,7 @@ def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = No
 
 def _room(slot: Tensor) -> int:
     """How many elements a slot has memory for."""
-    elements: int = slot.untyped_storage().nbytes() // slot.element_size()
-    return elements - int(slot.storage_offset())
+    return room_of(slot) - int(slot.storage_offset())
 
 
 def _misfit(size: Sequence[int], why: str) -> ScriptError:

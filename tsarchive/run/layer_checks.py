@@ -31,7 +31,7 @@ _UNUSUAL: Final = 1 << 12
 # at most as many as the elements of the weight.
 _FEW_STEPS: Final = 8
 _SMALL: Final = 1 << 23
-_DIVISOR: Final = 6  # where it stands among the arguments of an average pool
+_CEIL_MODE, _DIVISOR = 4, 6  # where they stand among the arguments of an average pool
 _WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
 _STEPS: Final = ("stride", "padding", "dilation", "output_padding")
 _PADS: Final = (
@@ -194,21 +194,16 @@ def _is_small_transposed(
     return is_small and max(_most(stride), _most(dilation)) <= _FEW_STEPS and _most(padding) < _FAR
 
 
-def _is_usual_pool(
-    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0, *_: Any
-) -> bool:
-    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL
-
-
 def _is_usual_max_pool(
-    data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
     dilation: Numbers = 1, *_: Any,
 ) -> bool:  # fmt: skip
-    return _is_usual_pool(data, kernel, stride, padding) and _most(dilation) == 1
+    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL and _most(dilation) == 1
 
 
 def _is_usual_average_pool(*given: Any) -> bool:
-    return _is_usual_pool(*given) and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
+    is_usual = _is_usual_max_pool(*given[:_CEIL_MODE])
+    return is_usual and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
 
 
 def _most(numbers: Numbers) -> int:
@@ -374,18 +369,14 @@ def _lstm(**given: Any) -> None:
     _layers(given, hx, per_layer)
     _input(given, hx[0])
     _gates(given["params"], per_layer, 4 * hx[1].size(-1), skips_last=is_projected)
-    _batches(given, hx)
-    _widths(given, hx, per_layer)
-
-
-def _batches(given: Given, hx: Sequence[Tensor]) -> None:
-    """Kernels of oneDNN write to states as many rows as the input has batches."""
+    # Kernels of oneDNN write to states as many rows as the input has batches.
     batches: int = hx[0].size(1)
     if "batch_sizes" not in given and given["input"].dim() == _SEQUENCE:
         batches = given["input"].size(0 if given["batch_first"] else 1)
     for state in hx:
         fits = state.size(1) == batches
         require(fits, f"a state of sizes {list(state.size())} for {batches} batches")
+    _widths(given, hx, per_layer)
 
 
 def _widths(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:

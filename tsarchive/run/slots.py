@@ -47,7 +47,6 @@ class SlotKind(enum.Enum):
     PLAIN = "__dict__"
 
 
-_TABLES: Final = {kind: kind.value for kind in SlotKind}
 _MAY_HOLD_TENSORS: Final = (TENSOR, OptionalType(TENSOR), NONE)
 _TENSOR_LIST: Final = ListType(TENSOR)
 _LONG_NAME: Final = 64
@@ -104,7 +103,7 @@ def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
         return
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
-    members[_TABLES[kind]][attribute.name] = value
+    members[kind.value][attribute.name] = value
 
 
 def get_slot(target: Any, attribute: Attribute) -> Any:

@@ -412,7 +412,11 @@ _FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
 
 
 def check_rounding(rounding_mode: str | None, **given: Any) -> None:
-    _whole_quotient(given["self"], rounding_mode)
+    data = given["self"]
+    # torch adds up equal indices of a sparse tensor in place, beneath others that share them.
+    is_sound = data.layout is not torch.sparse_coo or data.is_coalesced()
+    if rounding_mode is not None:
+        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
     if rounding_mode == "trunc" or (_FLOORING_TRAPS and rounding_mode == "floor"):
         _no_overflow(**given)
 
@@ -437,13 +441,6 @@ def _no_overflow(self: Any = None, other: Any = None, **_: Any) -> None:
 @check_before("floor_divide_")
 def _floor_divide_in_place(**given: Any) -> None:
     check_rounding("floor", **given)
-
-
-def _whole_quotient(data: Tensor, rounding_mode: str | None) -> None:
-    """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
-    is_sound = data.layout is not torch.sparse_coo or data.is_coalesced()
-    if rounding_mode is not None:
-        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
 
 
 def _as_kernels_get(value: Any, dtype: torch.dtype) -> Tensor:

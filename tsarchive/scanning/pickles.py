@@ -100,10 +100,12 @@ def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: Pi
         is_called = event.act is not Act.NAME
         if not is_called and event.name in called:
             continue
-        found.names.append(PickledName(record, event.name, is_called, _reason(event, around)))
-        finding = _finding(event, record, around)
-        if finding is not None:
-            found.findings.append(finding)
+        row = _known_row(event)
+        is_defined = around.defines(event.name)
+        reason = "a class that the archive defines" if is_defined else row and row.reason
+        found.names.append(PickledName(record, event.name, is_called, reason))
+        if not is_defined and (row is None or (row.is_code and is_called)):
+            found.findings.append(_finding(event, row is not None, record, around))
 
 
 def _known_row(event: Event) -> NameRow | None:
@@ -112,19 +114,8 @@ def _known_row(event: Event) -> NameRow | None:
     return row if row is not None and row.use in _USES.get(event.act, ()) else None
 
 
-def _reason(event: Event, around: Surroundings) -> str | None:
-    if around.defines(event.name):
-        return "a class that the archive defines"
-    row = _known_row(event)
-    return None if row is None else row.reason
-
-
-def _finding(event: Event, record: str | None, around: Surroundings) -> Finding | None:
-    row = _known_row(event)
-    runs_code = row is not None and row.is_code and event.act is not Act.NAME
-    if around.defines(event.name) or (row is not None and not runs_code):
-        return None
-    severity, nature, why = _severity(event, row is not None, around)
+def _finding(event: Event, is_known: bool, record: str | None, around: Surroundings) -> Finding:
+    severity, nature, why = _severity(event, is_known, around)
     message = f"the pickle {event.act.value} {event.name}, {why}"
     hint = None if severity < Severity.ERROR else _NEVER_UNPICKLE
     rule = _RULES[event.act]

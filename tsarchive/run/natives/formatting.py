@@ -177,24 +177,19 @@ def format_value(value: Any) -> str:
     return f"<{type(value).__module__}.{type(value).__qualname__} object at {id(value):#x}>"
 
 
-def _joined(items: Iterable[Any]) -> str:
-    return _together(map(format_value, items), ", ")
-
-
-def _together(parts: Iterable[str], separator: str = "") -> str:
-    """The parts as one text. A list that holds another often makes far more than it is."""
+def _joined(items: Iterable[Any], show: Callable[[Any], str] = format_value) -> str:
+    """Return the items as one text. A list that holds another often makes far more than it is."""
     kept: list[str] = []
     size = 0
-    for part in parts:
-        size += len(part) + len(separator)
+    for item in items:
+        kept.append(show(item))
+        size += len(kept[-1]) + len(", ")
         check_bytes(size)
-        kept.append(part)
-    return separator.join(kept)
+    return ", ".join(kept)
 
 
-def _format_dict(value: dict[Any, Any]) -> str:
-    pairs = (f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
-    return f"{{{_together(pairs, ', ')}}}"
+def _format_pair(pair: tuple[Any, Any]) -> str:
+    return ": ".join(map(format_value, pair))
 
 
 # In this order: an enum may also be an int, a bool always is one.
@@ -207,7 +202,7 @@ _FORMS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (list, lambda value: f"[{_joined(value)}]"),
     (tuple, lambda value: f"({_joined(value)}{',' if len(value) == 1 else ''})"),
     (type(None), str),
-    (dict, _format_dict),
+    (dict, lambda value: f"{{{_joined(value.items(), _format_pair)}}}"),
     (complex, format_complex),
     (torch.device, str),
     (torch.Generator, lambda value: "Generator"),

@@ -293,8 +293,6 @@ _NUMBER_WITH_TENSOR: dict[str, OfNumberAndTensor] = {
     "eq": _swapped(torch.eq),
     "sub": lambda a, b: torch.add(torch.neg(b), a),
     "div": lambda a, b: torch.mul(torch.reciprocal(b), a),
-}
-_ORDERED_NUMBER_WITH_TENSOR: dict[str, OfNumberAndTensor] = {
     "lt": _swapped(torch.gt),
     "le": _swapped(torch.ge),
     "gt": _swapped(torch.lt),
@@ -315,9 +313,9 @@ def _assert_condition(condition: bool | torch.Tensor, message: str) -> None:
 
 def _rows() -> Iterator[tuple[str, Native]]:
     for kind in ("float", "int", "complex"):
-        ordered = {} if kind == "complex" else _ORDERED_NUMBER_WITH_TENSOR
-        for name, function in (_NUMBER_WITH_TENSOR | ordered).items():
-            yield f"aten::{name}.builtin_{kind}_Tensor", function
+        for name, function in _NUMBER_WITH_TENSOR.items():
+            if kind != "complex" or name not in ("lt", "le", "gt", "ge"):
+                yield f"aten::{name}.builtin_{kind}_Tensor", function
     for kind in ("float", "int"):
         # A number where a list of fixed length is expected is repeated before the call.
         for name in ("_single", "_pair", "_triple", "_quadruple"):

@@ -274,13 +274,11 @@ def operator_aliases(schema: FunctionSchema) -> OperatorAliases | None:
     """
     name = schema.full_name
     if name not in _operator_aliases:
-        _operator_aliases[name] = _look_up(schema)
+        _operator_aliases[name] = None if _is_conservative(schema) else _look_up(schema)
     return _operator_aliases[name]
 
 
-def _look_up(schema: FunctionSchema) -> OperatorAliases | None:
-    if _is_conservative(schema):
-        return None
+def _look_up(schema: FunctionSchema) -> OperatorAliases:
     for found in torch._C._jit_get_schemas_for_operator(schema.name):
         if found.overload_name == schema.overload:
             return OperatorAliases(

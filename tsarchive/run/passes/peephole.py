@@ -76,14 +76,13 @@ class Identities:
         original = function.original
         if original not in self._called:
             self._called[original] = None  # recursive functions are unknown
-            self._called[original] = self._result_is_new(function.graph)
+            graph = function.graph
+            aliases = Aliases(graph, gives_new=self._gives_new)
+            nodes = all_nodes(graph.nodes)
+            if not any(OUTSIDE in aliases.written_tensors(node) for node in nodes):
+                are_new = (OUTSIDE not in aliases.places(value) for value in graph.returns)
+                self._called[original] = all(are_new)
         return self._called[original]
-
-    def _result_is_new(self, graph: Block) -> bool | None:
-        aliases = Aliases(graph, gives_new=self._gives_new)
-        if any(OUTSIDE in aliases.written_tensors(node) for node in all_nodes(graph.nodes)):
-            return None
-        return all(OUTSIDE not in aliases.places(value) for value in graph.returns)
 
 
 def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
