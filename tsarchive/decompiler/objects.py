@@ -18,9 +18,9 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
-from tsarchive.run.typecheck import type_of_class
 
 from . import references, syntax
 from .layout import Definition

@@ -15,10 +15,10 @@ from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, Type, annotation
 from tsarchive.ir.values import TableConstant
+from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
-from tsarchive.run.typecheck import type_of_class
 
 from . import references
 from .layout import Comments, Definition, Module

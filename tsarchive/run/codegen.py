@@ -29,9 +29,8 @@ from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
 from .direct import no_call
-from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
-from .linkage import Bound, Linkage, Source
+from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
 from .passes.liveness import ALIASES, NOTHING, Liveness, Wanted, all_nodes, holds_memory, last_uses

@@ -26,13 +26,12 @@ from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .codegen import generate
-from .dynamic_calls import DynamicCall
+from .conversion import type_of_class
 from .enforcement import Dispatch, Enforcement
-from .linkage import Analyses, Bound, Call, LazyFunction, Linkage, Source
+from .linkage import Analyses, Bound, Call, DynamicCall, LazyFunction, Linkage, Source
 from .objects import ClassTable, Objects
 from .operators import called_by_tracers
 from .passes.liveness import Wanted
-from .typecheck import type_of_class
 
 # Nodes that take a module as first input, and do not show its class otherwise.
 _OF_MODULES: Final = frozenset(

@@ -243,7 +243,7 @@ class DirectCall(NamedTuple):
     texts: list[str]
 
 
-class _Known(NamedTuple):
+class KnownBinding(NamedTuple):
     """A binding, and the signatures that it tries before that of the overload.
 
     ``checked`` is the binding behind the check of its arguments, for calls that may need one.
@@ -254,7 +254,7 @@ class _Known(NamedTuple):
     before: tuple[Signature, ...]
 
 
-_bindings: Final[dict[str, _Known | None]] = {}
+_bindings: Final[dict[str, KnownBinding | None]] = {}
 # Of an overload and the types it is given.
 _certain: Final[dict[tuple[str, tuple[Type, ...]], bool]] = {}
 
@@ -266,7 +266,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     unless those of the binding are others.
     """
     schema = node.schema
-    known = None if schema is None else _known(schema)
+    known = None if schema is None else binding_of(schema)
     if schema is None or known is None or not _takes_result(schema, node):
         return None
     binding = known.binding
@@ -355,7 +355,7 @@ def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     key = schema.full_name, tuple(given)
     found = _certain.get(key)
     if found is None:
-        known = _known(schema)
+        known = binding_of(schema)
         kinds = enumerations(schema)  # numbers to operators, and not to bindings
         found = _certain[key] = (
             known is not None
@@ -366,13 +366,8 @@ def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     return found
 
 
-def binding_of(schema: FunctionSchema) -> Binding | None:
-    """The binding that has a signature like ``schema``, as this process knows the operator."""
-    known = _known(schema)
-    return None if known is None else known.binding
-
-
-def _known(schema: FunctionSchema) -> _Known | None:
+def binding_of(schema: FunctionSchema) -> KnownBinding | None:
+    """Return the binding with a signature like ``schema``, as this process knows the operator."""
     registered = operator_schemas(schema.name)
     if not (any(schema is one for one in registered) or schema in registered):
         return None
@@ -385,7 +380,9 @@ def _known(schema: FunctionSchema) -> _Known | None:
         if binding is None or like is None:
             _bindings[key] = None
         else:
-            _bindings[key] = _Known(binding, _unless_usual(schema, binding), signatures[:like])
+            _bindings[key] = KnownBinding(
+                binding, _unless_usual(schema, binding), signatures[:like]
+            )
     return _bindings[key]
 
 

@@ -51,8 +51,8 @@ from tsarchive.operators.python_forms import (
 from tsarchive.printer.literals import can_be_inferred
 
 from .checks import enumerations, is_number_of, number_check
-from .dynamic_calls import DynamicCall, NativeCall
-from .linkage import Bound, Linkage
+from .conversion import predicate, typed_dict, typed_list
+from .linkage import Bound, DynamicCall, Linkage, NativeCall
 from .modules import call_module, checked, is_certain, is_forward, is_plain, method_of, read_slot
 from .natives import NATIVES, UPGRADERS
 from .natives.conversions import wrap
@@ -64,7 +64,6 @@ from .passes.liveness import ALIASES, Wanted, called_function, known_result, wan
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
 from .passes.peephole import DIVIDED, as_number
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
-from .typecheck import predicate, typed_dict, typed_list
 
 _LONGEST: Final = 60
 

@@ -355,15 +355,19 @@ def _steps(data: Tensor, batch_sizes: Tensor, **_: Any) -> list[int]:
     return sizes
 
 
-def _two_states(hx: Sequence[Tensor]) -> None:
+def _states(hx: Any) -> Sequence[Tensor]:
+    """Return the state of a recurrent network, or both of an LSTM."""
+    if isinstance(hx, Tensor):
+        return [hx]
     require(len(hx) == _PAIR, f"an LSTM has 2 states, not {len(hx)}")
     require(all(state.dim() > 0 for state in hx), "a state of an LSTM has no dimensions")
+    states: Sequence[Tensor] = hx
+    return states
 
 
 @check_before("lstm")
 def _lstm(**given: Any) -> None:
-    hx = given["hx"]
-    _two_states(hx)
+    hx = _states(given["hx"])
     is_projected = hx[0].size(-1) != hx[1].size(-1)
     per_layer = (4 if given["has_biases"] else 2) + is_projected
     _layers(given, hx, per_layer)
@@ -424,25 +428,19 @@ def _rows(weight: Tensor, rows: int) -> None:
     require(fits, f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
 
 
-@check_before("quantized_lstm")
-def _quantized_lstm(**given: Any) -> None:
-    _two_states(given["hx"])
-    _quantized(given, given["hx"], 4)
-
-
-@check_before("quantized_gru")
-def _quantized_gru(**given: Any) -> None:
-    _quantized(given, [given["hx"]], 3)
-
-
-def _quantized(given: Given, hx: Sequence[Tensor], gates: int) -> None:
+def _quantized(gates: int, **given: Any) -> None:
     """Old archives give two packed weights for each layer where a cell holds both today."""
+    hx = _states(given["hx"])
     pairs = [_pair(param) for param in given["params"]]
     _layers(given, hx, _PAIR if None in pairs else 1)
     _input(given, hx[0])
     for param, pair in zip(given["params"], pairs, strict=True):
         for packed in pair or [param]:
             _packed_rows(packed, gates * hx[-1].size(-1))
+
+
+check_before("quantized_gru")(partial(_quantized, 3))
+check_before("quantized_lstm")(partial(_quantized, 4))
 
 
 def _pair(param: Any) -> Sequence[Any] | None:
@@ -468,9 +466,7 @@ def _packed_rows(packed: Any, rows: int) -> None:
 
 
 def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
-    states = [hx] if isinstance(hx, Tensor) else hx
-    if not isinstance(hx, Tensor):
-        _two_states(hx)
+    states = _states(hx)
     for state in states:
         fits = input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)
         require(fits, f"a state of sizes {list(state.size())} for {list(input.size())}")

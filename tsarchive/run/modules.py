@@ -31,11 +31,10 @@ from tsarchive.ir.graph import Value
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import annotation
 
-from .conversion import Mismatch, admitted
+from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
 from .natives.table import type_fault
 from .slots import FINDERS, SlotKind, get_slot, hides_member, slot_kind
-from .typecheck import type_of_class
 
 
 def is_certain(value: Value, function: Function) -> bool:

@@ -15,10 +15,9 @@ from tsarchive.ir.graph import Node
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
-from .conversion import Converters
+from .conversion import Converters, type_of_class
 from .operators import native_class
 from .slots import set_slot, unset_slots
-from .typecheck import type_of_class
 
 
 class ClassTable:

@@ -23,8 +23,8 @@ from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import is_identifier
 from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType
 
+from .conversion import type_of_class
 from .natives.table import type_fault
-from .typecheck import type_of_class
 
 _PREFIX: Final = "slot:"
 OWN_PREFIX: Final = "tsarchive_"
