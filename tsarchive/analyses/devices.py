@@ -8,7 +8,7 @@ Strings that are only compared with one that names a device are not followed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -113,8 +113,8 @@ class Devices:
                 self._call(function, node, is_for_cpu=node in on_cpu)
             _ = function.schema  # reads the defaults of parameters
         for value in self.program.world.constants.values():
-            for node in _before(value):
-                self._call(None, node, is_for_cpu=False)
+            for made_of in closure([value], lambda value: value.node.inputs):
+                self._call(None, made_of.node, is_for_cpu=False)
 
     def _call(self, function: Function | None, node: Node, *, is_for_cpu: bool) -> None:
         arguments = node.attributes.get("arguments")
@@ -238,15 +238,6 @@ class Devices:
         span = self._span(place)
         data = self.program.data[span.record][span.start : span.end]
         return data.decode("utf-8", "surrogateescape")
-
-
-def _before(value: Value) -> Iterator[Node]:
-    """Yield the nodes that a value is made of."""
-    pending = [value]
-    while pending:
-        node = pending.pop().node
-        yield node
-        pending += node.inputs
 
 
 def _is_pure(value: Value, place: CodePlace) -> bool:

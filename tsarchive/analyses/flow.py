@@ -71,17 +71,17 @@ class Flow:
         default = self.program.default(function, value.name or "")
         if default is not None:
             found.append(Origin(function, default))
-        for caller, call in islice(self._calls_of(function), self.most):
+        calls = (
+            (caller, node)
+            for caller in self.program.functions_mentioning(function.name)
+            for node in walk(caller.graph.nodes)
+            if node.kind in CALLS and self.callee(node) is function
+        )
+        for caller, call in islice(calls, self.most):
             place = index + (call.kind == "prim::CallFunction")
             if place < len(call.inputs):
                 found.append(Origin(caller, call.inputs[place]))
         return found
-
-    def _calls_of(self, function: Function) -> Iterator[tuple[Function, Node]]:
-        for caller in self.program.functions_mentioning(function.name):
-            for node in walk(caller.graph.nodes):
-                if node.kind in CALLS and self.callee(node) is function:
-                    yield caller, node
 
     def through_result(self, call: Node) -> list[Origin]:
         """Return what a call of a function of the archive may give."""

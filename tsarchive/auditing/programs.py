@@ -16,7 +16,6 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.torchscript.bytecode import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, format_version
 from tsarchive.formats.torchscript.pickled import objects_of
-from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import closure
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, UNKNOWN, Type
@@ -186,8 +185,13 @@ class Reach:
             free = (name for name in self.program.functions if name in self.program.record_of)
             yield from (EntryPoint(When.CALL, name) for name in free)
         for name, class_ in self.program.classes.items():
-            if self.made is None or name in self.made:
-                yield from _of_class(class_)
+            if self.made is not None and name not in self.made:
+                continue
+            for method in class_.methods.values():
+                when = When.LOAD if method.name == _AT_LOAD else When.CALL
+                yield EntryPoint(when, method.qualified_name)
+            for hook in class_.hooks():
+                yield EntryPoint(When.HOOK, hook.qualified_name)
 
     @cached_property
     def when(self) -> Mapping[str, tuple[When, ...]]:
@@ -198,14 +202,6 @@ class Reach:
             for name in closure(beginnings, lambda name: self.program.facts(name).leads_to):
                 found[name].append(when)
         return {name: tuple(phases) or (When.NEVER,) for name, phases in found.items()}
-
-
-def _of_class(class_: ClassType) -> Iterator[EntryPoint]:
-    for method in class_.methods.values():
-        when = When.LOAD if method.name == _AT_LOAD else When.CALL
-        yield EntryPoint(when, method.qualified_name)
-    for hook in class_.hooks():
-        yield EntryPoint(When.HOOK, hook.qualified_name)
 
 
 def operators_of(

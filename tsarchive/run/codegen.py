@@ -295,11 +295,18 @@ class _Writer(Expressions):
         del self.lines[start:], self.places[start:]
 
     def _choose(self, node: Node, chosen: Value, first: str, second: str) -> None:
-        """Write a conditional expression, where neither branch does anything else."""
+        """Write a conditional expression, where neither branch does anything else.
+
+        It becomes ``and`` or ``or`` where these mean the same.
+        """
         target, condition = self.text[chosen], self.use(node.input)
         text = f"{first} if {condition} else {second}"
         if node.input in self.folded:
-            text = _joined(self.whole(node.input), first, second) or text
+            condition = self.whole(node.input)
+            if second == "False":
+                text = condition if first == "True" else f"({condition}) and {first}"
+            elif first == "True":
+                text = f"({condition}) or {second}"
         if not (chosen.type in SCALARS and self.fold(chosen, text, self._here)):
             self.line(f"{target} = {text}")
 
@@ -438,13 +445,6 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
-
-
-def _joined(condition: str, first: str, second: str) -> str | None:
-    """``first if condition else second`` as ``and`` or ``or``, where both mean the same."""
-    if second == "False":
-        return condition if first == "True" else f"({condition}) and {first}"
-    return f"({condition}) or {second}" if first == "True" else None
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

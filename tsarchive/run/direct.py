@@ -399,7 +399,11 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
     is_bound = is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
-    return found if is_bound and _can_be_called(schema) else None
+    # Bindings make things on the default device of Python, and give tuples for lists.
+    takes_device = any(argument.name == "device" for argument in schema.arguments)
+    results = [result.type for result in schema.returns]
+    is_given = results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
+    return found if is_bound and is_given and not takes_device else None
 
 
 def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
@@ -414,15 +418,6 @@ def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
     return positional == [
         (one.type, one.has_default) for one in signature.positional
     ] and named == {(one.name, one.type) for one in signature.named if one.name != "out"}
-
-
-def _can_be_called(schema: FunctionSchema) -> bool:
-    """Bindings give tuples for lists, and make things on the default device of Python."""
-    takes_device = any(argument.name == "device" for argument in schema.arguments)
-    results = [result.type for result in schema.returns]
-    return not takes_device and (
-        results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
-    )
 
 
 def _is_taken(argument: Argument, type_: Type) -> bool:

@@ -63,7 +63,7 @@ from .operators import find_native, operator_schemas, schema_without_text
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
 from .passes.peephole import DIVIDED, as_number
-from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
+from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
 
@@ -530,8 +530,7 @@ class Expressions:
         """The table and the key of the slot that a GetAttr or SetAttr names."""
         owner = node.inputs[0].type
         assert isinstance(owner, ClassType)
-        kind = slot_kind(owner, owner.attributes[node.name])
-        return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
+        return slot_place(owner, owner.attributes[node.name])
 
     def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
         """The operator as syntax; None where a function must run it, as limits and tracers need."""

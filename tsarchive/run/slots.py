@@ -68,6 +68,12 @@ def slot_key(owner: ClassType, name: str) -> str:
     return name if is_free and name not in owner.methods else _PREFIX + name
 
 
+def slot_place(owner: ClassType, attribute: Attribute) -> tuple[SlotKind, str]:
+    """Return the table of a slot, and its key there."""
+    kind = slot_kind(owner, attribute)
+    return kind, slot_key(owner, attribute.name) if kind is SlotKind.PLAIN else attribute.name
+
+
 def hides_member(name: str, *, is_module: bool) -> bool:
     """Return whether Python, torch.nn.Module or this library has a member of that name."""
     find = _hides_member if len(name) <= _LONG_NAME else _hides_member.__wrapped__
@@ -95,33 +101,25 @@ def is_special(name: str) -> bool:
 
 def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
     """Put ``value`` into a slot; tensors of parameter slots become ``torch.nn.Parameter``."""
-    owner = _owner(target)
-    kind = slot_kind(owner, attribute)
-    members = target.__dict__
-    if kind is SlotKind.PLAIN:
-        members[slot_key(owner, attribute.name)] = value
-        return
+    kind, key = slot_place(_owner(target), attribute)
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
-    members[kind.value][attribute.name] = value
+    getattr(target, kind.value)[key] = value
 
 
 def get_slot(target: Any, attribute: Attribute) -> Any:
     """The value in a slot. Raises KeyError when the slot was never set."""
     owner = _owner(target)
-    kind = slot_kind(owner, attribute)
-    if kind is not SlotKind.PLAIN:
-        return getattr(target, kind.value)[attribute.name]
-    key = slot_key(owner, attribute.name)
-    return find_list(target, key) if holds_list(owner, attribute) else target.__dict__[key]
+    kind, key = slot_place(owner, attribute)
+    is_list = holds_list(owner, attribute)
+    return find_list(target, key) if is_list else getattr(target, kind.value)[key]
 
 
 def unset_slots(target: torch.nn.Module) -> None:
     """Let slots that are not set read as None, as in torch, until ``__setstate__`` sets them."""
     owner = _owner(target)
     for attribute in owner.attributes.values():
-        kind = slot_kind(owner, attribute)
-        key = slot_key(owner, attribute.name) if kind is SlotKind.PLAIN else attribute.name
+        kind, key = slot_place(owner, attribute)
         getattr(target, kind.value).setdefault(key, None)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tsarchive.findings import Finding, Nature, Severity, broken, hostile
 
-from .pickle_names import NameRow, Use, row_of_name
+from .pickle_names import Use, row_of_name
 from .pickle_streams import Streams
 from .pickle_walk import Act, Event, Walk
 from .report import PickledName
@@ -100,18 +100,16 @@ def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: Pi
         is_called = event.act is not Act.NAME
         if not is_called and event.name in called:
             continue
-        row = _known_row(event)
+        row = row_of_name(event.name)
+        if row is not None and row.use not in _USES.get(event.act, ()):
+            row = None
         is_defined = around.defines(event.name)
-        reason = "a class that the archive defines" if is_defined else row and row.reason
+        reason = None if row is None else row.reason
+        if is_defined:
+            reason = "a class that the archive defines"
         found.names.append(PickledName(record, event.name, is_called, reason))
         if not is_defined and (row is None or (row.is_code and is_called)):
             found.findings.append(_finding(event, row is not None, record, around))
-
-
-def _known_row(event: Event) -> NameRow | None:
-    """Return the row of a global, where it allows what the pickle does with it."""
-    row = row_of_name(event.name)
-    return row if row is not None and row.use in _USES.get(event.act, ()) else None
 
 
 def _finding(event: Event, is_known: bool, record: str | None, around: Surroundings) -> Finding:

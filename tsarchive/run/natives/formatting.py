@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -105,7 +105,12 @@ def _values(doubles: torch.Tensor) -> str:
         return _vector(doubles.tolist())
     if doubles.dim() == 2:
         return _matrix(doubles.tolist(), indent="")
-    return "\n".join(_matrices(doubles))
+    blocks: list[str] = []
+    for reversed_index in itertools.product(*map(range, reversed(doubles.shape[:-2]))):
+        index = reversed_index[::-1]
+        heading = ",".join(str(i + 1) for i in index)
+        blocks.append(f"({heading},.,.) = \n{_matrix(doubles[index].tolist(), indent=' ')}")
+    return "\n".join(blocks)
 
 
 def _shortest(value: float) -> str:
@@ -117,14 +122,6 @@ def _vector(values: list[float]) -> str:
     notation = _choose_notation(values)
     lines = [f"{_shortest(notation.scale)} *"] if notation.scale != 1 else []
     return "".join(f"{line}\n" for line in [*lines, *map(notation.text, values)])
-
-
-def _matrices(doubles: torch.Tensor) -> Iterator[str]:
-    leading = doubles.shape[:-2]
-    for reversed_index in itertools.product(*map(range, reversed(leading))):
-        index = reversed_index[::-1]
-        heading = ",".join(str(i + 1) for i in index)
-        yield f"({heading},.,.) = \n{_matrix(doubles[index].tolist(), indent=' ')}"
 
 
 def _matrix(rows: list[list[float]], indent: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -311,21 +311,20 @@ def _assert_condition(condition: bool | torch.Tensor, message: str) -> None:
         raise assertion_fault(message)
 
 
-def _rows() -> Iterator[tuple[str, Native]]:
-    for kind in ("float", "int", "complex"):
-        for name, function in _NUMBER_WITH_TENSOR.items():
-            if kind != "complex" or name not in ("lt", "le", "gt", "ge"):
-                yield f"aten::{name}.builtin_{kind}_Tensor", function
-    for kind in ("float", "int"):
-        # A number where a list of fixed length is expected is repeated before the call.
-        for name in ("_single", "_pair", "_triple", "_quadruple"):
-            yield f"aten::{name}.builtin_{kind}", identity
-    for name in ("T", "H", "mT", "mH"):
-        yield f"prim::{name}.builtin", attribute(name)
-
-
 BUILTINS: Mapping[str, Native] = {
-    **dict(_rows()),
+    **{
+        f"aten::{name}.builtin_{kind}_Tensor": function
+        for kind in ("float", "int", "complex")
+        for name, function in _NUMBER_WITH_TENSOR.items()
+        if kind != "complex" or name not in ("lt", "le", "gt", "ge")
+    },
+    # A number where a list of fixed length is expected is repeated before the call.
+    **{
+        f"aten::{name}.builtin_{kind}": identity
+        for kind in ("float", "int")
+        for name in ("_single", "_pair", "_triple", "_quadruple")
+    },
+    **{f"prim::{name}.builtin": attribute(name) for name in ("T", "H", "mT", "mH")},
     "aten::floordiv.builtin_Scalar": torch.floor_divide,
     "aten::floordiv.builtin_Tensor": torch.floor_divide,
     "aten::_assert_int_or_pair.builtin": lambda *_: None,  # checks nothing

@@ -146,25 +146,18 @@ def holds_memory(type_: Type) -> bool:
 
 
 def known_result(node: Node) -> int | None:
-    """The result of an operator that does not depend on its operands, which then may be dead."""
+    """Return the result of an operator that does not depend on its operands: they may be dead.
+
+    A value is equal to itself, even where it is nan. A list that is built for nothing but its
+    length need not be built.
+    """
     if node.kind in ("aten::eq", "aten::ne") and len(node.inputs) == 2:
-        return _known_equality(node)
-    return _known_length(node) if node.kind == "aten::len" else None
-
-
-def _known_equality(node: Node) -> bool | None:
-    """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
-    first, second = node.inputs
-    if first is not second:
-        return None
-    type_ = first.type
-    is_container = isinstance(type_, ListType | DictType)
-    parts = type_.parts() if is_container else (type_,)
-    return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
-
-
-def _known_length(node: Node) -> int | None:
-    """The length of a list that is built for nothing else, and so need not be built."""
+        first, second = node.inputs
+        if first is not second:
+            return None
+        type_ = first.type
+        parts = type_.parts() if isinstance(type_, ListType | DictType) else (type_,)
+        return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
     if node.schema is None or node.schema.full_name != "aten::len.t":
         return None
     made = node.input.node
@@ -237,16 +230,13 @@ class Liveness:
             params = block.params[1:]
         else:
             carried, params = block.returns, []
-        for index, (value, output) in enumerate(zip(carried, node.outputs, strict=True)):
-            if output in self.values or (params and self._has_use(params[index])):
-                self._mark_value(value)
-
-    def _has_use(self, value: Value) -> bool:
-        """As torch, which keeps a loop-carried value that only feeds itself."""
         kept = self._kept
-        return any(
-            kept is None or user in kept or user.kind == "prim::Return" for user, _ in value.uses
-        )
+        for index, (value, output) in enumerate(zip(carried, node.outputs, strict=True)):
+            # As torch, which keeps a loop-carried value that only feeds itself.
+            users = [user for user, _ in params[index].uses] if params else []
+            is_carried = any(kept is None or u in kept or u.kind == "prim::Return" for u in users)
+            if is_carried or output in self.values:
+                self._mark_value(value)
 
     def _is_needed(self, node: Node) -> bool:
         for output in node.outputs:
