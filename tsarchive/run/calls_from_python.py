@@ -27,6 +27,7 @@ from tsarchive.ir.types import annotation
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
+from .natives.table import fault
 from .operators import called_by_tracers
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
@@ -188,14 +189,12 @@ def seen_by_callers(error: Exception) -> Exception:
     """
     found = error
     if isinstance(error, RecursionError) and not isinstance(error, ScriptError):
-        found = ScriptError(
-            "calls inside the archive are nested too deeply", exception="builtins.RecursionError"
-        )
+        found = fault(RecursionError, "calls inside the archive are nested too deeply")
         found.limit = sys.getrecursionlimit()
         found.hint = "sys.setrecursionlimit raises the limit"
     elif not isinstance(error, RuntimeError | ArchiveError) and is_of_operator(error.__traceback__):
         message = _AS_TORCH.get(str(error), str(error))
-        found = ScriptError(message, exception=f"builtins.{type(error).__name__}")
+        found = fault(type(error), message)
     if found is not error:
         found.__suppress_context__ = True
     return found.with_traceback(with_origins(error.__traceback__))

@@ -15,7 +15,6 @@ from typing import Any, Final, SupportsIndex, TypeVar
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from tsarchive.errors import ScriptError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.subtyping import flat_members, is_subtype, unify_all
 from tsarchive.ir.types import (
@@ -50,7 +49,7 @@ from .checks import MEMORY_FORMATS
 from .natives import Awaitable, Future
 from .natives.conversions import INT64_MAX, INT64_MIN, LAYOUTS, NUMBERS
 from .natives.strings import decode
-from .natives.table import type_fault
+from .natives.table import fault
 from .operators import native_class
 
 UNKNOWN: Final = SimpleType("?")
@@ -343,7 +342,9 @@ def admitted(value: Any) -> Any:
             admitted(item)
     elif not isinstance(value, (torch.Tensor, torch.nn.Module)) and type_of(value) == ANY:
         kind = type(value)
-        raise type_fault(f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}")
+        raise fault(
+            TypeError, f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}"
+        )
     return value
 
 
@@ -511,7 +512,5 @@ def _checked_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ScriptError(
-            f"the string {text!a} is not UTF-8", exception="builtins.UnicodeDecodeError"
-        ) from None
+        raise fault(UnicodeDecodeError, f"the string {text!a} is not UTF-8") from None
     return text

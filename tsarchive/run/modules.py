@@ -33,7 +33,7 @@ from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
-from .natives.table import type_fault
+from .natives.table import fault
 from .slots import FINDERS, SlotKind, get_slot, hides_member, slot_kind
 
 
@@ -99,17 +99,14 @@ def _foreign_slot(
         return FINDERS[kind](module, name)
     table = module._modules if kind is SlotKind.MODULE else module.__dict__
     if name not in table or hides_member(name, is_module=True):
-        raise ScriptError(
-            f"{type(module).__name__} has no attribute {name!r}",
-            exception="builtins.AttributeError",
-        )
+        raise fault(AttributeError, f"{type(module).__name__} has no attribute {name!r}")
     if kind is SlotKind.MODULE:
         return table[name]
     try:
         return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise type_fault(
-            f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
+        raise fault(
+            TypeError, f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
         ) from error
 
 
@@ -129,7 +126,7 @@ def foreign_method(class_: type, name: str) -> Callable[..., Any]:
 def refuse_receiver(value: Any, wanted: Any) -> ScriptError:
     """The error for a value that is not of the class that the code expects."""
     shown = "an interface" if wanted is None else annotation(wanted)
-    return type_fault(f"expected an object of {shown}, but found a {type(value).__name__}")
+    return fault(TypeError, f"expected an object of {shown}, but found a {type(value).__name__}")
 
 
 # torch keeps these tables for good, and changes what is in them.

@@ -24,7 +24,7 @@ from tsarchive.ir.names import is_identifier
 from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType
 
 from .conversion import type_of_class
-from .natives.table import type_fault
+from .natives.table import fault
 
 _PREFIX: Final = "slot:"
 OWN_PREFIX: Final = "tsarchive_"
@@ -159,9 +159,7 @@ def _find_elsewhere(module: torch.nn.Module, name: str) -> torch.Tensor:
         member = class_.__dict__.get(name)
         found = member.fget(module) if isinstance(member, property) and member.fget else None
     if not isinstance(found, torch.Tensor):
-        raise ScriptError(
-            f"{type(module).__name__} has no tensor {name!r}", exception="builtins.AttributeError"
-        )
+        raise fault(AttributeError, f"{type(module).__name__} has no tensor {name!r}")
     return found
 
 
@@ -169,14 +167,14 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     """``value``, which goes into a table of tensors."""
     if value is None or isinstance(value, torch.Tensor):
         return value
-    raise type_fault(f"expected a Tensor, but found a {type(value).__name__}")
+    raise fault(TypeError, f"expected a Tensor, but found a {type(value).__name__}")
 
 
 def as_submodule(value: Any) -> torch.nn.Module | None:
     """``value``, which goes into the table of submodules."""
     if value is None or isinstance(value, torch.nn.Module):
         return value
-    raise type_fault(f"expected a module, but found a {type(value).__name__}")
+    raise fault(TypeError, f"expected a module, but found a {type(value).__name__}")
 
 
 def holds_list(owner: ClassType, attribute: Attribute) -> bool:

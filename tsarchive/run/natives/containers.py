@@ -25,10 +25,8 @@ from tsarchive.run.natives.table import (
     Native,
     check_items,
     check_kind,
-    index_fault,
-    key_fault,
+    fault,
     native,
-    value_fault,
     wrong_kind,
 )
 
@@ -49,7 +47,7 @@ def item(values: list[T], index: int) -> T:
     try:
         return values[index]
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
 
 
 @native("aten::_set_item.t")
@@ -57,7 +55,7 @@ def set_item(values: list[T], index: int, value: T) -> list[T]:
     try:
         values[index] = value
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
     return values
 
 
@@ -86,18 +84,18 @@ def append(values: list[T], value: T) -> list[T]:
 def pop(values: list[T], index: int) -> T:
     check_kind(values, list)
     if not values:
-        raise index_fault("pop from empty list")
+        raise fault(IndexError, "pop from empty list")
     try:
         return values.pop(index)
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
 
 
 @native("aten::Delete.t")
 def delete(values: list[T], index: int) -> None:
     check_kind(values, list)
     if not values:
-        raise index_fault("pop index out of range")
+        raise fault(IndexError, "pop index out of range")
     pop(values, index)
 
 
@@ -116,7 +114,7 @@ def extend_in_place(values: list[T], others: list[T]) -> list[T]:
 @native("aten::mul.left_t")
 def repeat(values: list[T], n: int) -> list[T]:
     if n < 0 and values:
-        raise value_fault("vector::reserve")
+        raise fault(ValueError, "vector::reserve")
     check_items(len(values) * n)
     return values * n
 
@@ -176,14 +174,14 @@ def _enter_searches(kind: str, position: Callable[[list[Any], Any], int]) -> Non
             shown = int(value) if isinstance(value, bool) else value
             # A float in a message has six digits.
             text = f"{shown:g}" if isinstance(shown, float) else format_value(shown)
-            raise value_fault(f"'{text}' is not in list")
+            raise fault(ValueError, f"'{text}' is not in list")
         return found
 
     @native(f"aten::remove.{kind}")
     def remove(values: list[Any], value: Any) -> None:
         found = position(values, value)
         if found < 0:
-            raise value_fault("list.remove(x): x not in list")
+            raise fault(ValueError, "list.remove(x): x not in list")
         del values[found]
 
 
@@ -387,7 +385,7 @@ KEY_TYPES = ("str", "int", "bool", "float", "complex", "Tensor")
 
 
 def _missing(key: object) -> Exception:
-    return key_fault(f"KeyError: {format_value(key)}")
+    return fault(KeyError, f"KeyError: {format_value(key)}")
 
 
 def _dict_item(table: dict[K, V], key: K) -> V:
@@ -414,7 +412,7 @@ def _pop_first(table: dict[K, V]) -> tuple[K, V]:
     check_kind(table, dict)
     for key in table:
         return key, table.pop(key)
-    raise key_fault("popitem(): dictionary is empty")
+    raise fault(KeyError, "popitem(): dictionary is empty")
 
 
 def _values(table: dict[K, V]) -> list[V]:

@@ -16,7 +16,7 @@ from functools import cache
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.table import index_fault, native, value_fault
+from tsarchive.run.natives.table import fault, native
 
 # Number, name of the torch.dtype, name of the element type. The numbers never change; a torch
 # that lacks a type lacks its row.
@@ -204,13 +204,13 @@ def int_of_string(a: str) -> int:
     """C's decimal integer, white space before it allowed and nothing after it."""
     match = _INTEGER.match(a)
     if match is None:
-        raise value_fault("stoll")
+        raise fault(ValueError, "stoll")
     sign, digits = match.groups()
     value = int(f"{sign}0{digits}") if len(digits) < _TOO_MANY_DIGITS else INT64_MAX + 1
     if not INT64_MIN <= value <= INT64_MAX:
-        raise index_fault("stoll")
+        raise fault(IndexError, "stoll")
     if match.end() != len(a):
-        raise value_fault(f"invalid literal for int() with base 10: '{a}'")
+        raise fault(ValueError, f"invalid literal for int() with base 10: '{a}'")
     return value
 
 
@@ -232,10 +232,10 @@ def float_of_string(a: str) -> float:
     """
     match = _FLOAT.match(a)
     if match is None:
-        raise value_fault("stod")
+        raise fault(ValueError, "stod")
     value = _parsed(match)
     if match.end() != len(a):
-        raise value_fault(f"could not convert string to float: '{a}'")
+        raise fault(ValueError, f"could not convert string to float: '{a}'")
     return value
 
 
@@ -250,7 +250,7 @@ def _parsed(match: re.Match[str]) -> float:
         value = math.inf
     mantissa = re.split("p" if match["hex"] else "e", digits, flags=re.IGNORECASE)[0]
     if math.isinf(value) or (value < _SMALLEST_NORMAL and mantissa.strip("0.")):
-        raise index_fault("stod")
+        raise fault(IndexError, "stod")
     return math.copysign(value, sign)
 
 

@@ -31,7 +31,7 @@ from tsarchive.run.natives.conversions import (
 )
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
-from tsarchive.run.natives.table import check_bytes, check_kind, native, type_fault
+from tsarchive.run.natives.table import check_bytes, check_kind, fault, native
 
 _LINE_WIDTH = 80
 
@@ -279,7 +279,7 @@ def _converted(key: str, value: Any) -> str:
 def _number(key: str, value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
-    raise type_fault(f"%{key} requires a number for formatting, but got {_kind(value)}")
+    raise fault(TypeError, f"%{key} requires a number for formatting, but got {_kind(value)}")
 
 
 def _character(value: Any) -> str:
@@ -287,7 +287,7 @@ def _character(value: Any) -> str:
         return decode(bytes((value & 0xFF,)))
     if isinstance(value, str) and len(encode(value)) == 1:
         return value
-    raise type_fault(f"%c requires an int or char for formatting, but got {_kind(value)}")
+    raise fault(TypeError, f"%c requires an int or char for formatting, but got {_kind(value)}")
 
 
 _KINDS: tuple[tuple[type, str], ...] = (

@@ -28,11 +28,10 @@ from tsarchive.run.natives.conversions import (
 from tsarchive.run.natives.table import (
     Native,
     check_items,
-    division_fault,
+    fault,
     guarded,
     native,
     overload,
-    value_fault,
 )
 
 _HALF_RANGE = 1 << 62
@@ -67,7 +66,7 @@ native("aten::__rshift__.int")(lambda a, b: a >> (b & 63))
 def _check_divisible(a: int, b: int, zero: str) -> None:
     """Raise for the divisions without a result; the last one ends torch's process."""
     if b == 0:
-        raise division_fault(zero)
+        raise fault(ZeroDivisionError, zero)
     if b == -1 and a == INT64_MIN:
         raise ScriptError("the quotient of the smallest int and -1 does not fit in 64 bits")
 
@@ -146,7 +145,7 @@ native("aten::__derive_index")(lambda index, start, step: wrap(start + index * s
 @native("prim::rangelist")
 def range_list(n: int) -> list[int]:
     if n < 0:
-        raise value_fault("vector::reserve")
+        raise fault(ValueError, "vector::reserve")
     check_items(n)
     return list(range(n))
 
@@ -250,7 +249,7 @@ native("aten::div")(by_type(_true_division, _true_division, overload("aten::div"
 @native("aten::divmod.float")
 def divide_floats_with_remainder(x: float, y: float) -> tuple[float, float]:
     if y == 0:
-        raise division_fault("ZeroDivisionError: float divmod()")
+        raise fault(ZeroDivisionError, "ZeroDivisionError: float divmod()")
     result: tuple[float, float] = _divmod(x, y)
     return result
 

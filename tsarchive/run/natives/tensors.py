@@ -23,7 +23,7 @@ from tsarchive.run.natives.conversions import (
     to_dtype,
 )
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import Native, assertion_fault, check_items, native, wrong_kind
+from tsarchive.run.natives.table import Native, check_items, fault, native, wrong_kind
 from tsarchive.run.natives.values import identity
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
@@ -302,13 +302,13 @@ _NUMBER_WITH_TENSOR: dict[str, OfNumberAndTensor] = {
 
 def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
     if len(defaults) <= len(out_size):
-        raise assertion_fault("")
+        raise fault(AssertionError, "")
     return out_size
 
 
 def _assert_condition(condition: bool | torch.Tensor, message: str) -> None:
     if not bool(condition):
-        raise assertion_fault(message)
+        raise fault(AssertionError, message)
 
 
 BUILTINS: Mapping[str, Native] = {
