@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tsarchive.ir.graph import Node
 
@@ -26,19 +26,16 @@ WITH_EFFECTS: Final = frozenset(
 """Operators that are kept though nothing uses their results: torch registers effects of them."""
 
 
-class Statistics(NamedTuple):
-    """Positions of arguments: the one that says whether others are written to, and those."""
-
-    is_training: int
-    written: tuple[int, ...]
-
-
-RUNNING_STATISTICS: Final[Mapping[str, Statistics]] = dict.fromkeys(
-    ("aten::batch_norm", "aten::instance_norm"), Statistics(5, (3, 4))
-)
+WITH_STATISTICS: Final = frozenset({"aten::batch_norm", "aten::instance_norm"})
 """Operators that write to running statistics, which their schemas do not say."""
 
-HIDDEN_EFFECTS: Final = frozenset({*RUNNING_STATISTICS, "aten::get_autocast_dtype", "aten::wait"})
+IS_TRAINING: Final = 5
+"""Where the argument of these stands that says whether they do."""
+
+RUNNING_STATISTICS: Final = (3, 4)
+"""Where the statistics of these stand."""
+
+HIDDEN_EFFECTS: Final = frozenset({*WITH_STATISTICS, "aten::get_autocast_dtype", "aten::wait"})
 """Operators whose schemas tell of a result alone, and that do more."""
 
 COPIES_LISTS: Final = frozenset(

@@ -28,6 +28,7 @@ from tsarchive.ir.values import Device, EnumMember, TableConstant
 from .codegen import generate
 from .conversion import type_of_class
 from .enforcement import Dispatch, Enforcement
+from .expressions import is_module
 from .linkage import Analyses, Bound, Call, DynamicCall, LazyFunction, Linkage, Source
 from .objects import ClassTable, Objects
 from .operators import called_by_tracers
@@ -112,7 +113,7 @@ def _named(value: Any) -> tuple[ClassType, Call | None] | None:
         method = value.call.function.sharing
         return None if method is None else (method.owner, value.call)
     type_ = type_of_class(value) if isinstance(value, type) else None
-    return (type_, None) if isinstance(type_, ClassType) and _is_module(type_) else None
+    return (type_, None) if is_module(type_) else None
 
 
 class _Step(NamedTuple):
@@ -170,11 +171,7 @@ def _is_unchangeable(value: Any) -> bool:
 def _holds_module(type_: Type) -> bool:
     if isinstance(type_, COMPOSITE):
         return any(map(_holds_module, type_.parts()))
-    return isinstance(type_, ClassType) and _is_module(type_)
-
-
-def _is_module(type_: ClassType) -> bool:
-    return type_.is_module and not type_.is_native
+    return is_module(type_)
 
 
 @dataclass(eq=False)

@@ -234,13 +234,8 @@ _RETURNED: Final = frozenset({TENSOR, FLOAT, BOOL})
 _METHOD_AND_LIST: Final = 2
 
 Binding = Callable[..., Any]
-
-
-class DirectCall(NamedTuple):
-    """A binding to call instead of an overload, and the texts of the arguments."""
-
-    binding: Binding
-    texts: list[str]
+DirectCall = tuple[Binding, list[str]]
+"""A binding to call instead of an overload, and the texts of the arguments."""
 
 
 class KnownBinding(NamedTuple):
@@ -260,7 +255,7 @@ _certain: Final[dict[tuple[str, tuple[Type, ...]], bool]] = {}
 
 
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
-    """A call that is sure to run what ``node`` means; None where that is not certain.
+    """Return a call that is sure to run what ``node`` means; None where that is not certain.
 
     ``texts`` are those of all inputs. Arguments that have their default values are left out,
     unless those of the binding are others.
@@ -282,11 +277,11 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     has_items = count == _METHOD_AND_LIST and texts[1].startswith("[") and texts[1] != "[]"
     if schema.name in TAKES_LIST_ITEMS and has_items:
         method = getattr(torch._C.TensorBase, schema.name.removeprefix("aten::"))
-        return DirectCall(method, [texts[0], texts[1][1:-1]])
+        return method, [texts[0], texts[1][1:-1]]
     short = {i: text for i, value in enumerate(given) if (text := _short(schema, i, value))}
     if short and is_certain(schema, [INT if i in short else t for i, t in enumerate(types)]):
-        return DirectCall(binding, [short.get(i, text) for i, text in enumerate(texts[:count])])
-    return DirectCall(binding, list(texts[:count]))
+        return binding, [short.get(i, text) for i, text in enumerate(texts[:count])]
+    return binding, list(texts[:count])
 
 
 def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:

@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -28,7 +28,6 @@ from tsarchive.ir.types import (
     INT,
     NONE,
     STRING,
-    DictType,
     ListType,
     OptionalType,
     TupleType,
@@ -280,30 +279,24 @@ class Expressions:
         return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
-        type_ = node.output.type
-        items = f"[{self.uses(node.inputs)}]"
-        assert isinstance(type_, ListType)
-        if self._needs_type(node, type_.element):
-            return f"{self._typed(typed_list, type_)}({items if node.inputs else ''})"
-        return items
+        return self._typed(node, typed_list, f"[{self.uses(node.inputs)}]")
 
     def _dict(self, node: Node) -> str:
-        type_ = node.output.type
-        assert isinstance(type_, DictType)
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
-        items = "{" + ", ".join(f"{self.use(k)}: {self.use(v)}" for k, v in pairs) + "}"
-        if self._needs_type(node, type_.value):
-            return f"{self._typed(typed_dict, type_)}({items if node.inputs else ''})"
-        return items
+        items = ", ".join(f"{self.use(k)}: {self.use(v)}" for k, v in pairs)
+        return self._typed(node, typed_dict, f"{{{items}}}")
 
-    def _needs_type(self, node: Node, element: Type) -> bool:
-        """Return whether a later isinstance may ask for a type that the elements do not show."""
-        if node.inputs and can_be_inferred(element):
-            return False
-        return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
+    def _typed(self, node: Node, make: Callable[..., Any], items: str) -> str:
+        """Return ``items``, or what ``make`` makes of them.
 
-    def _typed(self, make: Callable[..., Any], type_: Type) -> str:
-        return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
+        It keeps the type where a later isinstance may ask for one that the elements do not show.
+        """
+        type_, uses = node.output.type, node.output.uses
+        shows = node.inputs and can_be_inferred(type_.parts()[-1])
+        if shows or all(_keeps_type(user, offset, node.output) for user, offset in uses):
+            return items
+        made = self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
+        return f"{made}({items if node.inputs else ''})"
 
     def _create_object(self, node: Node) -> str:
         name, type_ = self.class_name(node.output.type), node.output.type
@@ -416,7 +409,8 @@ class Expressions:
         name = schema.full_name.replace("::", "_")
         call = self.dispatch.direct_call(node, texts) if schema is node.schema else None
         if call is not None:
-            return f"{self.globals.name(name, call.binding)}({_all_arguments(schema, call.texts)})"
+            binding, passed = call
+            return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
         run = self.globals.name(name, self.dispatch.implementation(schema))
         return f"{run}({self._arguments(schema, node, texts)})"
 
@@ -511,7 +505,7 @@ class Expressions:
         """
         if not (self.dispatch.inlines and node.kind == "prim::GetAttr"):
             return False
-        return _is_module(node.input.type) and not _holds_list(node)
+        return is_module(node.input.type) and not _holds_list(node)
 
     def members(self, module: Value) -> str:
         """The ``__dict__`` of a module."""
@@ -522,7 +516,7 @@ class Expressions:
     def own_module(self) -> Value | None:
         """The first argument of a method of modules, which is certain to be of its class."""
         params = self.function.graph.params
-        if not params or not _is_module(params[0].type):
+        if not params or not is_module(params[0].type):
             return None
         return params[0] if is_certain(params[0], self.function) else None
 
@@ -616,7 +610,8 @@ def _holds_list(node: Node) -> bool:
     return holds_list(owner, owner.attributes[node.name])
 
 
-def _is_module(type_: Type) -> bool:
+def is_module(type_: Type | None) -> TypeGuard[ClassType]:
+    """Return whether a type is a class of modules that an archive defines."""
     return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 

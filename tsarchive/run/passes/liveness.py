@@ -25,7 +25,7 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-from tsarchive.operators.effects import RUNNING_STATISTICS, WITH_EFFECTS
+from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTICS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
 
@@ -266,9 +266,8 @@ def _may_write(node: Node) -> bool:
     schema = node.schema
     if schema is None:
         return False
-    statistics = RUNNING_STATISTICS.get(node.kind)
-    if statistics is not None:
-        is_training = node.inputs[statistics.is_training].node
+    if node.kind in WITH_STATISTICS:
+        is_training = node.inputs[IS_TRAINING].node
         return not is_training.is_constant or bool(is_training.attributes["value"])
     if any(argument.is_write for argument in schema.arguments):
         return True
