@@ -185,26 +185,25 @@ class _Archive:
             yield record.name, self._read(record)
 
     def _read(self, record: Record) -> bytes:
-        """Return the data of a record, or what can be had of it."""
+        """Return the data of a record.
+
+        Of one that is too long or damaged, return what can be had of it; none if it is refused.
+        """
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
             self._unread(record, f"only its first {_LONGEST_RECORD >> 20} MiB are looked into")
         except ArchiveError as error:
             self._unread(record, f"it cannot be read: {error.message}")
-        return self._as_stored(record)
-
-    def _content(self, name: str) -> bytes:
-        return self._read(self.container.records[name])
-
-    def _as_stored(self, record: Record) -> bytes:
-        """Return the first bytes of a record that is too long or damaged; none if it is refused."""
         try:
             stored = bytes(self.container.payload(record.name)[:_LONGEST_RECORD])
         except ArchiveError:
             self.has_refused = True
             return b""
         return inflated(stored) if record.method == DEFLATED else stored
+
+    def _content(self, name: str) -> bytes:
+        return self._read(self.container.records[name])
 
     def _unread(self, record: Record, why: str) -> None:
         is_tensor = self.roles[record.name] is Role.TENSORS

@@ -128,21 +128,17 @@ def _pickled_text(pickles: Mapping[str, bytes]) -> dict[tuple[str, str], list[st
     """Return text in the attributes of pickled objects."""
     texts: dict[tuple[str, str], list[str]] = {}
     for record in _LOADED:
-        for class_, attribute, text in _texts_in(record, pickles.get(record, b"")):
-            texts.setdefault((class_, attribute), []).append(text)
+        try:
+            root: Any = loads(pickles.get(record, b""), record=record)
+        except ArchiveError:
+            continue  # the walk over the pickle has told of it
+        for value in objects_of(root):
+            state = value.state if isinstance(value, Object) else None
+            for attribute, text in state.items() if isinstance(state, dict) else ():
+                if isinstance(text, str):
+                    slot = value.cls.qualified_name, str(attribute)
+                    texts.setdefault(slot, []).append(text)
     return texts
-
-
-def _texts_in(record: str, data: bytes) -> Iterator[tuple[str, str, str]]:
-    try:
-        root: Any = loads(data, record=record)
-    except ArchiveError:
-        return  # the walk over the pickle has told of it
-    for value in objects_of(root):
-        state = value.state if isinstance(value, Object) else None
-        for attribute, text in state.items() if isinstance(state, dict) else ():
-            if isinstance(text, str):
-                yield value.cls.qualified_name, str(attribute), text
 
 
 def _native_classes(code: Mapping[str, bytes], found: Collected) -> None:

@@ -505,12 +505,9 @@ def export(value: Any) -> Any:
         return value.given(export)
     if isinstance(value, enum.Enum):
         return type(value)[value.name]
-    return _checked_text(value) if isinstance(value, str) else value
-
-
-def _checked_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise fault(UnicodeDecodeError, f"the string {text!a} is not UTF-8") from None
-    return text
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise fault(UnicodeDecodeError, f"the string {value!a} is not UTF-8") from None
+    return value

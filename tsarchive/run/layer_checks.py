@@ -10,7 +10,7 @@ tensor that was saved. So operators save tensors that nobody else holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -58,7 +58,11 @@ def check_steps(**given: Any) -> None:
     if data.dim() > rank > 0 and may_differentiate:
         channels = weight.size(1) * given["groups"] if is_transposed else data.size(-rank - 1)
         sizes = _transposed_sizes(given, rank) if is_transposed else list(data.size())[-rank:]
-        _check_rows(channels, sizes, _spread(given["stride"], rank))
+        # oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps.
+        for size, stride in zip(sizes, _spread(given["stride"], rank), strict=True):
+            columns = -(-size // stride) * stride if stride > 1 else 0
+            is_near = channels * columns * stride < _FAR // 2
+            require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
 def convolved_sizes(given: Given) -> list[int]:
@@ -77,14 +81,6 @@ def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
     steps = (_spread(given[name], rank) for name in _STEPS)
     for n, k, step, less, far, more in zip(sizes, kernel, *steps, strict=True):
         yield (n - 1) * step - 2 * less + far * (k - 1) + more + 1
-
-
-def _check_rows(channels: int, sizes: Iterable[int], strides: Sequence[int]) -> None:
-    """oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps."""
-    for size, stride in zip(sizes, strides, strict=True):
-        columns = -(-size // stride) * stride if stride > 1 else 0
-        is_near = channels * columns * stride < _FAR // 2
-        require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
 def _max_pool(rank: int, self: Tensor, ceil_mode: bool, **given: Any) -> None:

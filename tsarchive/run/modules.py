@@ -28,7 +28,6 @@ from torch.nn.modules import module as torch_module
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Value
-from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted, type_of_class
@@ -355,13 +354,9 @@ class _DictContainer(ArchiveModule):
         setattr(self, key, child)
 
 
-_CLASSES: Final[dict[str, type[ArchiveModule]]] = {
+CONTAINERS: Final[dict[str, type[ArchiveModule]]] = {
     "__torch__.torch.nn.modules.container.ModuleList": _ListContainer,
     "__torch__.torch.nn.modules.container.Sequential": _SequentialContainer,
     "__torch__.torch.nn.modules.container.ModuleDict": _DictContainer,
 }
-
-
-def container_class(qualified_name: str) -> type[ArchiveModule]:
-    """The base class for a module, by the name of its class in the archive."""
-    return _CLASSES.get(unmangled(qualified_name), ArchiveModule)
+"""The base classes of containers, by the name of their class in the archive without mangling."""

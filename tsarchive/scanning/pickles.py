@@ -41,6 +41,9 @@ _LOWERED = re.compile(
     r"torch\.jit\.(___torch_mangle_\d+\.)?(\w+LoweredModule|Lowered(Module|Wrapper)\.[\w.]+)"
 )
 _NEVER_UNPICKLE: Final = "Do not unpickle it"
+_AFTER_BREAK: Final = (
+    "What stands before the break runs all the same, and another reader may not break off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,10 @@ def audit_pickles(streams: Streams, record: str | None, around: Surroundings) ->
         if pickle.is_too_long:
             found.findings.append(_unfinished(record))
         elif pickle.fault is not None:
-            found.findings.append(_broken(pickle, record))
+            message = f"the pickle breaks off: {pickle.fault}"
+            found.findings.append(
+                broken("pickle-broken", message, record, _AFTER_BREAK, pickle.end)
+            )
     for pickle in found.streams.hidden:
         _judge_hidden(pickle, record, around, found)
     if not found.streams.is_complete:
@@ -147,12 +153,6 @@ def _judge_hidden(
             hostile("pickle-hidden", message, record, _NEVER_UNPICKLE, pickle.start)
         )
         found.names += inner.names
-
-
-def _broken(pickle: Walk, record: str | None) -> Finding:
-    message = f"the pickle breaks off: {pickle.fault}"
-    hint = "What stands before the break runs all the same, and another reader may not break off"
-    return broken("pickle-broken", message, record, hint, pickle.end)
 
 
 def _unfinished(record: str | None) -> Finding:

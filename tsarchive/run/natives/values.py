@@ -127,7 +127,11 @@ def _hash(value: Any) -> int:
     if isinstance(value, str):
         return murmur64a(encode(value))
     if isinstance(value, tuple):
-        return _hash_of_items(value)
+        seed = 0
+        for item in value:
+            mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
+            seed ^= mixed & _MASK
+        return seed
     if isinstance(value, torch.device):
         # Above 16 bits of index, of which no index fills eight.
         index = 0xFF if value.index is None else value.index
@@ -135,14 +139,6 @@ def _hash(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return id(value)
     raise fault(TypeError, f"unhashable type: '{type(value).__name__}'")
-
-
-def _hash_of_items(items: tuple[Any, ...]) -> int:
-    seed = 0
-    for item in items:
-        mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
-        seed ^= mixed & _MASK
-    return seed
 
 
 def murmur64a(data: bytes) -> int:

@@ -272,7 +272,11 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
     """
     name = schema.full_name
     if name not in _known_roles:
-        _known_roles[name] = None if _is_conservative(schema) else _annotated_roles(schema)
+        # Operators of extensions may be registered without promises about their arguments.
+        is_of_torch = name.startswith(("aten::", "prim::"))
+        report = "" if is_of_torch else torch._C._dispatch_dump(name)
+        is_conservative = "alias analysis kind: CONSERVATIVE" in report
+        _known_roles[name] = None if is_conservative else _annotated_roles(schema)
     return _known_roles[name]
 
 
@@ -285,11 +289,3 @@ def _annotated_roles(schema: FunctionSchema) -> _Roles:
     passed_on = _Role(frozenset("a"))
     taken = tuple(_Role(frozenset("a"), argument.is_write) for argument in schema.arguments)
     return taken, (passed_on,) * len(schema.returns)
-
-
-def _is_conservative(schema: FunctionSchema) -> bool:
-    """Operators of extensions may be registered without promises about their arguments."""
-    if schema.name.startswith(("aten::", "prim::")):
-        return False
-    report = torch._C._dispatch_dump(schema.full_name)
-    return "alias analysis kind: CONSERVATIVE" in report
