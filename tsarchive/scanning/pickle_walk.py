@@ -13,6 +13,7 @@ import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, cast
 
 from .pickle_names import CALLS_ITS_ARGUMENT, Budget, is_importable, is_widespread
@@ -494,7 +495,7 @@ class _Machine:
         is_pair = isinstance(state, tuple) and len(state) == 2
         self._change(position, is_built=state is Plain.DICT or is_pair)
 
-    def store(self, items: int | None, position: int) -> None:
+    def store(self, _: Any, position: int, *, items: int | None) -> None:
         """Items are stored; None stands for all above the mark."""
         if items is None:
             self._to_mark()
@@ -517,7 +518,7 @@ class _Machine:
                     self._weigh(function.name, function.since)
         self.stack.append(None)
 
-    def tuple_(self, size: int | None) -> None:
+    def tuple_(self, _: Any, __: int, *, size: int | None) -> None:
         items = self._to_mark()[1] if size is None else [self._pop() for _ in range(size)][::-1]
         self.stack.append(tuple(items) if len(items) <= _LONGEST_TUPLE else None)
 
@@ -552,14 +553,6 @@ def _in_one(module: str, name: str = "") -> str:
 _Handler = Callable[[_Machine, Any, int], None]
 
 
-def _tuple_of(size: int | None) -> _Handler:
-    return lambda machine, _argument, _position: machine.tuple_(size)
-
-
-def _storing(items: int | None) -> _Handler:
-    return lambda machine, _argument, position: machine.store(items, position)
-
-
 _SPECIAL: Final[dict[str, _Handler]] = {
     "GLOBAL": _Machine.global_,
     "STACK_GLOBAL": _Machine.stack_global,
@@ -569,14 +562,14 @@ _SPECIAL: Final[dict[str, _Handler]] = {
     "NEWOBJ": _Machine.newobj,
     "NEWOBJ_EX": _Machine.newobj_ex,
     "BUILD": _Machine.build,
-    "APPEND": _storing(1),
-    "SETITEM": _storing(2),
-    **dict.fromkeys(("APPENDS", "SETITEMS", "ADDITEMS"), _storing(None)),
+    "APPEND": partial(_Machine.store, items=1),
+    "SETITEM": partial(_Machine.store, items=2),
+    **dict.fromkeys(("APPENDS", "SETITEMS", "ADDITEMS"), partial(_Machine.store, items=None)),
     **dict.fromkeys(("EXT1", "EXT2", "EXT4"), _Machine.extension),
     "BINPERSID": _Machine.persistent,
-    "TUPLE": _tuple_of(None),
-    "EMPTY_TUPLE": _tuple_of(0),
-    **{f"TUPLE{size}": _tuple_of(size) for size in (1, 2, 3)},
+    "TUPLE": partial(_Machine.tuple_, size=None),
+    "EMPTY_TUPLE": partial(_Machine.tuple_, size=0),
+    **{f"TUPLE{size}": partial(_Machine.tuple_, size=size) for size in (1, 2, 3)},
     "MARK": _Machine.mark,
     "POP": _Machine.pop,
     "DUP": _Machine.dup,

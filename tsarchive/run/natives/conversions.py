@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from functools import cache
+from itertools import product
 
 import torch
 
@@ -254,11 +255,7 @@ def _parsed(match: re.Match[str]) -> float:
     return math.copysign(value, sign)
 
 
+@native(*(f"aten::Complex.{x}_{y}" for x, y in product(("int", "float", "bool"), repeat=2)))
 def _complex(x: float, y: float) -> complex:
     """A complex number of its parts; ints among them pass through C's 32-bit int."""
     return complex(*(wrap32(part) if isinstance(part, int) else part for part in (x, y)))
-
-
-for _real in ("int", "float", "bool"):
-    for _imaginary in ("int", "float", "bool"):
-        native(f"aten::Complex.{_real}_{_imaginary}")(_complex)

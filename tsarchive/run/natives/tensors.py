@@ -23,7 +23,7 @@ from tsarchive.run.natives.conversions import (
     to_dtype,
 )
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import Native, check_items, fault, native, wrong_kind
+from tsarchive.run.natives.table import Native, check_items, check_kind, fault, native, wrong_kind
 from tsarchive.run.natives.values import identity
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
@@ -89,8 +89,7 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
     ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
     complex take tensors of another precision.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise wrong_kind(tensor, torch.Tensor)
+    check_kind(tensor, torch.Tensor)
     expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
     dtype = tensor.dtype
     is_float = expected.is_floating_point and dtype.is_floating_point
@@ -134,8 +133,7 @@ def float_of_tensor(tensor: torch.Tensor) -> float:
 
 
 def _checked_implicit(tensor: torch.Tensor) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise wrong_kind(tensor, torch.Tensor)
+    check_kind(tensor, torch.Tensor)
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
