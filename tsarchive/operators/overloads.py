@@ -27,7 +27,12 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
     Empty where there is none.
     """
-    return tuple(map(_parsed, (*schema_texts(name, version), *_builtins().get(name, ()))))
+    return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
+
+
+def builtins_of(name: str) -> Iterator[FunctionSchema]:
+    """Yield the functions of that name that TorchScript defines in its own language."""
+    return map(_parsed, _builtins().get(name, ()))
 
 
 def methods_of(class_name: str, version: str | None = None) -> dict[str, FunctionSchema]:

@@ -70,7 +70,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def room_of(tensor: Tensor) -> int:
-    """How many elements the whole storage of a tensor has room for."""
+    """Return the number of elements that the whole storage of a tensor has room for."""
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 

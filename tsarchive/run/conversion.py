@@ -71,6 +71,7 @@ _EXACT: dict[type, Type] = {
     Future: HandleType("Future", UNKNOWN),
     Awaitable: HandleType("Await", UNKNOWN),
 }
+_SCALARS = frozenset({BOOL, INT, FLOAT, COMPLEX, STRING, NONE})
 _UNTYPED = frozenset(
     {
         ListType(UNKNOWN),
@@ -176,18 +177,12 @@ def _is_alike(found: Type, wanted: Type) -> bool:
 def predicate(types: Iterable[Type]) -> Callable[[Any], bool]:
     """The function that tells whether a value belongs to one of ``types``."""
     wanted = tuple(types)
-    if all(type_ in _CLASSES for type_ in wanted):
-        classes = tuple(class_ for type_ in wanted for class_ in _CLASSES[type_])
+    if _SCALARS.issuperset(wanted):
+        classes = tuple(class_ for class_, type_ in _EXACT.items() if type_ in wanted)
         return lambda value: type(value) in classes
     if wanted == (TENSOR,):
         return lambda value: isinstance(value, torch.Tensor)
     return lambda value: any(is_instance(value, type_) for type_ in wanted)
-
-
-_CLASSES: dict[Type, tuple[type, ...]] = {
-    BOOL: (bool, torch.SymBool), INT: (int, torch.SymInt), FLOAT: (float, torch.SymFloat),
-    COMPLEX: (complex,), STRING: (str,), NONE: (type(None),),
-}  # fmt: skip
 
 
 Converter = Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""How many bytes an operator takes, found out before it runs.
+"""The bytes that an operator takes, found out before it runs.
 
 The operator runs first on tensors without data (device ``meta``), where storages have sizes and
 no memory. Operators whose result depends on data have rows here.

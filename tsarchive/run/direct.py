@@ -156,7 +156,7 @@ def _matched(match: re.Match[str] | None) -> re.Match[str]:
 
 @cache
 def _fitting_values() -> dict[str, Any]:
-    """A value of each type, for the parser to go on to the next parameter."""
+    """Return a value of each type, with which the parser goes on to the next parameter."""
     one = torch.ones(1)
     return {
         "Tensor": one,
@@ -285,7 +285,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
 
 
 def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
-    """How many arguments the binding is given."""
+    """Return the number of arguments that the binding is given."""
     needed, _ = necessary_arguments(schema, inputs)
     left_out = schema.arguments[needed:]
     in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in DEFAULTS_IN_WORDS]
@@ -328,14 +328,17 @@ def _is_harmless(
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:
-    """Bindings give tuples for lists, which nobody sees where the items are taken at once."""
+    """Return whether a node can be given what bindings give.
+
+    They give tuples for lists, which nobody sees where the items are taken at once.
+    """
     if schema.returns[0].type != _TENSORS:
         return True
     return all(user.kind == "prim::ListUnpack" for user, _ in node.output.uses)
 
 
 def _short(schema: FunctionSchema, offset: int, value: Value) -> str | None:
-    """One number for a list of as many equal ones as the schema says: 1 for [1, 1]."""
+    """Return one number for a list of as many equal ones as the schema says: 1 for [1, 1]."""
     items = [item.node for item in value.node.inputs]
     repeat = schema.arguments[offset].repeat
     is_list = value.node.kind == "prim::ListConstruct" and value.type == _INTS
@@ -448,7 +451,7 @@ def _may_accept(parameter: Parameter, type_: Type) -> bool:
 
 
 def _unwrapped(type_: Type) -> tuple[Type, bool]:
-    """A type without None, and whether None belongs to it."""
+    """Return a type without None, and whether None belongs to it."""
     if isinstance(type_, OptionalType):
         return type_.element, True
     return type_, type_ == NONE

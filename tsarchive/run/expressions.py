@@ -654,7 +654,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def nesting(type_: Type) -> tuple[int, Type]:
-    """How many lists stand inside each other, and the type of the innermost elements."""
+    """Return how deeply lists are nested, and the type of the innermost elements."""
     depth = 0
     while isinstance(type_, ListType):
         depth, type_ = depth + 1, type_.element

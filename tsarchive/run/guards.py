@@ -90,7 +90,7 @@ def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = No
 
 
 def _room(slot: Tensor) -> int:
-    """How many elements a slot has memory for."""
+    """Return the number of elements that a slot has memory for."""
     return room_of(slot) - int(slot.storage_offset())
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from tsarchive.errors import ArchiveError, UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node
-from tsarchive.ir.schema import FunctionSchema, parse_schema
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
-from tsarchive.operators.overloads import builtin_texts, parsed, with_methods
+from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -43,7 +43,6 @@ def assumed(condition: Any) -> Any:
 Implementation = Callable[..., Any]
 
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
-_BUILTINS: Final = tuple(map(parse_schema, builtin_texts()))
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
 
@@ -60,7 +59,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (
             *(parsed(str(schema), native_class) for schema in registered),
-            *(schema for schema in _BUILTINS if schema.name == name),
+            *builtins_of(name),
         )
         if found:
             _known[name] = found
