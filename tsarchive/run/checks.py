@@ -48,11 +48,11 @@ def require(condition: bool, message: str) -> None:
         raise ScriptError(message)
 
 
-def is_within(values: Tensor, low: int, below: int | None) -> bool:
-    """Return whether all values are at least ``low``, and below ``below`` where that is given."""
+def is_within(values: Tensor, below: int | None = None) -> bool:
+    """Return whether no value is negative, and all are below ``below`` where that is given."""
     if not values.numel():
         return True
-    return int(values.min()) >= low and (below is None or int(values.max()) < below)
+    return int(values.min()) >= 0 and (below is None or int(values.max()) < below)
 
 
 def plain(value: Any) -> Any:

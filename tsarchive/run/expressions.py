@@ -186,16 +186,9 @@ class Expressions:
             found = self.text[value] = self._constant(value)
         return found
 
-    def uses(self, values: Iterable[Value]) -> str:
-        return ", ".join(map(self.use, values))
-
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
         """The text of a call of a function of this library."""
         return f"{self.globals.name(function.__name__, function)}({', '.join(arguments)})"
-
-    def use_if_live(self, value: Value) -> str:
-        """Like ``use``; None for an item of a result that the caller does not want."""
-        return self.use(value) if value.node.is_constant or value in self.live_values else "None"
 
     def define(self, value: Value) -> str:
         """A new local variable for ``value``."""
@@ -266,7 +259,12 @@ class Expressions:
         assert isinstance(type_, TupleType)
         name = self.class_name(type_) if type_.qualified_name else ""
         comma = "," if len(node.inputs) == 1 and not name else ""
-        return f"{name}({', '.join(map(self.use_if_live, node.inputs))}{comma})"
+        # None stands for an item of a result that the caller does not want.
+        items = (
+            self.use(value) if value.node.is_constant or value in self.live_values else "None"
+            for value in node.inputs
+        )
+        return f"{name}({', '.join(items)}{comma})"
 
     def _tuple_index(self, node: Node) -> str:
         values, index = map(self.use, node.inputs)
@@ -279,7 +277,7 @@ class Expressions:
         return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
-        return self._typed(node, typed_list, f"[{self.uses(node.inputs)}]")
+        return self._typed(node, typed_list, f"[{', '.join(map(self.use, node.inputs))}]")
 
     def _dict(self, node: Node) -> str:
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
@@ -662,7 +660,7 @@ def nesting(type_: Type) -> tuple[int, Type]:
 
 
 def told_element(schema: FunctionSchema, node: Node) -> str | None:
-    """The name of the element type to pass to the native of ``node``; None for the default."""
+    """Return the element type to name to the native of ``node``; None for the default."""
     if schema.full_name not in _TAKING_ELEMENT:
         return None
     leaf = nesting(node.input.type)[1]

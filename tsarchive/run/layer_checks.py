@@ -260,7 +260,7 @@ def _max_pool_gradient(grad_output: Tensor, self: Tensor, indices: Tensor, **_: 
     fits = fits and indices.size()[:-_PLANE] == self.size()[:-_PLANE]
     require(fits, f"indices of sizes {list(indices.size())} for {list(self.size())}")
     count = self.size(-1) * self.size(-2)
-    require(is_within(indices, 0, count), f"indices that are not within {count} elements")
+    require(is_within(indices, count), f"indices that are not within {count} elements")
 
 
 @check_before("pdist")
