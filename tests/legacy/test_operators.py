@@ -6,8 +6,16 @@ import pytest
 
 from tests.support.frontend import importer_of
 from tsarchive.ir.types import BOOL, TENSOR
-from tsarchive.operators.revivals import DTYPES, FLAGS, FUNCTIONS, MASKS, RECORD, RENAMED, TEXT
-from tsarchive.operators.upgraders import UPGRADERS
+from tsarchive.operators.upgraders import (
+    DTYPES,
+    FLAGS,
+    FUNCTIONS,
+    MASKS,
+    RECORD,
+    RENAMED,
+    TEXT,
+    UPGRADERS,
+)
 from tsarchive.run.operators import operator_schemas
 
 

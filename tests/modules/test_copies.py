@@ -22,7 +22,7 @@ from tests.support.archives import FIXTURES, loaded, saved, torch_saved
 from tests.support.both_engines import called, same
 from tests.support.comparing import equal
 from tests.support.suite import sampled
-from tsarchive.run.typecheck import TypedDict, TypedList
+from tsarchive.run.conversion import TypedDict, TypedList
 
 # torchbind objects of a recurrent cell share a bias, which each copies for itself.
 NOT_TO_THE_BYTE = {"quantized_cell"}

@@ -15,8 +15,7 @@ from tests.natives.oracle import (
 )
 from tests.support.suite import examples
 from tsarchive.run.natives import NATIVES
-from tsarchive.run.natives.dicts import KEY_TYPES
-from tsarchive.run.natives.lists import introsort
+from tsarchive.run.natives.containers import KEY_TYPES, introsort
 
 INT_MAX, INT_MIN = 2**63 - 1, -(2**63)
 LISTS = ([7], [3, -1, 3], ["b", "é", "a"], [0.5, math.nan], [True, False], [(1, "x"), (2, "y")])

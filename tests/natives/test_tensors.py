@@ -16,7 +16,7 @@ from tests.natives.oracle import (
     type_of,
 )
 from tsarchive.run.natives import NATIVES
-from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS, scalar_type_name
+from tsarchive.run.natives.conversions import DTYPES, LAYOUTS, scalar_type_name
 from tsarchive.run.natives.tensors import tensor_of_list
 
 INF, NAN = math.inf, math.nan

@@ -20,6 +20,7 @@ from tests.support.frontend import importer_of
 from tests.support.networks import build, each_network
 from tsarchive import Limits, PolicyError
 from tsarchive.run import compiler
+from tsarchive.run.codegen import generate
 from tsarchive.run.linkage import LazyFunction
 
 ATTRIBUTES = """\
@@ -392,10 +393,11 @@ def test_threads_may_call_twins_for_the_first_time_at_once():
 @each_network
 def test_a_shared_body_is_what_would_be_generated(monkeypatch, name, kind):
     """For all functions of networks: text, places and globals."""
-    source, shared = compiler.Bodies.source, []
+    source, shared = compiler.Compiler._source, []
 
-    def compared(bodies, call):
-        found, own = source(bodies, call), bodies._generated(call)
+    def compared(maker, call):
+        function, bound, wanted = call
+        found, own = source(maker, call), generate(function, maker.linkage, bound, wanted)
         assert found.lines == own.lines
         assert list(map(str, found.places)) == list(map(str, own.places))
         assert found.namespace.keys() == own.namespace.keys()
@@ -405,9 +407,9 @@ def test_a_shared_body_is_what_would_be_generated(monkeypatch, name, kind):
             else:
                 assert type(found.namespace[global_]) is type(value)
         shared.append(call)
-        return source(bodies, call)
+        return source(maker, call)
 
-    monkeypatch.setattr(compiler.Bodies, "source", compared)
+    monkeypatch.setattr(compiler.Compiler, "_source", compared)
     script, inputs = build(name, kind)
     loaded(torch_saved(script))(*inputs)
     assert shared

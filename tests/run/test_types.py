@@ -25,8 +25,8 @@ from tsarchive.ir.types import (
     TupleType,
     UnionType,
 )
+from tsarchive.run.conversion import TypedDict, TypedList, is_instance, predicate, type_of
 from tsarchive.run.natives import Future
-from tsarchive.run.typecheck import TypedDict, TypedList, is_instance, predicate, type_of
 
 
 class Pair(NamedTuple):

@@ -8,7 +8,7 @@ Strings that are only compared with one that names a device are not followed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -113,8 +113,8 @@ class Devices:
                 self._call(function, node, is_for_cpu=node in on_cpu)
             _ = function.schema  # reads the defaults of parameters
         for value in self.program.world.constants.values():
-            for node in _before(value):
-                self._call(None, node, is_for_cpu=False)
+            for made_of in closure([value], lambda value: value.node.inputs):
+                self._call(None, made_of.node, is_for_cpu=False)
 
     def _call(self, function: Function | None, node: Node, *, is_for_cpu: bool) -> None:
         arguments = node.attributes.get("arguments")
@@ -240,28 +240,19 @@ class Devices:
         return data.decode("utf-8", "surrogateescape")
 
 
-def _before(value: Value) -> Iterator[Node]:
-    """Yield the nodes that a value is made of."""
-    pending = [value]
-    while pending:
-        node = pending.pop().node
-        yield node
-        pending += node.inputs
-
-
 def _is_pure(value: Value, place: CodePlace) -> bool:
     """Return whether the text of an expression can be dropped without losing side effects."""
     pending = [value]
     while pending:
         node = pending.pop().node
-        if isinstance(node.place, CodePlace) and _is_inside(node.place, place):
+        inner = node.place
+        if (
+            isinstance(inner, CodePlace)
+            and inner.record == place.record
+            and (inner.line, inner.column) >= (place.line, place.column)
+            and (inner.end_line, inner.end_column) <= (place.end_line, place.end_column)
+        ):
             if node.kind in CALLS | {UNLOWERED} or (node.is_written and node.kind not in _PURE):
                 return False
             pending += node.inputs
     return True
-
-
-def _is_inside(inner: CodePlace, outer: CodePlace) -> bool:
-    starts_inside = (inner.line, inner.column) >= (outer.line, outer.column)
-    ends_inside = (inner.end_line, inner.end_column) <= (outer.end_line, outer.end_column)
-    return inner.record == outer.record and starts_inside and ends_inside

@@ -1,11 +1,17 @@
-"""Where values come from: through control flow, calls and attributes, against their direction."""
+"""Where values come from: through control flow, calls and attributes, against their direction.
+
+Text is followed further, as far as it is written down: through string operators too, and through
+attributes to the pickled state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Final, NamedTuple
 
+from tsarchive.findings import COMPUTED
 from tsarchive.frontend.context import EARLY_RETURN
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks, walk
@@ -23,14 +29,14 @@ class Origin(NamedTuple):
     value: Value
 
 
+@dataclass(eq=False)
 class Flow:
     """Goes one step back at a time; ``most`` bounds the callers and writers that are looked at."""
 
-    def __init__(self, program: Program, most: int | None = _MOST_PLACES) -> None:
-        self.program = program
-        self.most = most
-        # The node around each block of a graph, by the node of the block's parameters.
-        self._around: dict[Function, dict[Node, Node]] = {}
+    program: Program
+    most: int | None = _MOST_PLACES
+    # The node around each block of a graph, by the node of the block's parameters.
+    _around: dict[Function, dict[Node, Node]] = field(default_factory=dict)
 
     def through_control(self, origin: Origin) -> list[Origin]:
         """Return what a result of control flow, or a value inside of it, may be."""
@@ -65,17 +71,17 @@ class Flow:
         default = self.program.default(function, value.name or "")
         if default is not None:
             found.append(Origin(function, default))
-        for caller, call in islice(self._calls_of(function), self.most):
+        calls = (
+            (caller, node)
+            for caller in self.program.functions_mentioning(function.name)
+            for node in walk(caller.graph.nodes)
+            if node.kind in CALLS and self.callee(node) is function
+        )
+        for caller, call in islice(calls, self.most):
             place = index + (call.kind == "prim::CallFunction")
             if place < len(call.inputs):
                 found.append(Origin(caller, call.inputs[place]))
         return found
-
-    def _calls_of(self, function: Function) -> Iterator[tuple[Function, Node]]:
-        for caller in self.program.functions_mentioning(function.name):
-            for node in walk(caller.graph.nodes):
-                if node.kind in CALLS and self.callee(node) is function:
-                    yield caller, node
 
     def through_result(self, call: Node) -> list[Origin]:
         """Return what a call of a function of the archive may give."""
@@ -109,3 +115,75 @@ def _carried(loop: Node, index: int) -> Sequence[Value]:
         return ()  # it was refused before it was whole
     carried = list(carried_values(loop))[index]
     return carried.first, carried.last
+
+
+# Text of attributes by class and attribute, as the pickles hold it.
+PickledText = Mapping[tuple[str, str], Iterable[str]]
+_MOST_TEXTS: Final = 8
+# Letters of a text: systems take no longer names, and texts that are joined grow.
+_LONGEST: Final = 4096
+_MOST_VALUES: Final = 32
+_DEPTH: Final = 12
+_JOINING: Final = frozenset({"aten::add", "aten::add_", "aten::__add__"})
+_PASSING: Final = frozenset({"aten::format", "aten::percentFormat", "prim::unchecked_cast"})
+
+
+class Texts:
+    """Looks for text in the functions of a program."""
+
+    def __init__(self, program: Program, pickled: PickledText) -> None:
+        self.program = program
+        self.pickled = pickled
+        self.flow = Flow(program)
+        self._known: dict[Value, list[str]] = {}
+
+    def given_to(self, function: str, call: Node) -> tuple[str, ...]:
+        """Return the texts in the arguments of a call; ``COMPUTED`` where nothing is known."""
+        given = [v for v in call.inputs if not (v.node.is_constant and v.node.place is None)]
+        origins = [Origin(self.program.functions[function], value) for value in given]
+        found = [text for origin in origins for text in self._texts(origin, _DEPTH)]
+        known = dict.fromkeys(text for text in found if text != COMPUTED)
+        return tuple(known)[:_MOST_TEXTS] or (COMPUTED,)
+
+    def _texts(self, origin: Origin, depth: int) -> list[str]:
+        """Return the texts that a value may be; each value is looked at once."""
+        if depth == 0:
+            return [COMPUTED]
+        found = self._known.get(origin.value)
+        if found is None:
+            self._known[origin.value] = [COMPUTED]  # while it is being looked at
+            texts = dict.fromkeys(text[:_LONGEST] for text in self._all_texts(origin, depth - 1))
+            found = self._known[origin.value] = list(texts)[:_MOST_TEXTS]
+        return found
+
+    def _all_texts(self, origin: Origin, depth: int) -> Iterator[str]:
+        node = origin.value.node
+        if node.is_constant and isinstance(node.attributes["value"], str):
+            yield node.attributes["value"]
+        elif node.kind in _JOINING and len(node.inputs) >= 2:
+            yield from self._joined(origin, depth)
+        elif node.kind in _PASSING and node.inputs:
+            yield from self._texts(origin._replace(value=node.input), depth)
+        elif node.kind == "prim::GetAttr" and isinstance(node.input.type, ClassType):
+            slot = node.input.type.qualified_name, node.name
+            yield from islice(self.pickled.get(slot, ()), _MOST_VALUES)
+            yield from self._all(self.flow.through_attribute(node.input.type, node.name), depth)
+            yield COMPUTED
+        elif node.kind == PARAM and node is origin.function.graph.param_node:
+            yield from self._all(self.flow.through_calls(origin), depth)
+            yield COMPUTED
+        else:
+            origins = self.flow.through_control(origin)
+            yield from self._all(origins, depth)
+            if not origins:
+                yield COMPUTED
+
+    def _all(self, origins: Iterable[Origin], depth: int) -> Iterator[str]:
+        for origin in origins:
+            yield from self._texts(origin, depth)
+
+    def _joined(self, origin: Origin, depth: int) -> Iterator[str]:
+        parts = [origin._replace(value=value) for value in origin.value.node.inputs[:2]]
+        for combination in product(*(self._texts(part, depth) for part in parts)):
+            text = "".join(combination)
+            yield COMPUTED if set(text) <= set(COMPUTED) else text

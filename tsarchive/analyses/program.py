@@ -49,7 +49,7 @@ class NamedOperator:
 
     @property
     def is_called(self) -> bool:
-        """True where it is called, and not only named."""
+        """Return whether it is called, and not only named."""
         return self.node.is_written or self.node.kind.startswith("prim::")
 
     @property
@@ -60,7 +60,7 @@ class NamedOperator:
 
 @dataclass(slots=True)
 class Facts:
-    """What a function names: ``leads_to`` are qualified names of functions of the archive,
+    """The names that a function uses: ``leads_to`` are qualified names of functions of the archive,
     ``unknown`` the names that mean nothing, with their lines."""
 
     operators: list[NamedOperator] = field(default_factory=list)
@@ -158,19 +158,19 @@ class Program:
 
     @property
     def world(self) -> OpenWorld:
-        """What of the code is not known."""
+        """The world of the code, with all that is not known of it."""
         world = self.code.open
         assert world is not None
         return world
 
     @property
     def faults(self) -> tuple[ArchiveError, ...]:
-        """What could not be lowered, once the facts of all functions are known."""
+        """The errors of lowering, once the facts of all functions are known."""
         return (*self._faults, *self.world.refused)
 
     @cached_property
     def types(self) -> Mapping[str, NamedType]:
-        """What the records define."""
+        """The types that the records define."""
         found: dict[str, NamedType] = {}
         for record in self.records:
             found |= self.types_in(record)

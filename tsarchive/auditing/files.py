@@ -29,8 +29,7 @@ from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
 from tsarchive.formats.verification import OTHER_KIND
 from tsarchive.garbage import rarely_collecting
-from tsarchive.scanning.collecting import Collected
-from tsarchive.scanning.contents import TAR, UNKNOWN, ZIP, Form, form_of, has_zip_end
+from tsarchive.scanning.collecting import TAR, UNKNOWN, ZIP, Collected, Form, form_of, has_zip_end
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.pickles import Surroundings
 from tsarchive.scanning.report import AuditReport, Payload
@@ -188,26 +187,25 @@ class _Archive:
             yield record.name, self._read(record)
 
     def _read(self, record: Record) -> bytes:
-        """Return the data of a record, or what can be had of it."""
+        """Return the data of a record.
+
+        Of one that is too long or damaged, return what can be had of it; none if it is refused.
+        """
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
             self._unread(record, f"only its first {_LONGEST_RECORD >> 20} MiB are looked into")
         except ArchiveError as error:
             self._unread(record, f"it cannot be read: {error.message}")
-        return self._as_stored(record)
-
-    def _content(self, name: str) -> bytes:
-        return self._read(self.container.records[name])
-
-    def _as_stored(self, record: Record) -> bytes:
-        """Return the first bytes of a record that is too long or damaged; none if it is refused."""
         try:
             stored = bytes(self.container.payload(record.name)[:_LONGEST_RECORD])
         except ArchiveError:
             self.has_refused = True
             return b""
         return inflated(stored) if record.method == DEFLATED else stored
+
+    def _content(self, name: str) -> bytes:
+        return self._read(self.container.records[name])
 
     def _unread(self, record: Record, why: str) -> None:
         is_tensor = self.roles[record.name] is Role.TENSORS
@@ -222,7 +220,11 @@ class _Archive:
         else:
             self._single(name, data, around)
         if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
-            self._uses_pickle(name)
+            message = "it tells the reader to unpickle a record, whatever that may call"
+            hint = "torch.export.load has no way to refuse: see what the pickles name"
+            self.found.find(
+                "record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint
+            )
         if self.roles[name] is Role.EXECUTORCH:
             self.found.payloads.append(Payload(name, _OF_EXECUTORCH, len(data)))
         if not self.table.has(name) or self.roles[name] is Role.UNKNOWN_BESIDE_NATIVE:
@@ -234,11 +236,6 @@ class _Archive:
         if data.startswith(LOCAL_SIGNATURE):
             message = "an archive in an archive in an archive is not opened"
             self.found.find("record-nested", Severity.WARNING, Nature.UNUSUAL, message, name)
-
-    def _uses_pickle(self, name: str) -> None:
-        message = "it tells the reader to unpickle a record, whatever that may call"
-        hint = "torch.export.load has no way to refuse: see what the pickles name"
-        self.found.find("record-use-pickle", Severity.WARNING, Nature.ABILITY, message, name, hint)
 
     def _as_a_whole(self) -> None:
         holds_arrays_alone = all(name.endswith(".npy") for name in self.roles)

@@ -53,20 +53,15 @@ def _result(file: str, finding: Finding, rules: list[str]) -> dict[str, Any]:
 def _location(file: str, finding: Finding) -> dict[str, Any]:
     uri = quote(os.fsencode(PurePath(file).as_posix()))
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
-    region = _region(finding)
-    if region:
-        physical["region"] = region
+    if finding.line is not None:
+        physical["region"] = {"startLine": finding.line}
+    elif finding.offset is not None:
+        physical["region"] = {"byteOffset": finding.offset, "byteLength": 0}
     location: dict[str, Any] = {"physicalLocation": physical}
     if finding.record is not None:
         record = {"fullyQualifiedName": finding.record, "kind": "resource"}
         location["logicalLocations"] = [record]
     return location
-
-
-def _region(finding: Finding) -> dict[str, int]:
-    if finding.line is not None:
-        return {"startLine": finding.line}
-    return {} if finding.offset is None else {"byteOffset": finding.offset, "byteLength": 0}
 
 
 RULES: Final = {

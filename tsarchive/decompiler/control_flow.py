@@ -22,8 +22,8 @@ from tsarchive.ir.graph import (
     must_be_none,
 )
 from tsarchive.ir.types import BOOL, NONE
-from tsarchive.run.dynamic_calls import is_autocast
-from tsarchive.run.passes.uses import all_nodes
+from tsarchive.run.linkage import is_autocast
+from tsarchive.run.passes.liveness import all_nodes
 
 from . import syntax
 from .layout import without_markers

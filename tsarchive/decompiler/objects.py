@@ -23,9 +23,9 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SlotKind, get_slot
-from tsarchive.run.typecheck import type_of_class
 
 from . import syntax
 from .layout import Definition

@@ -22,12 +22,18 @@ from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_no
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
-from tsarchive.operators.bindings import BOUND_BY_HAND, FUNCTIONALS, WITHOUT_ALPHA
 from tsarchive.operators.effects import SCALAR_OVERLOADS
-from tsarchive.operators.python_forms import NON_ZERO_DIVISOR, READABLE_FORMS, WRAPPING
+from tsarchive.operators.python_forms import (
+    BOUND_BY_HAND,
+    FUNCTIONALS,
+    NON_ZERO_DIVISOR,
+    READABLE_FORMS,
+    WITHOUT_ALPHA,
+    WRAPPING,
+)
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
-from tsarchive.run.natives.dtypes import DTYPES, LAYOUTS
+from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
 from tsarchive.run.operators import find_native, implementation, schema_without_text
 from tsarchive.run.passes.peephole import as_number
 

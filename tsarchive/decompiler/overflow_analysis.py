@@ -15,7 +15,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Node, Value, carried_values, closure, nested_blocks
 from tsarchive.ir.types import INT, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.operators.python_forms import WRAPPING
-from tsarchive.run.passes.uses import called_function
+from tsarchive.run.passes.liveness import called_function
 
 # A value of a graph, or an attribute of a class by its name.
 _Place: TypeAlias = Value | tuple[Type, str]

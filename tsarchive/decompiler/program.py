@@ -36,10 +36,10 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.ir.values import TableConstant
+from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
-from tsarchive.run.typecheck import type_of_class
 
 from . import syntax
 from .layout import Comments, Definition, Module

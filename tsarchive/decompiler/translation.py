@@ -21,10 +21,8 @@ from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, 
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.operators import find_native
-from tsarchive.run.passes.liveness import Liveness
+from tsarchive.run.passes.liveness import Liveness, all_nodes, called_function, known_result
 from tsarchive.run.passes.object_identity import must_differ
-from tsarchive.run.passes.peephole import known_result
-from tsarchive.run.passes.uses import all_nodes, called_function
 
 from . import syntax
 from .naming import is_plain, members_of, method_name

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import INT, Type
-from tsarchive.run.passes.uses import ALIASES
+from tsarchive.run.passes.liveness import ALIASES
 
 from .naming import GLOBAL_NAMES, identifier, numbered
 

@@ -7,7 +7,7 @@ needed to ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, NoReturn
 
@@ -27,7 +27,12 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     ``version`` of torch, such as "2.13"; without one it is the newest that has the operator.
     Empty where there is none.
     """
-    return tuple(map(_parsed, (*schema_texts(name, version), *_builtins().get(name, ()))))
+    return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
+
+
+def builtins_of(name: str) -> Iterator[FunctionSchema]:
+    """Yield the functions of that name that TorchScript defines in its own language."""
+    return map(_parsed, _builtins().get(name, ()))
 
 
 def methods_of(class_name: str, version: str | None = None) -> dict[str, FunctionSchema]:
@@ -44,16 +49,20 @@ def class_of(name: str) -> ClassType | None:
     """
     if name not in class_names():
         return None
-    found = native_class(name)
-    for method, schema in methods_of(name).items():
-        found.methods[method] = Function(f"{name}.{method}", schema, no_graph)
-    if not found.methods:
-        found.attributes["capsule"] = Attribute("capsule", CAPSULE)
-    return found
+    return with_methods(native_class(name), methods_of(name).values())
 
 
-def no_graph() -> NoReturn:
-    """Raise UnsupportedError: the graph of a method of such a class."""
+def with_methods(class_: ClassType, schemas: Iterable[FunctionSchema]) -> ClassType:
+    """Return a class bound from C++ with methods of these schemas, which have no graphs."""
+    for schema in schemas:
+        name = f"{class_.qualified_name}.{schema.name}"
+        class_.methods[schema.name] = Function(name, schema, _no_graph)
+    if not class_.methods:
+        class_.attributes["capsule"] = Attribute("capsule", CAPSULE)
+    return class_
+
+
+def _no_graph() -> NoReturn:
     raise UnsupportedError("a method that is defined in C++ has no graph")
 
 
@@ -97,19 +106,23 @@ def _builtins() -> dict[str, list[str]]:
 
 @cache
 def _parsed(text: str) -> FunctionSchema:
-    return parse_schema_with(text, _named_type)
+    return parsed(text, lambda name: native_class(name) if name.startswith(_CLASS) else None)
+
+
+def parsed(text: str, class_named: Callable[[str], ClassType | None]) -> FunctionSchema:
+    """Parse a schema, whose classes ``class_named`` gives."""
+
+    def type_named(name: str) -> Type:
+        """Return a class that a library binds, or a type variable, which starts in lower case."""
+        found = class_named(name)
+        if found is None and not name[0].islower():
+            raise FormatError(f"schema names the unknown type {name!r}")
+        return found or VarType(name)
+
+    return parse_schema_with(text, type_named)
 
 
 @cache
 def native_class(name: str) -> ClassType:
     """Return the one class of a name: classes compare by identity."""
     return ClassType(name, is_native=True)
-
-
-def _named_type(name: str) -> Type:
-    """Return a class that a library binds, or a type variable, which starts in lower case."""
-    if name.startswith(_CLASS):
-        return native_class(name)
-    if name[0].islower():
-        return VarType(name)
-    raise FormatError(f"schema names the unknown type {name!r}")

@@ -167,7 +167,7 @@ def installed_torch() -> str | None:
 
 
 def is_of_another_build(name: str) -> bool:
-    """Whether torch of the installed version has the operator ``name`` in some of its builds."""
+    """Return whether some build of the installed version of torch has the operator ``name``."""
     span = span_of(name.partition(".")[0])
     numbers = _numbers(installed_torch() or "")
     return span is not None and _numbers(span.first) <= numbers <= _numbers(span.last)

@@ -46,7 +46,7 @@ class Risk(Enum):
 
     @property
     def is_refused(self) -> bool:
-        """True where the default policy refuses it."""
+        """Return whether the default policy refuses it."""
         return self in REFUSED
 
 
@@ -97,7 +97,7 @@ class Row(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """True where the default policy refuses what this row describes."""
+        """Return whether the default policy refuses what this row describes."""
         return self.risk.is_refused or self.bound is None
 
 

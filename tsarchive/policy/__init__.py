@@ -102,7 +102,7 @@ class Policy:
         return Policy(self.allowed, self.is_trusting, found)
 
     def forbids(self, name: str) -> bool:
-        """Whether the caller has forbidden an operator, a class or a backend."""
+        """Return whether the caller has forbidden an operator, a class or a backend."""
         return not self.forbidden.isdisjoint(_meanings(name))
 
     def refusal(self, name: str) -> Row | None:
@@ -157,7 +157,7 @@ def _hint(name: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What code of an archive may reach, and how far it may go."""
+    """The bounds of code of an archive: what it may reach, and how far it may go."""
 
     policy: Policy = Policy.default()  # noqa: RUF009  # a policy never changes
     limits: Limits = NO_LIMITS

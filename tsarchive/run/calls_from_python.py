@@ -27,7 +27,8 @@ from tsarchive.ir.types import annotation
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
 from .modules import internal_method, is_internal_call
-from .operators import called_by_tracers, with_own_code
+from .natives.table import fault
+from .operators import called_by_tracers
 from .passes.object_identity import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 
@@ -188,14 +189,12 @@ def seen_by_callers(error: Exception) -> Exception:
     """
     found = error
     if isinstance(error, RecursionError) and not isinstance(error, ScriptError):
-        found = ScriptError(
-            "calls inside the archive are nested too deeply", exception="builtins.RecursionError"
-        )
+        found = fault(RecursionError, "calls inside the archive are nested too deeply")
         found.limit = sys.getrecursionlimit()
         found.hint = "sys.setrecursionlimit raises the limit"
     elif not isinstance(error, RuntimeError | ArchiveError) and is_of_operator(error.__traceback__):
         message = _AS_TORCH.get(str(error), str(error))
-        found = ScriptError(message, exception=f"builtins.{type(error).__name__}")
+        found = fault(type(error), message)
     if found is not error:
         found.__suppress_context__ = True
     return found.with_traceback(with_origins(error.__traceback__))
@@ -213,28 +212,6 @@ def public_forward(function: Function, compiler: Compiler) -> Any:
                 return traced.function(self, *arguments)
             return raw(self, *arguments)
         return convert(self, *arguments, **keywords)
-
-    return forward
-
-
-def public_overloads(functions: Sequence[Function], compiler: Compiler) -> Any:
-    """The ``forward`` of a class whose original has overloads: the first that takes a call."""
-    methods = {function.name: public_forward(function, compiler) for function in functions}
-    signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
-
-    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Run the first overload that takes the arguments."""
-        if not keywords and is_internal_call(self, arguments):
-            return methods[internal_method()](self, *arguments)
-        refused: list[str] = []
-        for signature in signatures:
-            try:
-                signature.bind(arguments, keywords)
-            except CallError as error:
-                refused.append(str(error))
-            else:
-                return methods[signature.name](self, *arguments, **keywords)
-        raise CallError("; ".join(refused))
 
     return forward
 
@@ -276,7 +253,10 @@ class PublicMethod:
         with self._compiler.lock:
             self._is_traced |= is_compiling()
             if self._method is None:
-                self._method = with_own_code(self._made())
+                # torch.compile counts compilations by code object, and compiles none more than a
+                # few times: each method has a code object of its own.
+                self._method = self._made()
+                self._method.__code__ = self._method.__code__.replace()
 
     def _made(self) -> Any:
         if self._is_forward:
@@ -292,7 +272,25 @@ class PublicOverloads(PublicMethod):
         self._functions = functions
 
     def _made(self) -> Any:
-        return public_overloads(self._functions, self._compiler)
+        functions, compiler = self._functions, self._compiler
+        methods = {function.name: public_forward(function, compiler) for function in functions}
+        signatures = [Signature(f.name, f.schema, compiler, is_method=True) for f in functions]
+
+        def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            """Run the first overload that takes the arguments."""
+            if not keywords and is_internal_call(self, arguments):
+                return methods[internal_method()](self, *arguments)
+            refused: list[str] = []
+            for signature in signatures:
+                try:
+                    signature.bind(arguments, keywords)
+                except CallError as error:
+                    refused.append(str(error))
+                else:
+                    return methods[signature.name](self, *arguments, **keywords)
+            raise CallError("; ".join(refused))
+
+        return forward
 
 
 def as_it_is(value: Any) -> Any:

@@ -16,7 +16,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import INT, OptionalType
 
-from .natives.dtypes import DTYPES, LAYOUTS, NUMBERS
+from .natives.conversions import DTYPES, LAYOUTS, NUMBERS
 
 _FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -48,11 +48,11 @@ def require(condition: bool, message: str) -> None:
         raise ScriptError(message)
 
 
-def is_within(values: Tensor, low: int, below: int | None) -> bool:
-    """Return whether all values are at least ``low``, and below ``below`` where that is given."""
+def is_within(values: Tensor, below: int | None = None) -> bool:
+    """Return whether no value is negative, and all are below ``below`` where that is given."""
     if not values.numel():
         return True
-    return int(values.min()) >= low and (below is None or int(values.max()) < below)
+    return int(values.min()) >= 0 and (below is None or int(values.max()) < below)
 
 
 def plain(value: Any) -> Any:
@@ -70,7 +70,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def room_of(tensor: Tensor) -> int:
-    """How many elements the whole storage of a tensor has room for."""
+    """Return the number of elements that the whole storage of a tensor has room for."""
     return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 
@@ -112,15 +112,10 @@ def enumerations(schema: FunctionSchema) -> Mapping[int, str]:
     full_name = schema.full_name
     known = _enumerations.get(full_name)
     if known is None or known[0] is not schema:
-        known = _enumerations[full_name] = schema, _found(schema)
+        named = schema.arguments if schema.name.startswith(_OF_TORCH) else ()
+        by_name = {i: kind for i, a in enumerate(named) if (kind := _kind_by_name(a))}
+        known = _enumerations[full_name] = schema, {**by_name, **enum_names(full_name)}
     return known[1]
-
-
-def _found(schema: FunctionSchema) -> Mapping[int, str]:
-    if not schema.name.startswith(_OF_TORCH):
-        return enum_names(schema.full_name)
-    by_name = {i: kind for i, a in enumerate(schema.arguments) if (kind := _kind_by_name(a))}
-    return {**by_name, **enum_names(schema.full_name)}
 
 
 def _kind_by_name(argument: Argument) -> str | None:

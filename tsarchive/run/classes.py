@@ -15,6 +15,7 @@ import torch
 
 from tsarchive.errors import SaveError, UnknownClassError, UnsupportedError
 from tsarchive.ir.classes import ClassConstant, ClassType, Function
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import EnumType, TupleType, Type, annotation
 from tsarchive.policy import FOR_STRANGERS, Guard
 
@@ -30,10 +31,10 @@ from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
 from .linkage import Analyses, LazyFunction
 from .modules import (
+    CONTAINERS,
     ArchiveModule,
     ArchiveObject,
     HookedArchiveModule,
-    container_class,
     forward_overloads,
 )
 from .objects import ClassTable, Objects, name_of
@@ -70,7 +71,7 @@ def build_class(type_: Type, compiler: Compiler) -> Any:
 
 def _module_class(type_: ClassType, compiler: Compiler) -> type[ArchiveModule]:
     members = _members(type_, compiler, ArchiveModule)
-    bases = [container_class(type_.qualified_name)]
+    bases = [CONTAINERS.get(unmangled(type_.qualified_name), ArchiveModule)]
     if type_.forward_pre_hooks or type_.forward_hooks:
         bases.insert(0, HookedArchiveModule)
         for name in ("pre_hooks", "hooks"):

@@ -25,18 +25,16 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import INT, ListType
-from tsarchive.operators.costs import size_of_made
+from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
 from .direct import no_call
-from .dynamic_calls import autocast, is_autocast, unpack_list
 from .expressions import SCALARS, Expressions
-from .linkage import Bound, Linkage, Source
+from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
-from .passes.liveness import Liveness
+from .passes.liveness import ALIASES, NOTHING, Liveness, Wanted, all_nodes, holds_memory, last_uses
 from .passes.peephole import nodes_on_numbers
-from .passes.uses import ALIASES, NOTHING, Wanted, all_nodes, holds_memory, last_uses
 from .slots import SlotKind, as_submodule, as_tensor
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
@@ -269,10 +267,18 @@ class _Writer(Expressions):
             self._forget_lines(middle)
 
     def _condition(self, node: Node) -> str:
-        """The condition of an if: tracers cannot decide on a symbol, but can assume it holds."""
+        """The condition of an if.
+
+        Tracers cannot decide on a symbol, but can assume that it holds where the if does nothing
+        but raise an exception otherwise.
+        """
         text = self.whole(node.input)
-        is_plain = self.dispatch.inlines or not _fails_unless_true(node)
-        return text if is_plain else self.call(assumed, text)
+        if self.dispatch.inlines:
+            return text
+        true, false = node.blocks
+        does_nothing_else = not (node.outputs or true.nodes)
+        fails = any(last.kind == "prim::RaiseException" for last in false.nodes[-1:])
+        return self.call(assumed, text) if does_nothing_else and fails else text
 
     def _branch(self, block: Block, targets: Sequence[str], used: Sequence[int]) -> str | None:
         """Write a branch. Returns the text of its one result, if it has no statements."""
@@ -289,11 +295,18 @@ class _Writer(Expressions):
         del self.lines[start:], self.places[start:]
 
     def _choose(self, node: Node, chosen: Value, first: str, second: str) -> None:
-        """Write a conditional expression, where neither branch does anything else."""
+        """Write a conditional expression, where neither branch does anything else.
+
+        It becomes ``and`` or ``or`` where these mean the same.
+        """
         target, condition = self.text[chosen], self.use(node.input)
         text = f"{first} if {condition} else {second}"
         if node.input in self.folded:
-            text = _joined(self.whole(node.input), first, second) or text
+            condition = self.whole(node.input)
+            if second == "False":
+                text = condition if first == "True" else f"({condition}) and {first}"
+            elif first == "True":
+                text = f"({condition}) or {second}"
         if not (chosen.type in SCALARS and self.fold(chosen, text, self._here)):
             self.line(f"{target} = {text}")
 
@@ -432,20 +445,6 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
-
-
-def _fails_unless_true(node: Node) -> bool:
-    """Return whether a condition does nothing but raise an exception where it is false."""
-    true, false = node.blocks
-    last = false.nodes[-1:]
-    return not (node.outputs or true.nodes) and any(n.kind == "prim::RaiseException" for n in last)
-
-
-def _joined(condition: str, first: str, second: str) -> str | None:
-    """``first if condition else second`` as ``and`` or ``or``, where both mean the same."""
-    if second == "False":
-        return condition if first == "True" else f"({condition}) and {first}"
-    return f"({condition}) or {second}" if first == "True" else None
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

@@ -26,46 +26,19 @@ from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .codegen import generate
-from .dynamic_calls import DynamicCall
+from .conversion import type_of_class
 from .enforcement import Dispatch, Enforcement
-from .linkage import Analyses, Bound, Call, LazyFunction, Linkage, Source
+from .expressions import is_module
+from .linkage import Analyses, Bound, Call, DynamicCall, LazyFunction, Linkage, Source
 from .objects import ClassTable, Objects
 from .operators import called_by_tracers
-from .passes.uses import Wanted
-from .typecheck import type_of_class
+from .passes.liveness import Wanted
 
 # Nodes that take a module as first input, and do not show its class otherwise.
 _OF_MODULES: Final = frozenset(
     {"prim::CallMethod", "prim::GetAttr", "prim::ModuleContainerIndex", "prim::SetAttr"}
 )
 _LITERALS: Final = (bool, int, float, complex, str, type(None))
-
-
-class Bodies:
-    """Source and code of the functions of an archive, one body for those of one structure."""
-
-    def __init__(self, linkage: Linkage) -> None:
-        self._linkage = linkage
-        self._known: dict[Hashable, _Body] = {}
-
-    def source(self, call: Call) -> Source:
-        """The code for calls of a function, with the globals that it needs."""
-        method = call.function.sharing
-        if method is None:
-            return self._generated(call)
-        body = self._known.get(call.key)
-        shared = None if body is None else body.source_of(method, self._linkage)
-        if shared is not None:
-            return shared
-        source = self._generated(call)
-        # Code that cannot be generated is not shared: each class fails with its own place.
-        self._known.setdefault(call.key, _Body(call.function, method, source))
-        return source
-
-    def _generated(self, call: Call) -> Source:
-        # Constants are read now, and stay: they must not become the tensors of a tracer.
-        with _disable_current_modes():
-            return generate(call.function, self._linkage, call.bound, call.wanted)
 
 
 @dataclass(eq=False)
@@ -140,7 +113,7 @@ def _named(value: Any) -> tuple[ClassType, Call | None] | None:
         method = value.call.function.sharing
         return None if method is None else (method.owner, value.call)
     type_ = type_of_class(value) if isinstance(value, type) else None
-    return (type_, None) if isinstance(type_, ClassType) and _is_module(type_) else None
+    return (type_, None) if is_module(type_) else None
 
 
 class _Step(NamedTuple):
@@ -164,12 +137,12 @@ class _Walk:
         given = (value for value in block.params if value not in self._reached)
         if any(_holds_module(value.type) for value in given):
             return False
-        return all(map(self._is_plain_node, (*block.nodes, block.return_node)))
+        return all(
+            self._is_plain_node(node) and all(map(self.is_plain, nested_blocks(node)))
+            for node in (*block.nodes, block.return_node)
+        )
 
     def _is_plain_node(self, node: Node) -> bool:
-        return self._is_plain_itself(node) and all(map(self.is_plain, nested_blocks(node)))
-
-    def _is_plain_itself(self, node: Node) -> bool:
         if node.is_constant:
             type_ = node.output.type
             return isinstance(type_, FunctionType) or _is_unchangeable(node.attributes["value"])
@@ -198,22 +171,16 @@ def _is_unchangeable(value: Any) -> bool:
 def _holds_module(type_: Type) -> bool:
     if isinstance(type_, COMPOSITE):
         return any(map(_holds_module, type_.parts()))
-    return isinstance(type_, ClassType) and _is_module(type_)
+    return is_module(type_)
 
 
-def _is_module(type_: ClassType) -> bool:
-    return type_.is_module and not type_.is_native
-
-
+@dataclass(eq=False)
 class _MovedPlaces(Sequence[Placed | None]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
-    def __init__(
-        self, places: Sequence[Placed | None], body: SharedMethod, method: SharedMethod
-    ) -> None:
-        self._places = places
-        self._body = body
-        self._method = method
+    _places: Sequence[Placed | None]
+    _body: SharedMethod
+    _method: SharedMethod
 
     def __len__(self) -> int:
         return len(self._places)
@@ -237,7 +204,7 @@ class Compiler:
     ) -> None:
         self.lock = lock
         self.linkage = Linkage(table, objects, enforcement, analyses, dispatch, self.function)
-        self._bodies = Bodies(self.linkage)
+        self._bodies: dict[Hashable, _Body] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
         self._for_tracing: Compiler | None = None
 
@@ -253,8 +220,27 @@ class Compiler:
         key = function, call.key
         with self.lock:
             if key not in self._functions:
-                self._functions[key] = LazyFunction(call, self._bodies.source, self.lock)
+                self._functions[key] = LazyFunction(call, self._source, self.lock)
             return self._functions[key]
+
+    def _source(self, call: Call) -> Source:
+        """Return the code for calls of a function, with the globals that it needs.
+
+        Functions of one structure share one body.
+        """
+        method = call.function.sharing
+        body = None if method is None else self._bodies.get(call.key)
+        if method is not None and body is not None:
+            shared = body.source_of(method, self.linkage)
+            if shared is not None:
+                return shared
+        # Constants are read now, and stay: they must not become the tensors of a tracer.
+        with _disable_current_modes():
+            source = generate(call.function, self.linkage, call.bound, call.wanted)
+        # Code that cannot be generated is not shared: each class fails with its own place.
+        if method is not None:
+            self._bodies.setdefault(call.key, _Body(call.function, method, source))
+        return source
 
     @property
     def for_tracing(self) -> Compiler:

@@ -1,16 +1,22 @@
-"""Values at the boundary between Python and archive code, converted by their declared type."""
+"""Values by their TorchScript types: which type one has, and conversion at the boundary to Python.
+
+Lists and dicts keep the type they were created with; Python's do not. So code that creates one
+whose elements would not tell (none at all, or Optional and Union elements) makes a ``TypedList``
+or ``TypedDict``, where the type can matter later.
+"""
 
 from __future__ import annotations
 
+import copy
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, SupportsIndex, TypeVar
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
-from tsarchive.errors import ScriptError
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.subtyping import unify_all
+from tsarchive.ir.subtyping import flat_members, is_subtype, unify_all
 from tsarchive.ir.types import (
     ANY,
     ANY_LIST,
@@ -19,9 +25,12 @@ from tsarchive.ir.types import (
     COMPLEX,
     DEVICE,
     FLOAT,
+    GENERATOR,
     INT,
     NONE,
     NUMBER,
+    STORAGE,
+    STREAM,
     STRING,
     TENSOR,
     DictType,
@@ -29,6 +38,7 @@ from tsarchive.ir.types import (
     HandleType,
     ListType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     UnionType,
@@ -36,12 +46,144 @@ from tsarchive.ir.types import (
 from tsarchive.printer.literals import can_be_inferred
 
 from .checks import MEMORY_FORMATS
-from .natives import Future
-from .natives.conversions import INT64_MAX, INT64_MIN
-from .natives.dtypes import LAYOUTS, NUMBERS
+from .natives import Awaitable, Future
+from .natives.conversions import INT64_MAX, INT64_MIN, LAYOUTS, NUMBERS
 from .natives.strings import decode
-from .natives.table import type_fault
-from .typecheck import is_instance, type_of, typed_dict, typed_list
+from .natives.table import fault
+from .operators import native_class
+
+UNKNOWN: Final = SimpleType("?")
+"""The element type of an empty list whose type nobody noted: it may be any."""
+
+_EXACT: dict[type, Type] = {
+    bool: BOOL,
+    int: INT,
+    float: FLOAT,
+    complex: COMPLEX,
+    str: STRING,
+    type(None): NONE,
+    torch.SymBool: BOOL,
+    torch.SymInt: INT,
+    torch.SymFloat: FLOAT,
+    torch.device: DEVICE,
+    torch.Generator: GENERATOR,
+    torch.Stream: STREAM,
+    Future: HandleType("Future", UNKNOWN),
+    Awaitable: HandleType("Await", UNKNOWN),
+}
+_SCALARS = frozenset({BOOL, INT, FLOAT, COMPLEX, STRING, NONE})
+_UNTYPED = frozenset(
+    {
+        ListType(UNKNOWN),
+        DictType(UNKNOWN, UNKNOWN),
+        HandleType("Future", UNKNOWN),
+        HandleType("Await", UNKNOWN),
+    }
+)
+
+
+class TypedList(list[Any]):
+    """A list that knows its element type."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type_: Type, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
+        self.type = type_
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedList:
+        made = memo[id(self)] = TypedList(self.type)
+        made.extend(copy.deepcopy(list(self), memo))
+        return made
+
+    def __reduce_ex__(self, _protocol: SupportsIndex) -> tuple[Any, ...]:
+        """Pickled as a plain list, which is what archives hold."""
+        return list, (), None, iter(self)
+
+
+class TypedDict(dict[Any, Any]):
+    """A dict that knows its key and value types."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type_: Type, items: Iterable[tuple[Any, Any]] = ()) -> None:
+        super().__init__(items)
+        self.type = type_
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedDict:
+        made = memo[id(self)] = TypedDict(self.type)
+        made.update(copy.deepcopy(dict(self), memo))
+        return made
+
+    def __reduce_ex__(self, _protocol: SupportsIndex) -> tuple[Any, ...]:
+        """Pickled as a plain dict, which is what archives hold."""
+        return dict, (), None, None, iter(self.items())
+
+
+def typed_list(type_: Type, items: Iterable[Any] = ()) -> list[Any]:
+    """A TypedList; a plain list where torch.compile traces, which knows no subclasses."""
+    return list(items) if is_dynamo_compiling() else TypedList(type_, items)
+
+
+def typed_dict(type_: Type, items: Iterable[tuple[Any, Any]] = ()) -> dict[Any, Any]:
+    """The same for a dict."""
+    return dict(items) if is_dynamo_compiling() else TypedDict(type_, items)
+
+
+def type_of_class(class_: type) -> Type | None:
+    """The archive type that ``class_`` was made for."""
+    return getattr(class_, "tsarchive_type", None)
+
+
+def type_of(value: Any) -> Type:
+    """The run-time type. Values that TorchScript does not have give ``Any``."""
+    class_ = type(value)
+    found = _EXACT.get(class_) or type_of_class(class_)
+    if found is not None:
+        return found
+    if isinstance(value, torch.Tensor):
+        return TENSOR
+    if isinstance(value, TypedList | TypedDict):
+        return value.type
+    if isinstance(value, list):
+        return ListType(type_of(value[0]) if value else UNKNOWN)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            return DictType(type_of(key), type_of(item))
+        return DictType(UNKNOWN, UNKNOWN)
+    if isinstance(value, tuple):
+        return TupleType(tuple(map(type_of, value)))
+    if isinstance(value, torch.ScriptObject):
+        return native_class(value._type().annotation_str) or ANY
+    if isinstance(value, torch.UntypedStorage | torch.TypedStorage):
+        return STORAGE
+    return ANY
+
+
+def is_instance(value: Any, type_: Type) -> bool:
+    """``isinstance`` of TorchScript: bool is no int, containers by their element types."""
+    found = type_of(value)
+    if found in _UNTYPED:
+        return any(_is_alike(found, member) for member in (type_, *flat_members(type_)))
+    return is_subtype(found, type_)
+
+
+def _is_alike(found: Type, wanted: Type) -> bool:
+    if isinstance(found, HandleType) and isinstance(wanted, HandleType):
+        return found.kind == wanted.kind
+    return type(found) is type(wanted) or is_subtype(found, wanted)
+
+
+def predicate(types: Iterable[Type]) -> Callable[[Any], bool]:
+    """The function that tells whether a value belongs to one of ``types``."""
+    wanted = tuple(types)
+    if _SCALARS.issuperset(wanted):
+        classes = tuple(class_ for class_, type_ in _EXACT.items() if type_ in wanted)
+        return lambda value: type(value) in classes
+    if wanted == (TENSOR,):
+        return lambda value: isinstance(value, torch.Tensor)
+    return lambda value: any(is_instance(value, type_) for type_ in wanted)
+
 
 Converter = Callable[[Any], Any]
 T = TypeVar("T")
@@ -195,7 +337,9 @@ def admitted(value: Any) -> Any:
             admitted(item)
     elif not isinstance(value, (torch.Tensor, torch.nn.Module)) and type_of(value) == ANY:
         kind = type(value)
-        raise type_fault(f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}")
+        raise fault(
+            TypeError, f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}"
+        )
     return value
 
 
@@ -203,7 +347,7 @@ def infer(value: Any) -> Any:
     """A value for ``Any``: its own type decides, and it must be one that TorchScript has."""
     if isinstance(value, (torch.dtype, torch.layout)):
         return _to_int(value)
-    for class_, convert in _EXACT.items():
+    for class_, convert in _BASES.items():
         if isinstance(value, class_) and not isinstance(value, (bool, enum.Enum)):
             return convert(value)
     if isinstance(value, list):
@@ -219,7 +363,7 @@ def infer(value: Any) -> Any:
 
 
 # Subclasses, such as numpy's scalars, become what they are derived from.
-_EXACT: dict[type, Converter] = {
+_BASES: dict[type, Converter] = {
     int: _to_int, float: float, complex: complex, str: str, bytes: decode,
 }  # fmt: skip
 
@@ -356,14 +500,9 @@ def export(value: Any) -> Any:
         return value.given(export)
     if isinstance(value, enum.Enum):
         return type(value)[value.name]
-    return _checked_text(value) if isinstance(value, str) else value
-
-
-def _checked_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ScriptError(
-            f"the string {text!a} is not UTF-8", exception="builtins.UnicodeDecodeError"
-        ) from None
-    return text
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise fault(UnicodeDecodeError, f"the string {value!a} is not UTF-8") from None
+    return value

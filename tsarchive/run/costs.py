@@ -1,4 +1,4 @@
-"""How many bytes an operator takes, found out before it runs.
+"""The bytes that an operator takes, found out before it runs.
 
 The operator runs first on tensors without data (device ``meta``), where storages have sizes and
 no memory. Operators whose result depends on data have rows here.
@@ -20,8 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tsarchive.errors import LimitError
-from tsarchive.operators.costs import NUMBER, POINTER, size_of_text
-from tsarchive.operators.effects import WITH_EFFECTS
+from tsarchive.operators.effects import NUMBER, POINTER, WITH_EFFECTS, size_of_text
 
 _PER_ELEMENT: Final = 24  # characters of a number in the text of a tensor
 

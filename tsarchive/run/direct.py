@@ -35,7 +35,7 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.ir.values import necessary_arguments
-from tsarchive.operators.bindings import (
+from tsarchive.operators.python_forms import (
     BOUND_OTHERWISE,
     DEFAULTS_IN_WORDS,
     TAKES_LIST_ITEMS,
@@ -86,21 +86,16 @@ def signatures_of(binding: Callable[..., Any], named: Sequence[str]) -> tuple[Si
     is_method = type(binding).__name__ == "method_descriptor"
     given = (_fitting_values()["Tensor"],) if is_method else ()
     try:
-        found = _found(binding, given, named)
+        message = _error(binding, *given, *[None] * _TOO_MANY)
+        _, several, listed = message.partition("but expected")
+        if several:
+            found = [_listed(text) for text in re.findall(r"\((.*)\)$", listed, re.MULTILINE)]
+        else:
+            found = [_asked(binding, given, message, named)]
     except (_Unknown, KeyError):
         return ()
     first = tuple(Parameter("self", "Tensor") for _ in given)
     return tuple(Signature((*first, *one.positional), one.named) for one in found)
-
-
-def _found(
-    binding: Callable[..., Any], given: tuple[Any, ...], named: Sequence[str]
-) -> list[Signature]:
-    message = _error(binding, *given, *[None] * _TOO_MANY)
-    _, several, listed = message.partition("but expected")
-    if several:
-        return [_listed(text) for text in re.findall(r"\((.*)\)$", listed, re.MULTILINE)]
-    return [_asked(binding, given, message, named)]
 
 
 def _error(binding: Callable[..., Any], *arguments: Any, **keywords: Any) -> str:
@@ -161,7 +156,7 @@ def _matched(match: re.Match[str] | None) -> re.Match[str]:
 
 @cache
 def _fitting_values() -> dict[str, Any]:
-    """A value of each type, for the parser to go on to the next parameter."""
+    """Return a value of each type, with which the parser goes on to the next parameter."""
     one = torch.ones(1)
     return {
         "Tensor": one,
@@ -195,7 +190,6 @@ _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
     **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
     "aten::layer_norm": {"normalized_shape": lambda size: size > 0},
 }
-_NUMBERS: Final = frozenset({INT, FLOAT, BOOL, COMPLEX, NUMBER})
 _INTS: Final = ListType(INT)
 _TENSORS: Final = ListType(TENSOR)
 # Names that the parser of bindings has for types of a schema, and for arguments that are numbers.
@@ -217,12 +211,18 @@ _TYPE_WORDS: Final[Mapping[Type | str, str]] = {
     "Layout": "torch.layout",
     "MemoryFormat": "torch.memory_format",
 }
-# Words for what takes no list, no tensor, no number and no text; for all others a doubt means yes.
+# Parameters that refuse tensors, numbers, strings and lists; for all others a doubt means yes.
 _OF_KINDS: Final = frozenset({"torch.dtype", "torch.layout", "torch.memory_format"})
-_TAKES_NO_TENSOR: Final = _OF_KINDS | {"bool", "str", "torch.Generator", "tuple of Tensors"}
-_TAKES_NO_NUMBER: Final = _OF_KINDS | {"str", "torch.Generator", "tuple of Tensors"}
-_TAKES_NO_TEXT: Final = _OF_KINDS | {"Tensor", "Number", "int", "float", "bool", "torch.Generator"}
-_TAKES_NO_LIST: Final = _TAKES_NO_TEXT | {"str", "torch.device"}
+_NO_TEXT: Final = _OF_KINDS | {"Tensor", "Number", "int", "float", "bool", "torch.Generator"}
+_REFUSING: Final[Mapping[Type | type[ListType], frozenset[str]]] = {
+    TENSOR: _OF_KINDS | {"bool", "str", "torch.Generator", "tuple of Tensors"},
+    **dict.fromkeys(
+        (INT, FLOAT, BOOL, COMPLEX, NUMBER),
+        _OF_KINDS | {"str", "torch.Generator", "tuple of Tensors"},
+    ),
+    STRING: _NO_TEXT,
+    ListType: _NO_TEXT | {"str", "torch.device"},
+}
 # The types that each type of a signature accepts.
 _TAKEN: Final[Mapping[Type, frozenset[Type]]] = {
     **{type_: frozenset({type_}) for type_ in (TENSOR, INT, FLOAT, BOOL, STRING, _INTS, _TENSORS)},
@@ -234,43 +234,41 @@ _RETURNED: Final = frozenset({TENSOR, FLOAT, BOOL})
 _METHOD_AND_LIST: Final = 2
 
 Binding = Callable[..., Any]
+DirectCall = tuple[Binding, list[str]]
+"""A binding to call instead of an overload, and the texts of the arguments."""
 
 
-class DirectCall(NamedTuple):
-    """A binding to call instead of an overload, and the texts of the arguments."""
+class KnownBinding(NamedTuple):
+    """A binding, and the signatures that it tries before that of the overload.
 
-    binding: Binding
-    texts: list[str]
-
-
-class _Known(NamedTuple):
-    """A binding, and the signatures that it tries before that of the overload."""
+    ``checked`` is the binding behind the check of its arguments, for calls that may need one.
+    """
 
     binding: Binding
+    checked: Binding
     before: tuple[Signature, ...]
 
 
-_bindings: Final[dict[str, _Known | None]] = {}
-_with_usual: Final[dict[str, Binding]] = {}
+_bindings: Final[dict[str, KnownBinding | None]] = {}
 # Of an overload and the types it is given.
 _certain: Final[dict[tuple[str, tuple[Type, ...]], bool]] = {}
 
 
 def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
-    """A call that is sure to run what ``node`` means; None where that is not certain.
+    """Return a call that is sure to run what ``node`` means; None where that is not certain.
 
     ``texts`` are those of all inputs. Arguments that have their default values are left out,
     unless those of the binding are others.
     """
     schema = node.schema
-    binding = None if schema is None else binding_of(schema)
-    if schema is None or binding is None or not _takes_result(schema, node):
+    known = None if schema is None else binding_of(schema)
+    if schema is None or known is None or not _takes_result(schema, node):
         return None
-    where = _harmless_where(schema)
-    if not all(_is_harmless(schema, node, *one) for one in where.items()):
+    binding = known.binding
+    if not all(_is_harmless(schema, node, *one) for one in _harmless_where(schema).items()):
         if schema.name not in USUAL:
             return None
-        binding = _where_usual(schema, binding)
+        binding = known.checked
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
     types = [value.type for value in given]
@@ -279,15 +277,15 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     has_items = count == _METHOD_AND_LIST and texts[1].startswith("[") and texts[1] != "[]"
     if schema.name in TAKES_LIST_ITEMS and has_items:
         method = getattr(torch._C.TensorBase, schema.name.removeprefix("aten::"))
-        return DirectCall(method, [texts[0], texts[1][1:-1]])
+        return method, [texts[0], texts[1][1:-1]]
     short = {i: text for i, value in enumerate(given) if (text := _short(schema, i, value))}
     if short and is_certain(schema, [INT if i in short else t for i, t in enumerate(types)]):
-        return DirectCall(binding, [short.get(i, text) for i, text in enumerate(texts[:count])])
-    return DirectCall(binding, list(texts[:count]))
+        return binding, [short.get(i, text) for i, text in enumerate(texts[:count])]
+    return binding, list(texts[:count])
 
 
 def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
-    """How many arguments the binding is given."""
+    """Return the number of arguments that the binding is given."""
     needed, _ = necessary_arguments(schema, inputs)
     left_out = schema.arguments[needed:]
     in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in DEFAULTS_IN_WORDS]
@@ -303,17 +301,16 @@ def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
     return {a.name: found[a.name] for a in schema.arguments if a.name in found} if found else {}
 
 
-def _where_usual(schema: FunctionSchema, binding: Binding) -> Binding:
-    """``binding`` for calls that need no check, and behind the check for the others."""
-    known = _with_usual.get(schema.full_name)
-    if known is None:
-        is_usual, checked = USUAL[schema.name], guarded(schema, binding)
+def _unless_usual(schema: FunctionSchema, binding: Binding) -> Binding:
+    """``binding`` behind its check, which calls with usual arguments need not pass."""
+    is_usual, checked = USUAL.get(schema.name), guarded(schema, binding)
+    if is_usual is None:
+        return checked
 
-        def known(*args: Any) -> Any:
-            return binding(*args) if is_usual(*args) else checked(*args)
+    def run(*args: Any) -> Any:
+        return binding(*args) if is_usual(*args) else checked(*args)
 
-        _with_usual[schema.full_name] = known
-    return known
+    return run
 
 
 def _is_harmless(
@@ -331,14 +328,17 @@ def _is_harmless(
 
 
 def _takes_result(schema: FunctionSchema, node: Node) -> bool:
-    """Bindings give tuples for lists, which nobody sees where the items are taken at once."""
+    """Return whether a node can be given what bindings give.
+
+    They give tuples for lists, which nobody sees where the items are taken at once.
+    """
     if schema.returns[0].type != _TENSORS:
         return True
     return all(user.kind == "prim::ListUnpack" for user, _ in node.output.uses)
 
 
 def _short(schema: FunctionSchema, offset: int, value: Value) -> str | None:
-    """One number for a list of as many equal ones as the schema says: 1 for [1, 1]."""
+    """Return one number for a list of as many equal ones as the schema says: 1 for [1, 1]."""
     items = [item.node for item in value.node.inputs]
     repeat = schema.arguments[offset].repeat
     is_list = value.node.kind == "prim::ListConstruct" and value.type == _INTS
@@ -353,47 +353,34 @@ def is_certain(schema: FunctionSchema, given: Sequence[Type]) -> bool:
     key = schema.full_name, tuple(given)
     found = _certain.get(key)
     if found is None:
-        known = _known(schema)
+        known = binding_of(schema)
+        kinds = enumerations(schema)  # numbers to operators, and not to bindings
         found = _certain[key] = (
             known is not None
-            and _takes(schema, given)
+            and all(type_ == NONE for i, type_ in enumerate(given) if i in kinds)
+            and all(map(_is_taken, schema.arguments, given))
             and not any(_may_take(one, schema, given) for one in known.before)
         )
     return found
 
 
-def _takes(schema: FunctionSchema, given: Sequence[Type]) -> bool:
-    """Return whether the signature of ``schema`` takes such values."""
-    kinds = enumerations(schema)
-    for offset, type_ in enumerate(given):
-        is_number_of_kind = offset in kinds and type_ != NONE  # no int to a binding
-        if is_number_of_kind or not _is_taken(schema.arguments[offset], type_):
-            return False
-    return True
-
-
-def bindings_of(name: str) -> Iterator[Binding]:
-    """The bindings of an operator of torch, by its name without the namespace."""
-    for namespace in _BINDINGS:
-        found = getattr(namespace, name, None)
-        if callable(found):
-            yield found
-
-
-def binding_of(schema: FunctionSchema) -> Binding | None:
-    """The binding that has a signature like ``schema``, as this process knows the operator."""
-    known = _known(schema)
-    return None if known is None else known.binding
-
-
-def _known(schema: FunctionSchema) -> _Known | None:
+def binding_of(schema: FunctionSchema) -> KnownBinding | None:
+    """Return the binding with a signature like ``schema``, as this process knows the operator."""
     registered = operator_schemas(schema.name)
     if not (any(schema is one for one in registered) or schema in registered):
         return None
     key = schema.full_name
     if key not in _bindings:
-        found = _find_binding(schema)
-        _bindings[key] = None if found is None else _with_signatures(schema, found)
+        binding = _find_binding(schema)
+        named = [argument.name for argument in schema.arguments if argument.kwarg_only]
+        signatures = () if binding is None else signatures_of(binding, named)
+        like = next((i for i, one in enumerate(signatures) if _is_like(one, schema)), None)
+        if binding is None or like is None:
+            _bindings[key] = None
+        else:
+            _bindings[key] = KnownBinding(
+                binding, _unless_usual(schema, binding), signatures[:like]
+            )
     return _bindings[key]
 
 
@@ -401,7 +388,7 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     namespace, _, name = schema.name.partition("::")
     if namespace != "aten" or name.startswith("__") or name in BOUND_OTHERWISE:
         return None
-    found = next(bindings_of(name), None)
+    found = next(filter(callable, (getattr(one, name, None) for one in _BINDINGS)), None)
     if found is None or find_native(schema) is not None:
         return None
     is_free = schema.name in USUAL or bool(_harmless_where(schema))
@@ -410,18 +397,11 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
     is_bound = is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
-    return found if is_bound and _can_be_called(schema) else None
-
-
-def _with_signatures(schema: FunctionSchema, binding: Binding) -> _Known | None:
-    """``binding``, if this torch says that it has a signature like ``schema``."""
-    named = [argument.name for argument in schema.arguments if argument.kwarg_only]
-    before: list[Signature] = []
-    for signature in signatures_of(binding, named):
-        if _is_like(signature, schema):
-            return _Known(binding, tuple(before))
-        before.append(signature)
-    return None
+    # Bindings make things on the default device of Python, and give tuples for lists.
+    takes_device = any(argument.name == "device" for argument in schema.arguments)
+    results = [result.type for result in schema.returns]
+    is_given = results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
+    return found if is_bound and is_given and not takes_device else None
 
 
 def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
@@ -436,15 +416,6 @@ def _is_like(signature: Signature, schema: FunctionSchema) -> bool:
     return positional == [
         (one.type, one.has_default) for one in signature.positional
     ] and named == {(one.name, one.type) for one in signature.named if one.name != "out"}
-
-
-def _can_be_called(schema: FunctionSchema) -> bool:
-    """Bindings give tuples for lists, and make things on the default device of Python."""
-    takes_device = any(argument.name == "device" for argument in schema.arguments)
-    results = [result.type for result in schema.returns]
-    return not takes_device and (
-        results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
-    )
 
 
 def _is_taken(argument: Argument, type_: Type) -> bool:
@@ -475,19 +446,12 @@ def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type
 def _may_accept(parameter: Parameter, type_: Type) -> bool:
     """Return whether the parser might accept a value; for numbers it takes tensors of one."""
     given, may_be_none = _unwrapped(type_)
-    if may_be_none:
-        return True
-    if isinstance(given, ListType):
-        return parameter.type not in _TAKES_NO_LIST
-    if given == TENSOR:
-        return parameter.type not in _TAKES_NO_TENSOR
-    if given in _NUMBERS:
-        return parameter.type not in _TAKES_NO_NUMBER
-    return given != STRING or parameter.type not in _TAKES_NO_TEXT
+    kind = ListType if isinstance(given, ListType) else given
+    return may_be_none or parameter.type not in _REFUSING.get(kind, ())
 
 
 def _unwrapped(type_: Type) -> tuple[Type, bool]:
-    """A type without None, and whether None belongs to it."""
+    """Return a type without None, and whether None belongs to it."""
     if isinstance(type_, OptionalType):
         return type_.element, True
     return type_, type_ == NONE

@@ -90,14 +90,14 @@ class Enforcement:
 
 
 def _refused(
-    policy: Policy, name: str, row: Row, function: Function | None = None, node: Node | None = None
+    policy: Policy, name: str, row: Row, function: Function | None, node: Node | None
 ) -> PolicyError:
-    """The error for an operator or a class that code names; without code, for an object."""
+    """Return the error for an operator or a class that code names; without code, for an object."""
     kind = "operator" if "::" in name else "class"
     shown = name.removeprefix(NATIVE_PREFIX)
-    who = (
-        "the archive holds an object of" if function is None else f"{function.qualified_name} names"
-    )
+    who = "the archive holds an object of"
+    if function is not None:
+        who = f"{function.qualified_name} names"
     error = PolicyError(
         f"{who} the {kind} {shown}, which the policy refuses: {row.reason} ({row.risk.value})",
         operator=shown,

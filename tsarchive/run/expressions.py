@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -28,7 +28,6 @@ from tsarchive.ir.types import (
     INT,
     NONE,
     STRING,
-    DictType,
     ListType,
     OptionalType,
     TupleType,
@@ -51,8 +50,8 @@ from tsarchive.operators.python_forms import (
 from tsarchive.printer.literals import can_be_inferred
 
 from .checks import enumerations, is_number_of, number_check
-from .dynamic_calls import DynamicCall, NativeCall
-from .linkage import Bound, Linkage
+from .conversion import predicate, typed_dict, typed_list
+from .linkage import Bound, DynamicCall, Linkage, NativeCall
 from .modules import call_module, checked, is_certain, is_forward, is_plain, method_of, read_slot
 from .natives import NATIVES, UPGRADERS
 from .natives.conversions import wrap
@@ -60,11 +59,10 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import DIVIDED, as_number, known_result
-from .passes.uses import ALIASES, Wanted, called_function, wanted_of_call
-from .slots import FINDERS, SlotKind, find_list, holds_list, slot_key, slot_kind
-from .typecheck import predicate, typed_dict, typed_list
+from .passes.peephole import DIVIDED, as_number
+from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
 
@@ -188,16 +186,9 @@ class Expressions:
             found = self.text[value] = self._constant(value)
         return found
 
-    def uses(self, values: Iterable[Value]) -> str:
-        return ", ".join(map(self.use, values))
-
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
         """The text of a call of a function of this library."""
         return f"{self.globals.name(function.__name__, function)}({', '.join(arguments)})"
-
-    def use_if_live(self, value: Value) -> str:
-        """Like ``use``; None for an item of a result that the caller does not want."""
-        return self.use(value) if value.node.is_constant or value in self.live_values else "None"
 
     def define(self, value: Value) -> str:
         """A new local variable for ``value``."""
@@ -268,7 +259,12 @@ class Expressions:
         assert isinstance(type_, TupleType)
         name = self.class_name(type_) if type_.qualified_name else ""
         comma = "," if len(node.inputs) == 1 and not name else ""
-        return f"{name}({', '.join(map(self.use_if_live, node.inputs))}{comma})"
+        # None stands for an item of a result that the caller does not want.
+        items = (
+            self.use(value) if value.node.is_constant or value in self.live_values else "None"
+            for value in node.inputs
+        )
+        return f"{name}({', '.join(items)}{comma})"
 
     def _tuple_index(self, node: Node) -> str:
         values, index = map(self.use, node.inputs)
@@ -281,30 +277,24 @@ class Expressions:
         return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
-        type_ = node.output.type
-        items = f"[{self.uses(node.inputs)}]"
-        assert isinstance(type_, ListType)
-        if self._needs_type(node, type_.element):
-            return f"{self._typed(typed_list, type_)}({items if node.inputs else ''})"
-        return items
+        return self._typed(node, typed_list, f"[{', '.join(map(self.use, node.inputs))}]")
 
     def _dict(self, node: Node) -> str:
-        type_ = node.output.type
-        assert isinstance(type_, DictType)
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
-        items = "{" + ", ".join(f"{self.use(k)}: {self.use(v)}" for k, v in pairs) + "}"
-        if self._needs_type(node, type_.value):
-            return f"{self._typed(typed_dict, type_)}({items if node.inputs else ''})"
-        return items
+        items = ", ".join(f"{self.use(k)}: {self.use(v)}" for k, v in pairs)
+        return self._typed(node, typed_dict, f"{{{items}}}")
 
-    def _needs_type(self, node: Node, element: Type) -> bool:
-        """Return whether a later isinstance may ask for a type that the elements do not show."""
-        if node.inputs and can_be_inferred(element):
-            return False
-        return not all(_keeps_type(user, offset, node.output) for user, offset in node.output.uses)
+    def _typed(self, node: Node, make: Callable[..., Any], items: str) -> str:
+        """Return ``items``, or what ``make`` makes of them.
 
-    def _typed(self, make: Callable[..., Any], type_: Type) -> str:
-        return self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
+        It keeps the type where a later isinstance may ask for one that the elements do not show.
+        """
+        type_, uses = node.output.type, node.output.uses
+        shows = node.inputs and can_be_inferred(type_.parts()[-1])
+        if shows or all(_keeps_type(user, offset, node.output) for user, offset in uses):
+            return items
+        made = self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
+        return f"{made}({items if node.inputs else ''})"
 
     def _create_object(self, node: Node) -> str:
         name, type_ = self.class_name(node.output.type), node.output.type
@@ -417,7 +407,8 @@ class Expressions:
         name = schema.full_name.replace("::", "_")
         call = self.dispatch.direct_call(node, texts) if schema is node.schema else None
         if call is not None:
-            return f"{self.globals.name(name, call.binding)}({_all_arguments(schema, call.texts)})"
+            binding, passed = call
+            return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
         run = self.globals.name(name, self.dispatch.implementation(schema))
         return f"{run}({self._arguments(schema, node, texts)})"
 
@@ -478,7 +469,13 @@ class Expressions:
         tests += [is_there] if is_there else []
         if not tests:
             return own
-        return f"({own} if {' and '.join(tests)} else {self._slot_elsewhere(node, class_)})"
+        text = self.use(node.input)
+        # A slot of an object of another class, or a tensor that Python code moved elsewhere.
+        if class_ is None:
+            other = self.call(FINDERS[self.slot(node)[0]], text, ascii(node.name))
+        else:
+            other = self.call(read_slot, text, class_, ascii(node.name))
+        return f"({own} if {' and '.join(tests)} else {other})"
 
     def _own_slot(self, node: Node) -> tuple[str, str]:
         """The text of a slot of an object of its own class, and its condition; "" for none."""
@@ -499,13 +496,6 @@ class Expressions:
             return f"{table}[{key!a}]", ""
         return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"
 
-    def _slot_elsewhere(self, node: Node, class_: str | None) -> str:
-        """A slot of an object of another class, or a tensor that Python code moved elsewhere."""
-        text = self.use(node.input)
-        if class_ is None:
-            return self.call(FINDERS[self.slot(node)[0]], text, ascii(node.name))
-        return self.call(read_slot, text, class_, ascii(node.name))
-
     def reads_members(self, node: Node) -> bool:
         """Return whether a node reads a slot straight from the dictionary of a module.
 
@@ -513,7 +503,7 @@ class Expressions:
         """
         if not (self.dispatch.inlines and node.kind == "prim::GetAttr"):
             return False
-        return _is_module(node.input.type) and not _holds_list(node)
+        return is_module(node.input.type) and not _holds_list(node)
 
     def members(self, module: Value) -> str:
         """The ``__dict__`` of a module."""
@@ -524,7 +514,7 @@ class Expressions:
     def own_module(self) -> Value | None:
         """The first argument of a method of modules, which is certain to be of its class."""
         params = self.function.graph.params
-        if not params or not _is_module(params[0].type):
+        if not params or not is_module(params[0].type):
             return None
         return params[0] if is_certain(params[0], self.function) else None
 
@@ -532,8 +522,7 @@ class Expressions:
         """The table and the key of the slot that a GetAttr or SetAttr names."""
         owner = node.inputs[0].type
         assert isinstance(owner, ClassType)
-        kind = slot_kind(owner, owner.attributes[node.name])
-        return kind, slot_key(owner, node.name) if kind is SlotKind.PLAIN else node.name
+        return slot_place(owner, owner.attributes[node.name])
 
     def inlined(self, schema: FunctionSchema, node: Node, texts: Sequence[str]) -> str | None:
         """The operator as syntax; None where a function must run it, as limits and tracers need."""
@@ -619,7 +608,8 @@ def _holds_list(node: Node) -> bool:
     return holds_list(owner, owner.attributes[node.name])
 
 
-def _is_module(type_: Type) -> bool:
+def is_module(type_: Type | None) -> TypeGuard[ClassType]:
+    """Return whether a type is a class of modules that an archive defines."""
     return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 
@@ -662,7 +652,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def nesting(type_: Type) -> tuple[int, Type]:
-    """How many lists stand inside each other, and the type of the innermost elements."""
+    """Return how deeply lists are nested, and the type of the innermost elements."""
     depth = 0
     while isinstance(type_, ListType):
         depth, type_ = depth + 1, type_.element
@@ -670,7 +660,7 @@ def nesting(type_: Type) -> tuple[int, Type]:
 
 
 def told_element(schema: FunctionSchema, node: Node) -> str | None:
-    """The name of the element type to pass to the native of ``node``; None for the default."""
+    """Return the element type to name to the native of ``node``; None for the default."""
     if schema.full_name not in _TAKING_ELEMENT:
         return None
     leaf = nesting(node.input.type)[1]

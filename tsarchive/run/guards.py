@@ -23,7 +23,7 @@ from torch import Tensor
 from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
-from .checks import CHECKS, Check, plain, require
+from .checks import CHECKS, Check, plain, require, room_of
 from .layer_checks import (
     SAVED_ARGUMENTS,
     SAVED_WHERE,
@@ -90,9 +90,8 @@ def resize(slot: Tensor, size: Sequence[int], strides: Sequence[int] | None = No
 
 
 def _room(slot: Tensor) -> int:
-    """How many elements a slot has memory for."""
-    elements: int = slot.untyped_storage().nbytes() // slot.element_size()
-    return elements - int(slot.storage_offset())
+    """Return the number of elements that a slot has memory for."""
+    return room_of(slot) - int(slot.storage_offset())
 
 
 def _misfit(size: Sequence[int], why: str) -> ScriptError:
@@ -161,9 +160,8 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     if name in SAVES_RESULTS:
         run = _passing(with_own_indices, run)
     if name in SAVED_ARGUMENTS:
-        saving = _with_copies(schema, SAVED_ARGUMENTS[name], for_saving, run)
-        flags = SAVED_WHERE.get(name)
-        run = saving if flags is None else _where(schema, flags, saving, run)
+        saved, flags = SAVED_ARGUMENTS[name], SAVED_WHERE.get(name, ())
+        run = _with_copies(schema, saved, for_saving, run, flags)
     if name in SPARSE_MAKERS:
         run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))
     elif any(argument.name == "layout" for argument in schema.arguments):
@@ -281,30 +279,27 @@ def _with_plain(run: Run) -> Run:
     return run_plain
 
 
-def _with_copies(schema: FunctionSchema, copied: frozenset[str], copy: Copy, run: Run) -> Run:
-    """``run`` on copies of the tensors that are given for the arguments ``copied``."""
+def _with_copies(
+    schema: FunctionSchema, copied: frozenset[str], copy: Copy, run: Run, flags: Sequence[str] = ()
+) -> Run:
+    """Return ``run`` on copies of the tensors that are given for the arguments ``copied``.
+
+    With ``flags``, only calls that set one of these arguments need the copies.
+    """
     names = [argument.name for argument in schema.arguments]
 
     def passed(name: str, value: Any) -> Any:
         return copy(value) if name in copied and isinstance(value, Tensor) else value
 
     def run_on_copies(*args: Any, **kwargs: Any) -> Any:
+        if flags:
+            named = {**dict(zip(names, args, strict=False)), **kwargs}
+            if not any(map(named.get, flags)):
+                return run(*args, **kwargs)
         given = map(passed, names, args)
         return run(*given, **{name: passed(name, value) for name, value in kwargs.items()})
 
     return run_on_copies
-
-
-def _where(schema: FunctionSchema, flags: Sequence[str], then: Run, otherwise: Run) -> Run:
-    """``then`` for calls that set one of these arguments, ``otherwise`` for the rest."""
-    names = [argument.name for argument in schema.arguments]
-
-    def run_either(*args: Any, **kwargs: Any) -> Any:
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        is_set = any(given.get(flag) for flag in flags)
-        return (then if is_set else otherwise)(*args, **kwargs)
-
-    return run_either
 
 
 def _passing(then: Callable[[Any], Any], run: Run) -> Run:

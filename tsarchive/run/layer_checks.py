@@ -10,7 +10,7 @@ tensor that was saved. So operators save tensors that nobody else holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -31,7 +31,7 @@ _UNUSUAL: Final = 1 << 12
 # at most as many as the elements of the weight.
 _FEW_STEPS: Final = 8
 _SMALL: Final = 1 << 23
-_DIVISOR: Final = 6  # where it stands among the arguments of an average pool
+_CEIL_MODE, _DIVISOR = 4, 6  # where they stand among the arguments of an average pool
 _WINDOW: Final = ("kernel_size", "stride", "padding", "dilation")
 _STEPS: Final = ("stride", "padding", "dilation", "output_padding")
 _PADS: Final = (
@@ -58,7 +58,11 @@ def check_steps(**given: Any) -> None:
     if data.dim() > rank > 0 and may_differentiate:
         channels = weight.size(1) * given["groups"] if is_transposed else data.size(-rank - 1)
         sizes = _transposed_sizes(given, rank) if is_transposed else list(data.size())[-rank:]
-        _check_rows(channels, sizes, _spread(given["stride"], rank))
+        # oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps.
+        for size, stride in zip(sizes, _spread(given["stride"], rank), strict=True):
+            columns = -(-size // stride) * stride if stride > 1 else 0
+            is_near = channels * columns * stride < _FAR // 2
+            require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
 def convolved_sizes(given: Given) -> list[int]:
@@ -77,14 +81,6 @@ def _transposed_sizes(given: Given, rank: int) -> Iterator[int]:
     steps = (_spread(given[name], rank) for name in _STEPS)
     for n, k, step, less, far, more in zip(sizes, kernel, *steps, strict=True):
         yield (n - 1) * step - 2 * less + far * (k - 1) + more + 1
-
-
-def _check_rows(channels: int, sizes: Iterable[int], strides: Sequence[int]) -> None:
-    """oneDNN counts a row of the larger side times the stride in 32 bits, where there are gaps."""
-    for size, stride in zip(sizes, strides, strict=True):
-        columns = -(-size // stride) * stride if stride > 1 else 0
-        is_near = channels * columns * stride < _FAR // 2
-        require(is_near, f"stride {stride} of a convolution over {channels} rows of {size}")
 
 
 def _max_pool(rank: int, self: Tensor, ceil_mode: bool, **given: Any) -> None:
@@ -194,21 +190,16 @@ def _is_small_transposed(
     return is_small and max(_most(stride), _most(dilation)) <= _FEW_STEPS and _most(padding) < _FAR
 
 
-def _is_usual_pool(
-    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0, *_: Any
-) -> bool:
-    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL
-
-
 def _is_usual_max_pool(
-    data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
     dilation: Numbers = 1, *_: Any,
 ) -> bool:  # fmt: skip
-    return _is_usual_pool(data, kernel, stride, padding) and _most(dilation) == 1
+    return max(_most(kernel), _most(stride), _most(padding)) < _UNUSUAL and _most(dilation) == 1
 
 
 def _is_usual_average_pool(*given: Any) -> bool:
-    return _is_usual_pool(*given) and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
+    is_usual = _is_usual_max_pool(*given[:_CEIL_MODE])
+    return is_usual and (len(given) <= _DIVISOR or given[_DIVISOR] is None)
 
 
 def _most(numbers: Numbers) -> int:
@@ -269,7 +260,7 @@ def _max_pool_gradient(grad_output: Tensor, self: Tensor, indices: Tensor, **_: 
     fits = fits and indices.size()[:-_PLANE] == self.size()[:-_PLANE]
     require(fits, f"indices of sizes {list(indices.size())} for {list(self.size())}")
     count = self.size(-1) * self.size(-2)
-    require(is_within(indices, 0, count), f"indices that are not within {count} elements")
+    require(is_within(indices, count), f"indices that are not within {count} elements")
 
 
 @check_before("pdist")
@@ -360,32 +351,32 @@ def _steps(data: Tensor, batch_sizes: Tensor, **_: Any) -> list[int]:
     return sizes
 
 
-def _two_states(hx: Sequence[Tensor]) -> None:
+def _states(hx: Any) -> Sequence[Tensor]:
+    """Return the state of a recurrent network, or both of an LSTM."""
+    if isinstance(hx, Tensor):
+        return [hx]
     require(len(hx) == _PAIR, f"an LSTM has 2 states, not {len(hx)}")
     require(all(state.dim() > 0 for state in hx), "a state of an LSTM has no dimensions")
+    states: Sequence[Tensor] = hx
+    return states
 
 
 @check_before("lstm")
 def _lstm(**given: Any) -> None:
-    hx = given["hx"]
-    _two_states(hx)
+    hx = _states(given["hx"])
     is_projected = hx[0].size(-1) != hx[1].size(-1)
     per_layer = (4 if given["has_biases"] else 2) + is_projected
     _layers(given, hx, per_layer)
     _input(given, hx[0])
     _gates(given["params"], per_layer, 4 * hx[1].size(-1), skips_last=is_projected)
-    _batches(given, hx)
-    _widths(given, hx, per_layer)
-
-
-def _batches(given: Given, hx: Sequence[Tensor]) -> None:
-    """Kernels of oneDNN write to states as many rows as the input has batches."""
+    # Kernels of oneDNN write to states as many rows as the input has batches.
     batches: int = hx[0].size(1)
     if "batch_sizes" not in given and given["input"].dim() == _SEQUENCE:
         batches = given["input"].size(0 if given["batch_first"] else 1)
     for state in hx:
         fits = state.size(1) == batches
         require(fits, f"a state of sizes {list(state.size())} for {batches} batches")
+    _widths(given, hx, per_layer)
 
 
 def _widths(given: Given, hx: Sequence[Tensor], per_layer: int) -> None:
@@ -433,25 +424,19 @@ def _rows(weight: Tensor, rows: int) -> None:
     require(fits, f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
 
 
-@check_before("quantized_lstm")
-def _quantized_lstm(**given: Any) -> None:
-    _two_states(given["hx"])
-    _quantized(given, given["hx"], 4)
-
-
-@check_before("quantized_gru")
-def _quantized_gru(**given: Any) -> None:
-    _quantized(given, [given["hx"]], 3)
-
-
-def _quantized(given: Given, hx: Sequence[Tensor], gates: int) -> None:
+def _quantized(gates: int, **given: Any) -> None:
     """Old archives give two packed weights for each layer where a cell holds both today."""
+    hx = _states(given["hx"])
     pairs = [_pair(param) for param in given["params"]]
     _layers(given, hx, _PAIR if None in pairs else 1)
     _input(given, hx[0])
     for param, pair in zip(given["params"], pairs, strict=True):
         for packed in pair or [param]:
             _packed_rows(packed, gates * hx[-1].size(-1))
+
+
+check_before("quantized_gru")(partial(_quantized, 3))
+check_before("quantized_lstm")(partial(_quantized, 4))
 
 
 def _pair(param: Any) -> Sequence[Any] | None:
@@ -477,9 +462,7 @@ def _packed_rows(packed: Any, rows: int) -> None:
 
 
 def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
-    states = [hx] if isinstance(hx, Tensor) else hx
-    if not isinstance(hx, Tensor):
-        _two_states(hx)
+    states = _states(hx)
     for state in states:
         fits = input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)
         require(fits, f"a state of sizes {list(state.size())} for {list(input.size())}")

@@ -22,7 +22,7 @@ from torch._guards import TracingContext
 from tsarchive.errors import LimitError
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR
-from tsarchive.operators.costs import MADE, READ, SHOWN
+from tsarchive.operators.effects import MADE, READ, SHOWN
 from tsarchive.policy import Limits
 
 from .costs import (
@@ -37,7 +37,7 @@ from .costs import (
     text_sizes,
 )
 from .operators import Implementation, called_by_tracers, find_native, implementation
-from .passes.uses import holds_memory
+from .passes.liveness import holds_memory
 from .tracebacks import PLACES, place_of_frame
 
 _STEP_BYTES: Final = 1024
@@ -84,20 +84,17 @@ class Budget:
         if self._error is None:
             bound = getattr(self._limits, name)
             unit = name.removesuffix("s") if bound == 1 else name
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and PLACES not in frame.f_globals:
+                frame = frame.f_back
+            # The innermost function of the archive that runs.
+            where = "" if frame is None else f" in {place_of_frame(frame)}"
             self._error = LimitError(
-                f"code of the archive goes beyond its budget of {bound} {unit}{_running_place()}",
+                f"code of the archive goes beyond its budget of {bound} {unit}{where}",
                 limit=bound,
                 hint=f"Limits({name}=...) sets the budget at load",
             )
         raise self._error
-
-
-def _running_place() -> str:
-    """The innermost function of the archive that runs, and its line."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and PLACES not in frame.f_globals:
-        frame = frame.f_back
-    return "" if frame is None else f" in {place_of_frame(frame)}"
 
 
 class Budgets(threading.local):
@@ -187,28 +184,24 @@ def metering_of(limits: Limits) -> Metering:
         return Metering(_known.setdefault(limits, Budgets(limits)))
 
 
-def _spending_in_traces(budgets: Budgets) -> Callable[..., None]:
-    """The function that generated code spends by while torch.compile or torch.export traces it.
-
-    It is a function, because tracers of torch 2.8 and before take no ``self`` for a constant.
-    """
-
-    @called_by_tracers
-    def spend(steps: int, size: int = 0) -> None:
-        budgets.spend_traced(steps)
-
-    return spend
-
-
 class Metering:
-    """Wraps operators so that they spend from the budgets of an archive."""
+    """Wraps operators so that they spend from the budgets of an archive.
+
+    ``spend_traced`` is what generated code spends by while torch.compile or torch.export traces it.
+    """
 
     def __init__(self, budgets: Budgets) -> None:
         self.budgets = budgets
         self.bounded = budgets.bounded
         self._costs = TensorCosts(lambda size: budgets.current.check_bytes(size))
         self._known: dict[tuple[str, Implementation], Implementation] = {}
-        self.spend_traced = _spending_in_traces(budgets)
+
+        # No method: tracers of torch 2.8 and before take no ``self`` for a constant.
+        @called_by_tracers
+        def spend_traced(steps: int, size: int = 0) -> None:
+            budgets.spend_traced(steps)
+
+        self.spend_traced = spend_traced
 
     def public(self, function: Implementation, *, is_copied: bool) -> Implementation:
         """A function of the archive for Python callers; ``is_copied`` if they get copies."""

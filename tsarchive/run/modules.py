@@ -28,14 +28,12 @@ from torch.nn.modules import module as torch_module
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Value
-from tsarchive.ir.names import unmangled
 from tsarchive.ir.types import annotation
 
-from .conversion import Mismatch, admitted
+from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
-from .natives.table import type_fault
+from .natives.table import fault
 from .slots import FINDERS, SlotKind, get_slot, hides_member, slot_kind
-from .typecheck import type_of_class
 
 
 def is_certain(value: Value, function: Function) -> bool:
@@ -100,17 +98,14 @@ def _foreign_slot(
         return FINDERS[kind](module, name)
     table = module._modules if kind is SlotKind.MODULE else module.__dict__
     if name not in table or hides_member(name, is_module=True):
-        raise ScriptError(
-            f"{type(module).__name__} has no attribute {name!r}",
-            exception="builtins.AttributeError",
-        )
+        raise fault(AttributeError, f"{type(module).__name__} has no attribute {name!r}")
     if kind is SlotKind.MODULE:
         return table[name]
     try:
         return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise type_fault(
-            f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
+        raise fault(
+            TypeError, f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
         ) from error
 
 
@@ -130,7 +125,7 @@ def foreign_method(class_: type, name: str) -> Callable[..., Any]:
 def refuse_receiver(value: Any, wanted: Any) -> ScriptError:
     """The error for a value that is not of the class that the code expects."""
     shown = "an interface" if wanted is None else annotation(wanted)
-    return type_fault(f"expected an object of {shown}, but found a {type(value).__name__}")
+    return fault(TypeError, f"expected an object of {shown}, but found a {type(value).__name__}")
 
 
 # torch keeps these tables for good, and changes what is in them.
@@ -359,13 +354,9 @@ class _DictContainer(ArchiveModule):
         setattr(self, key, child)
 
 
-_CLASSES: Final[dict[str, type[ArchiveModule]]] = {
+CONTAINERS: Final[dict[str, type[ArchiveModule]]] = {
     "__torch__.torch.nn.modules.container.ModuleList": _ListContainer,
     "__torch__.torch.nn.modules.container.Sequential": _SequentialContainer,
     "__torch__.torch.nn.modules.container.ModuleDict": _DictContainer,
 }
-
-
-def container_class(qualified_name: str) -> type[ArchiveModule]:
-    """The base class for a module, by the name of its class in the archive."""
-    return _CLASSES.get(unmangled(qualified_name), ArchiveModule)
+"""The base classes of containers, by the name of their class in the archive without mangling."""

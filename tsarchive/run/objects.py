@@ -15,10 +15,9 @@ from tsarchive.ir.graph import Node
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
-from .conversion import Converters
+from .conversion import Converters, type_of_class
 from .operators import native_class
 from .slots import set_slot, unset_slots
-from .typecheck import type_of_class
 
 
 class ClassTable:
@@ -163,17 +162,13 @@ class Objects:
                 class_ = self._table.python_class(type_)
                 make = new_object if described.state is None else unset_object
                 found = self._known[described] = make(class_)
-                self._fill(found, described)
+                if described.state is not None:
+                    self._call(type_.methods["__setstate__"], found, self._state(described))
+                else:
+                    for name, attribute in type_.attributes.items():
+                        set_slot(found, attribute, self.value(described.slots[name]))
             self._known[described] = found
         return found
-
-    def _fill(self, target: Any, described: ObjectValue) -> None:
-        type_ = described.type
-        if described.state is not None:
-            self._call(type_.methods["__setstate__"], target, self._state(described))
-            return
-        for name, attribute in type_.attributes.items():
-            set_slot(target, attribute, self.value(described.slots[name]))
 
     def _state(self, described: ObjectValue) -> Any:
         return None if described.state is None else self.value(described.state.value)

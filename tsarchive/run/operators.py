@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from tsarchive.errors import ArchiveError, FormatError, UnknownOperatorError, UnsupportedError
-from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.errors import ArchiveError, UnknownOperatorError, UnsupportedError
+from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node
-from tsarchive.ir.schema import FunctionSchema, parse_schema, parse_schema_with
-from tsarchive.ir.types import CAPSULE, Type, VarType
-from tsarchive.operators.overloads import builtin_texts, no_graph
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import Type, VarType
+from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -28,15 +28,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 def called_by_tracers(function: F) -> F:
     """Let torch.compile call ``function`` itself; the result must be a bool or None."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
-def with_own_code(function: Any) -> Any:
-    """``function`` with a code object of its own.
-
-    torch.compile counts compilations by code object, and compiles none more than a few times.
-    """
-    function.__code__ = function.__code__.replace()
     return function
 
 
@@ -52,7 +43,6 @@ def assumed(condition: Any) -> Any:
 Implementation = Callable[..., Any]
 
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
-_BUILTINS: Final = tuple(map(parse_schema, builtin_texts()))
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
 
@@ -68,8 +58,8 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
         is_name = name.isascii() and "::" in name
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (
-            *(_parse(str(schema)) for schema in registered),
-            *(schema for schema in _BUILTINS if schema.name == name),
+            *(parsed(str(schema), native_class) for schema in registered),
+            *builtins_of(name),
         )
         if found:
             _known[name] = found
@@ -90,12 +80,12 @@ def implementation(schema: FunctionSchema) -> Implementation:
     It takes arguments by position up to the first keyword-only one, those by name. Raises
     UnknownOperatorError when this process has no such operator.
     """
-    return guarded(schema, find_native(schema) or _entry(_registered(schema)))
-
-
-def _entry(overload: Implementation) -> Implementation:
-    """The function of C++ that an overload of ``torch.ops`` calls with all that it is given."""
-    return overload.op if type(overload) is torch._ops.OpOverload else overload
+    run = find_native(schema)
+    if run is None:
+        run = _registered(schema)
+        if type(run) is torch._ops.OpOverload:
+            run = run.op  # the function of C++ that it calls with all that it is given
+    return guarded(schema, run)
 
 
 def traceable(schema: FunctionSchema) -> Implementation:
@@ -150,20 +140,6 @@ def _has_variable(type_: Type) -> bool:
     return isinstance(type_, VarType) or any(map(_has_variable, type_.parts()))
 
 
-def _parse(text: str) -> FunctionSchema:
-    return parse_schema_with(text, _type_named)
-
-
-def _type_named(name: str) -> Type:
-    """A type that the grammar leaves open: a class, or a variable, which starts in lower case."""
-    found = native_class(name)
-    if found is not None:
-        return found
-    if name[0].islower():
-        return VarType(name)
-    raise FormatError(f"schema names the unknown type {name!r}")
-
-
 def native_class(qualified_name: str) -> ClassType | None:
     """The class ``__torch__.torch.classes.…`` bound from C++, None when it is not registered.
 
@@ -179,16 +155,18 @@ def native_class(qualified_name: str) -> ClassType | None:
     found = ClassType(qualified_name, is_native=True)
     # Known before its methods, whose types may name the class, or classes that name it in turn.
     _native_classes[qualified_name] = found
+    texts = {name: str(empty._get_method(name).schema) for name in empty._method_names()}
     try:
-        for name in empty._method_names():
-            schema = _parse(str(empty._get_method(name).schema))._replace(name=name, overload="")
-            found.methods[name] = Function(f"{qualified_name}.{name}", schema, no_graph)
+        return with_methods(
+            found,
+            (
+                parsed(text, native_class)._replace(name=name, overload="")
+                for name, text in texts.items()
+            ),
+        )
     except ArchiveError:
         del _native_classes[qualified_name]
         raise
-    if not found.methods:
-        found.attributes["capsule"] = Attribute("capsule", CAPSULE)
-    return found
 
 
 def native_object(class_: ClassType, state: Any) -> Any:

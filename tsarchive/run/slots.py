@@ -23,8 +23,8 @@ from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import is_identifier
 from tsarchive.ir.types import NONE, TENSOR, ListType, OptionalType
 
-from .natives.table import type_fault
-from .typecheck import type_of_class
+from .conversion import type_of_class
+from .natives.table import fault
 
 _PREFIX: Final = "slot:"
 OWN_PREFIX: Final = "tsarchive_"
@@ -47,7 +47,6 @@ class SlotKind(enum.Enum):
     PLAIN = "__dict__"
 
 
-_TABLES: Final = {kind: kind.value for kind in SlotKind}
 _MAY_HOLD_TENSORS: Final = (TENSOR, OptionalType(TENSOR), NONE)
 _TENSOR_LIST: Final = ListType(TENSOR)
 _LONG_NAME: Final = 64
@@ -67,6 +66,12 @@ def slot_key(owner: ClassType, name: str) -> str:
     """The key of a plain slot in the instance dictionary."""
     is_free = is_identifier(name) and not hides_member(name, is_module=owner.is_module)
     return name if is_free and name not in owner.methods else _PREFIX + name
+
+
+def slot_place(owner: ClassType, attribute: Attribute) -> tuple[SlotKind, str]:
+    """Return the table of a slot, and its key there."""
+    kind = slot_kind(owner, attribute)
+    return kind, slot_key(owner, attribute.name) if kind is SlotKind.PLAIN else attribute.name
 
 
 def hides_member(name: str, *, is_module: bool) -> bool:
@@ -96,33 +101,25 @@ def is_special(name: str) -> bool:
 
 def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
     """Put ``value`` into a slot; tensors of parameter slots become ``torch.nn.Parameter``."""
-    owner = _owner(target)
-    kind = slot_kind(owner, attribute)
-    members = target.__dict__
-    if kind is SlotKind.PLAIN:
-        members[slot_key(owner, attribute.name)] = value
-        return
+    kind, key = slot_place(_owner(target), attribute)
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
-    members[_TABLES[kind]][attribute.name] = value
+    getattr(target, kind.value)[key] = value
 
 
 def get_slot(target: Any, attribute: Attribute) -> Any:
     """The value in a slot. Raises KeyError when the slot was never set."""
     owner = _owner(target)
-    kind = slot_kind(owner, attribute)
-    if kind is not SlotKind.PLAIN:
-        return getattr(target, kind.value)[attribute.name]
-    key = slot_key(owner, attribute.name)
-    return find_list(target, key) if holds_list(owner, attribute) else target.__dict__[key]
+    kind, key = slot_place(owner, attribute)
+    is_list = holds_list(owner, attribute)
+    return find_list(target, key) if is_list else getattr(target, kind.value)[key]
 
 
 def unset_slots(target: torch.nn.Module) -> None:
     """Let slots that are not set read as None, as in torch, until ``__setstate__`` sets them."""
     owner = _owner(target)
     for attribute in owner.attributes.values():
-        kind = slot_kind(owner, attribute)
-        key = slot_key(owner, attribute.name) if kind is SlotKind.PLAIN else attribute.name
+        kind, key = slot_place(owner, attribute)
         getattr(target, kind.value).setdefault(key, None)
 
 
@@ -162,9 +159,7 @@ def _find_elsewhere(module: torch.nn.Module, name: str) -> torch.Tensor:
         member = class_.__dict__.get(name)
         found = member.fget(module) if isinstance(member, property) and member.fget else None
     if not isinstance(found, torch.Tensor):
-        raise ScriptError(
-            f"{type(module).__name__} has no tensor {name!r}", exception="builtins.AttributeError"
-        )
+        raise fault(AttributeError, f"{type(module).__name__} has no tensor {name!r}")
     return found
 
 
@@ -172,14 +167,14 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     """``value``, which goes into a table of tensors."""
     if value is None or isinstance(value, torch.Tensor):
         return value
-    raise type_fault(f"expected a Tensor, but found a {type(value).__name__}")
+    raise fault(TypeError, f"expected a Tensor, but found a {type(value).__name__}")
 
 
 def as_submodule(value: Any) -> torch.nn.Module | None:
     """``value``, which goes into the table of submodules."""
     if value is None or isinstance(value, torch.nn.Module):
         return value
-    raise type_fault(f"expected a module, but found a {type(value).__name__}")
+    raise fault(TypeError, f"expected a module, but found a {type(value).__name__}")
 
 
 def holds_list(owner: ClassType, attribute: Attribute) -> bool:

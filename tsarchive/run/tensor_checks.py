@@ -51,7 +51,7 @@ def check_bags(
 def _covers(offsets: Tensor, count: int, *, has_last: bool) -> bool:
     """Return whether bags begin with the first of ``count`` indices and end with the last one."""
     if offsets.numel() <= has_last:
-        return count == 0 and is_within(offsets, 0, 1)
+        return count == 0 and is_within(offsets, 1)
     ends_well = int(offsets[-1]) == count if has_last else int(offsets[-1]) <= count
     return int(offsets[0]) == 0 and ends_well
 
@@ -80,10 +80,10 @@ def _ctc(
     labels = log_probs.size(-1) if log_probs.dim() else 0
     counts = torch.as_tensor(target_lengths)
     for lengths in (torch.as_tensor(input_lengths), counts):
-        require(is_within(lengths, 0, None), "a length is negative")
+        require(is_within(lengths), "a length is negative")
     if targets.dim() == _MATRIX and list(counts.size()) == [targets.size(0)]:
         targets = targets[torch.arange(targets.size(1)) < counts.unsqueeze(1)]  # less the padding
-    require(is_within(targets, 0, labels), f"targets that are no labels from 0 to {labels - 1}")
+    require(is_within(targets, labels), f"targets that are no labels from 0 to {labels - 1}")
 
 
 @check_before("arange", "range")
@@ -119,7 +119,7 @@ def _grouped_mm(self: Tensor, mat2: Tensor, offs: Tensor | None, **_: Any) -> No
     if offs is None or not (self.dim() and mat2.dim()):
         return
     divided = mat2.size(-1) if self.dim() == _SEQUENCE else self.size(mat2.dim() - _SEQUENCE)
-    fits = is_within(offs, 0, divided + 1) and bool((offs[1:] >= offs[:-1]).all())
+    fits = is_within(offs, divided + 1) and bool((offs[1:] >= offs[:-1]).all())
     require(fits, f"offsets of groups that are not within {divided}")
 
 
@@ -209,7 +209,7 @@ def _rrelu(self: Tensor, noise: Tensor, **_: Any) -> None:
 def _repeats(repeats: Any = None, **_: Any) -> None:
     """The kernel adds up the repeats in 64 bits, and writes as many elements as they tell."""
     if isinstance(repeats, Tensor) and not repeats.is_floating_point() and repeats.numel():
-        require(is_within(repeats, 0, None), "repeats can not be negative")
+        require(is_within(repeats), "repeats can not be negative")
         total = int(repeats.max()) * repeats.numel()
         require(total < 2**63 or sum(repeats.flatten().tolist()) < 2**63, "too many repeats")
 
@@ -412,7 +412,11 @@ _FLOORING: Final = ("floor_divide", "fmod", "fmod_", "remainder", "remainder_")
 
 
 def check_rounding(rounding_mode: str | None, **given: Any) -> None:
-    _whole_quotient(given["self"], rounding_mode)
+    data = given["self"]
+    # torch adds up equal indices of a sparse tensor in place, beneath others that share them.
+    is_sound = data.layout is not torch.sparse_coo or data.is_coalesced()
+    if rounding_mode is not None:
+        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
     if rounding_mode == "trunc" or (_FLOORING_TRAPS and rounding_mode == "floor"):
         _no_overflow(**given)
 
@@ -437,13 +441,6 @@ def _no_overflow(self: Any = None, other: Any = None, **_: Any) -> None:
 @check_before("floor_divide_")
 def _floor_divide_in_place(**given: Any) -> None:
     check_rounding("floor", **given)
-
-
-def _whole_quotient(data: Tensor, rounding_mode: str | None) -> None:
-    """torch adds up equal indices of a sparse tensor in place, beneath others that share them."""
-    is_sound = data.layout is not torch.sparse_coo or data.is_coalesced()
-    if rounding_mode is not None:
-        require(is_sound, "a sparse tensor is coalesced before it is divided with rounding")
 
 
 def _as_kernels_get(value: Any, dtype: torch.dtype) -> Tensor:

@@ -12,7 +12,7 @@ import linecache
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from tsarchive.ir.graph import Placed
@@ -118,23 +118,20 @@ def _is_origin(frame: FrameType) -> bool:
 
 def _entry_at(origin: Location, function: str, after: TracebackType | None) -> TracebackType:
     _show(origin)
+    nowhere: dict[str, Any] = {
+        "lineno": origin.line, "end_lineno": origin.line, "col_offset": -1, "end_col_offset": -1,
+    }  # fmt: skip
+    # Code that raises on that line, without columns: the text of the line is not known.
+    error = ast.Name("Exception", ast.Load(), **nowhere)
+    module = ast.Module([ast.Raise(error, None, **nowhere)], [])
+    filename = (origin.filename or _UNKNOWN).replace("\0", "\\0")
+    code = compile(module, filename, "exec").replace(co_name=function)
     try:
-        exec(_code(origin, function), {_IS_ORIGIN: origin, "Exception": Exception})
+        exec(code, {_IS_ORIGIN: origin, "Exception": Exception})
     except Exception as error:
         *_, raised = _entries(error.__traceback__)
     frame = raised.tb_frame
     return TracebackType(after, frame, frame.f_lasti, origin.line)
-
-
-def _code(origin: Location, function: str) -> CodeType:
-    """Code that raises on that line, without columns: the text of the line is not known."""
-    nowhere: dict[str, Any] = {
-        "lineno": origin.line, "end_lineno": origin.line, "col_offset": -1, "end_col_offset": -1,
-    }  # fmt: skip
-    error = ast.Name("Exception", ast.Load(), **nowhere)
-    module = ast.Module([ast.Raise(error, None, **nowhere)], [])
-    filename = (origin.filename or _UNKNOWN).replace("\0", "\\0")
-    return compile(module, filename, "exec").replace(co_name=function)
 
 
 def _show(origin: Location) -> None:

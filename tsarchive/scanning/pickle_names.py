@@ -182,13 +182,9 @@ _MOST_SEARCH_IN_WORDS: Final = 1 << 25
 
 @dataclass(slots=True)
 class Budget:
-    """Steps that are left."""
+    """Steps that are left, negative where more were taken."""
 
     left: int
-
-    def spend(self, steps: int) -> None:
-        """Take steps away, be they there or not."""
-        self.left -= steps
 
     @property
     def is_spent(self) -> bool:

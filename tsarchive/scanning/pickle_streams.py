@@ -179,7 +179,7 @@ def _find_behind(stream: PickleBytes, found: Streams, budget: Budget) -> None:
             found.hidden.append(seen)
             reached = seen.end if seen.fault is None else reached
         else:
-            budget.spend(-STEPS_OF_LOST_NAME * len(seen.events))
+            budget.left += STEPS_OF_LOST_NAME * len(seen.events)
         if budget.is_spent:
             return
 
@@ -253,7 +253,7 @@ def likely_starts(data: bytes, start: int, budget: Budget) -> Iterator[int]:
     position = tried = start
     while (match := _LIKELY.search(data, position)) is not None:
         position = match.start() + 1
-        budget.spend(1)
+        budget.left -= 1
         if budget.is_spent:
             return
         found = _of_lines(data, start, match) if match[0][:1] == b"\n" else [match.start()]

@@ -13,6 +13,7 @@ import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, cast
 
 from .pickle_names import CALLS_ITS_ARGUMENT, Budget, is_importable, is_widespread
@@ -36,42 +37,34 @@ class PickleBytes:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._position = 0
+        self.position = 0
         self._lines_end = data.rfind(b"\n") + 1
-
-    def seek(self, position: int) -> None:
-        """Go on from here."""
-        self._position = position
-
-    def tell(self) -> int:
-        """Return the position of the next byte."""
-        return self._position
 
     def read(self, size: int) -> bytes:
         """Exactly so many bytes, or none."""
-        start = self._position
+        start = self.position
         end = start + size
         if end > len(self.data):
             return b""
         if size > _LONGEST:
             raise LongArgument(start, end)
-        self._position = end
+        self.position = end
         return self.data[start:end]
 
     def readline(self) -> bytes:
         """Read a line with its end, or nothing."""
-        start = self._position
+        start = self.position
         if start >= self._lines_end:
             return b""
-        self._position = self.data.index(b"\n", start) + 1
-        return self.data[start : self._position]
+        self.position = self.data.index(b"\n", start) + 1
+        return self.data[start : self.position]
 
     def rest(self, most: int) -> bytes:
         """All that is left, or nothing where that is more than ``most``."""
-        start = self._position
+        start = self.position
         if len(self.data) - start > most:
             return b""
-        self._position = len(self.data)
+        self.position = len(self.data)
         return self.data[start:]
 
 
@@ -109,15 +102,6 @@ class Opcode:
     has_mark: bool
     pops: int
     pushes: tuple[Plain | None, ...]
-
-
-def read_opcode(stream: PickleBytes) -> Opcode:
-    """Read the next opcode; its argument follows in the stream."""
-    code = stream.read(1)
-    found = OPCODES.get(code)
-    if found is None:
-        raise ValueError(f"{code!r} is no opcode" if code else "it ends before STOP")
-    return found
 
 
 def _global(stream: PickleBytes) -> tuple[str, str]:
@@ -267,14 +251,9 @@ class _Mark:
 _TEXT: Final = (str, bytes)
 
 
-class Passed(dict[int, int]):
-    """Where walks that called nothing have been, and how much was on their stacks. What comes there
-    with no more on its own calls nothing from there on, either."""
-
-    def add(self, offset: int, height: int) -> None:
-        if len(self) >= _MOST_PASSED:
-            self.clear()
-        self[offset] = height
+Passed = dict[int, int]
+"""Where walks that called nothing have been, and how much was on their stacks. What comes there
+with no more on its own calls nothing from there on, either."""
 
 
 def weight_of_name(name: str) -> int:
@@ -286,7 +265,7 @@ def walk(stream: PickleBytes, start: int, budget: Budget, passed: Passed | None 
     """Walk one pickle; whatever is in it, the walk ends and says what it saw. With ``passed``, it
     is one of many from where no reader begins, and ends where an earlier one came to nothing, or
     where a global has a name that none can have."""
-    stream.seek(start)
+    stream.position = start
     machine = _Machine(start, budget.left, passed)
     try:
         machine.run(stream)
@@ -295,12 +274,12 @@ def walk(stream: PickleBytes, start: int, budget: Budget, passed: Passed | None 
         machine.walk.is_too_long = True
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
         machine.walk.fault = str(error)[:LONGEST_NAME] or type(error).__name__
-    machine.walk.end, machine.walk.length = stream.tell(), machine.weight
+    machine.walk.end, machine.walk.length = stream.position, machine.weight
     machine.walk.is_clean = not machine.stack
     if passed is not None:
         machine.add_to(passed)
     arguments = (machine.walk.end - start - machine.skipped) // _BYTES_OF_STEP
-    budget.spend(_STEPS_OF_WALK + machine.steps + arguments)
+    budget.left -= _STEPS_OF_WALK + machine.steps + arguments
     return machine.walk
 
 
@@ -329,10 +308,13 @@ class _Machine:
         """Go on to the end."""
         is_stop = False
         while not is_stop:
-            position = stream.tell()
+            position = stream.position
             if self._passed is not None:
                 self._pass(position, self._passed)
-            opcode = read_opcode(stream)
+            code = stream.read(1)
+            opcode = OPCODES.get(code)
+            if opcode is None:
+                raise ValueError(f"{code!r} is no opcode" if code else "it ends before STOP")
             self.step(opcode, self._argument(opcode, stream), position)
             is_stop = opcode.name == "STOP"
 
@@ -352,7 +334,9 @@ class _Machine:
         if not self.walk.weight and not self.walk.is_too_long:
             for position, height in self._been:
                 if height <= self._lowest:
-                    passed.add(position, height)
+                    if len(passed) >= _MOST_PASSED:
+                        passed.clear()
+                    passed[position] = height
 
     def _argument(self, opcode: Opcode, stream: PickleBytes) -> Any:
         """None also where it is too long to look at."""
@@ -360,7 +344,7 @@ class _Machine:
             return opcode.read(stream) if opcode.read is not None else None
         except LongArgument as long:
             self.skipped += long.size
-            stream.seek(long.end)
+            stream.position = long.end
             return None
 
     def step(self, opcode: Opcode, argument: Any, position: int) -> None:
@@ -511,7 +495,7 @@ class _Machine:
         is_pair = isinstance(state, tuple) and len(state) == 2
         self._change(position, is_built=state is Plain.DICT or is_pair)
 
-    def store(self, items: int | None, position: int) -> None:
+    def store(self, _: Any, position: int, *, items: int | None) -> None:
         """Items are stored; None stands for all above the mark."""
         if items is None:
             self._to_mark()
@@ -534,7 +518,7 @@ class _Machine:
                     self._weigh(function.name, function.since)
         self.stack.append(None)
 
-    def tuple_(self, size: int | None) -> None:
+    def tuple_(self, _: Any, __: int, *, size: int | None) -> None:
         items = self._to_mark()[1] if size is None else [self._pop() for _ in range(size)][::-1]
         self.stack.append(tuple(items) if len(items) <= _LONGEST_TUPLE else None)
 
@@ -569,14 +553,6 @@ def _in_one(module: str, name: str = "") -> str:
 _Handler = Callable[[_Machine, Any, int], None]
 
 
-def _tuple_of(size: int | None) -> _Handler:
-    return lambda machine, _argument, _position: machine.tuple_(size)
-
-
-def _storing(items: int | None) -> _Handler:
-    return lambda machine, _argument, position: machine.store(items, position)
-
-
 _SPECIAL: Final[dict[str, _Handler]] = {
     "GLOBAL": _Machine.global_,
     "STACK_GLOBAL": _Machine.stack_global,
@@ -586,16 +562,14 @@ _SPECIAL: Final[dict[str, _Handler]] = {
     "NEWOBJ": _Machine.newobj,
     "NEWOBJ_EX": _Machine.newobj_ex,
     "BUILD": _Machine.build,
-    "APPEND": _storing(1),
-    "SETITEM": _storing(2),
-    **dict.fromkeys(("APPENDS", "SETITEMS", "ADDITEMS"), _storing(None)),
+    "APPEND": partial(_Machine.store, items=1),
+    "SETITEM": partial(_Machine.store, items=2),
+    **dict.fromkeys(("APPENDS", "SETITEMS", "ADDITEMS"), partial(_Machine.store, items=None)),
     **dict.fromkeys(("EXT1", "EXT2", "EXT4"), _Machine.extension),
     "BINPERSID": _Machine.persistent,
-    "TUPLE": _tuple_of(None),
-    "EMPTY_TUPLE": _tuple_of(0),
-    "TUPLE1": _tuple_of(1),
-    "TUPLE2": _tuple_of(2),
-    "TUPLE3": _tuple_of(3),
+    "TUPLE": partial(_Machine.tuple_, size=None),
+    "EMPTY_TUPLE": partial(_Machine.tuple_, size=0),
+    **{f"TUPLE{size}": partial(_Machine.tuple_, size=size) for size in (1, 2, 3)},
     "MARK": _Machine.mark,
     "POP": _Machine.pop,
     "DUP": _Machine.dup,

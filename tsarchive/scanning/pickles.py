@@ -9,7 +9,7 @@ from typing import Final
 
 from tsarchive.findings import Finding, Nature, Severity, broken, hostile
 
-from .pickle_names import NameRow, Use, row_of_name
+from .pickle_names import Use, row_of_name
 from .pickle_streams import Streams
 from .pickle_walk import Act, Event, Walk
 from .report import PickledName
@@ -41,6 +41,9 @@ _LOWERED = re.compile(
     r"torch\.jit\.(___torch_mangle_\d+\.)?(\w+LoweredModule|Lowered(Module|Wrapper)\.[\w.]+)"
 )
 _NEVER_UNPICKLE: Final = "Do not unpickle it"
+_AFTER_BREAK: Final = (
+    "What stands before the break runs all the same, and another reader may not break off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,10 @@ def audit_pickles(streams: Streams, record: str | None, around: Surroundings) ->
         if pickle.is_too_long:
             found.findings.append(_unfinished(record))
         elif pickle.fault is not None:
-            found.findings.append(_broken(pickle, record))
+            message = f"the pickle breaks off: {pickle.fault}"
+            found.findings.append(
+                broken("pickle-broken", message, record, _AFTER_BREAK, pickle.end)
+            )
     for pickle in found.streams.hidden:
         _judge_hidden(pickle, record, around, found)
     if not found.streams.is_complete:
@@ -100,31 +106,20 @@ def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: Pi
         is_called = event.act is not Act.NAME
         if not is_called and event.name in called:
             continue
-        found.names.append(PickledName(record, event.name, is_called, _reason(event, around)))
-        finding = _finding(event, record, around)
-        if finding is not None:
-            found.findings.append(finding)
+        row = row_of_name(event.name)
+        if row is not None and row.use not in _USES.get(event.act, ()):
+            row = None
+        is_defined = around.defines(event.name)
+        reason = None if row is None else row.reason
+        if is_defined:
+            reason = "a class that the archive defines"
+        found.names.append(PickledName(record, event.name, is_called, reason))
+        if not is_defined and (row is None or (row.is_code and is_called)):
+            found.findings.append(_finding(event, row is not None, record, around))
 
 
-def _known_row(event: Event) -> NameRow | None:
-    """Return the row of a global, where it allows what the pickle does with it."""
-    row = row_of_name(event.name)
-    return row if row is not None and row.use in _USES.get(event.act, ()) else None
-
-
-def _reason(event: Event, around: Surroundings) -> str | None:
-    if around.defines(event.name):
-        return "a class that the archive defines"
-    row = _known_row(event)
-    return None if row is None else row.reason
-
-
-def _finding(event: Event, record: str | None, around: Surroundings) -> Finding | None:
-    row = _known_row(event)
-    runs_code = row is not None and row.is_code and event.act is not Act.NAME
-    if around.defines(event.name) or (row is not None and not runs_code):
-        return None
-    severity, nature, why = _severity(event, row is not None, around)
+def _finding(event: Event, is_known: bool, record: str | None, around: Surroundings) -> Finding:
+    severity, nature, why = _severity(event, is_known, around)
     message = f"the pickle {event.act.value} {event.name}, {why}"
     hint = None if severity < Severity.ERROR else _NEVER_UNPICKLE
     rule = _RULES[event.act]
@@ -158,12 +153,6 @@ def _judge_hidden(
             hostile("pickle-hidden", message, record, _NEVER_UNPICKLE, pickle.start)
         )
         found.names += inner.names
-
-
-def _broken(pickle: Walk, record: str | None) -> Finding:
-    message = f"the pickle breaks off: {pickle.fault}"
-    hint = "What stands before the break runs all the same, and another reader may not break off"
-    return broken("pickle-broken", message, record, hint, pickle.end)
 
 
 def _unfinished(record: str | None) -> Finding:

@@ -166,18 +166,14 @@ def operator_findings(uses: Iterable[OperatorUse]) -> Iterator[Finding]:
         severity = SEVERITIES[use.risk]
         if severity is None or (severity is Severity.INFO and not use.is_certain):
             continue
-        if severity is Severity.INFO:
-            yield _summary(use)
-        else:
+        if severity is not Severity.INFO:
             yield from (_at(use, place, severity) for place in use.places)
-
-
-def _summary(use: OperatorUse) -> Finding:
-    first, count = use.places[0], len(use.places)
-    where = "in one place" if count == 1 else f"in {count:,} places"
-    message = f"{use.operator} {where}: {use.reason}"
-    rule = operator_rule(use.risk)
-    return Finding(rule, Severity.INFO, Nature.ABILITY, message, first.record, line=first.line)
+            continue
+        first, count = use.places[0], len(use.places)
+        where = "in one place" if count == 1 else f"in {count:,} places"
+        message = f"{use.operator} {where}: {use.reason}"
+        rule = operator_rule(use.risk)
+        yield Finding(rule, severity, Nature.ABILITY, message, first.record, line=first.line)
 
 
 def _at(use: OperatorUse, place: Place, severity: Severity) -> Finding:

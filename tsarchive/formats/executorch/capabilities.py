@@ -18,8 +18,7 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.archive import OpenedArchive
 from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
-from tsarchive.scanning.collecting import Collected
-from tsarchive.scanning.contents import has_zip_end, native_format
+from tsarchive.scanning.collecting import Collected, has_zip_end, native_format
 from tsarchive.scanning.report import (
     EntryPoint,
     OperatorUse,

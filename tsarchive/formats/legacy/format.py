@@ -76,7 +76,7 @@ class _LegacyTorchScript(ZipFormat):
         return LegacyCheck(container, _TABLE, findings, damaged)
 
     def old_operators(self) -> Mapping[str, str]:
-        from tsarchive.operators.revivals import RENAMED
+        from tsarchive.operators.upgraders import RENAMED
 
         return RENAMED
 

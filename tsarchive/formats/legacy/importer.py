@@ -21,7 +21,7 @@ from tsarchive.formats.torchscript.importer import (
 from tsarchive.formats.torchscript.tensors import TensorReader
 from tsarchive.ir.types import TENSOR, Type
 from tsarchive.ir.values import TableConstant
-from tsarchive.operators.revivals import RECORD, TEXT
+from tsarchive.operators.upgraders import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import link_lists, set_slot

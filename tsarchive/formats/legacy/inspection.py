@@ -36,7 +36,7 @@ from tsarchive.frontend.splitting import Piece, split_class, split_record
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR, Type
-from tsarchive.operators.revivals import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
+from tsarchive.operators.upgraders import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 
 from .model import (

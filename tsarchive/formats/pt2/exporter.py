@@ -24,7 +24,7 @@ from torch.export import ExportedProgram
 from tsarchive.container import NewRecord
 from tsarchive.errors import SaveError
 from tsarchive.formats.torchscript.tensors import storage_bytes
-from tsarchive.run.natives.dtypes import LAYOUTS
+from tsarchive.run.natives.conversions import LAYOUTS
 
 from . import schema
 from .json_codec import Fields, read_json, write_json

@@ -1,7 +1,7 @@
 """Operators by their names in programs, and their arguments by name.
 
 Public operators stand in for internal, masked and Python-implemented ones: replacements by a single
-call are rows of ``tsarchive/operators/bindings.py``, the others are functions here. Assertions
+call are rows of ``tsarchive/operators/python_forms.py``, the others are functions here. Assertions
 become conditions: they have no results, so dead code elimination would drop them.
 """
 
@@ -16,7 +16,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Value, must_be_none
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, NUMBER, TENSOR, ListType, Type
-from tsarchive.operators.bindings import CALLS, PublicForm
+from tsarchive.operators.python_forms import CALLS, PublicForm
 
 from . import schema
 from .arguments import Values, argument_value, bind_results, operands

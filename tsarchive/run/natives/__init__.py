@@ -6,15 +6,15 @@ Not here, because ``torch.ops`` runs them: operators that compute on tensors, co
 gamma and lgamma, and what answers about the process.
 """
 
-from tsarchive.run.natives import dicts, lists
-from tsarchive.run.natives.builtins import BUILTINS
+from tsarchive.run.natives import containers
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.symbolic import SYMBOLIC
 from tsarchive.run.natives.table import NATIVES
+from tsarchive.run.natives.tensors import BUILTINS
 from tsarchive.run.natives.upgraders import UPGRADERS
 
 __all__ = ["BUILTINS", "NATIVES", "SYMBOLIC", "UPGRADERS", "Awaitable", "Future", "format_value"]
 
 # Importing a module of operators enters them into the table.
-_OPERATORS = (dicts, lists)
+_OPERATORS = (containers,)

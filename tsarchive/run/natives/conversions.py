@@ -1,7 +1,7 @@
 """Conversions between numbers, and between numbers and strings: int(), float(), bool(), complex().
 
 Number types are those of the archive: int64, int32, float64, float32. Texts are those of C++
-streams.
+streams. Archives hold numbers for dtypes and layouts; the tables of these are here as well.
 """
 
 from __future__ import annotations
@@ -10,12 +10,72 @@ import ctypes
 import math
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
+from itertools import product
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.table import index_fault, native, value_fault
+from tsarchive.run.natives.table import fault, native
+
+# Number, name of the torch.dtype, name of the element type. The numbers never change; a torch
+# that lacks a type lacks its row.
+_SCALAR_TYPES: tuple[tuple[str, str], ...] = (
+    ("uint8", "Byte"), ("int8", "Char"), ("int16", "Short"), ("int32", "Int"), ("int64", "Long"),
+    ("float16", "Half"), ("float32", "Float"), ("float64", "Double"), ("complex32", "ComplexHalf"),
+    ("complex64", "ComplexFloat"), ("complex128", "ComplexDouble"), ("bool", "Bool"),
+    ("qint8", "QInt8"), ("quint8", "QUInt8"), ("qint32", "QInt32"), ("bfloat16", "BFloat16"),
+    ("quint4x2", "QUInt4x2"), ("quint2x4", "QUInt2x4"), ("bits1x8", "Bits1x8"),
+    ("bits2x4", "Bits2x4"), ("bits4x2", "Bits4x2"), ("bits8", "Bits8"), ("bits16", "Bits16"),
+    ("float8_e5m2", "Float8_e5m2"), ("float8_e4m3fn", "Float8_e4m3fn"),
+    ("float8_e5m2fnuz", "Float8_e5m2fnuz"), ("float8_e4m3fnuz", "Float8_e4m3fnuz"),
+    ("uint16", "UInt16"), ("uint32", "UInt32"), ("uint64", "UInt64"), ("uint1", "UInt1"),
+    ("uint2", "UInt2"), ("uint3", "UInt3"), ("uint4", "UInt4"), ("uint5", "UInt5"),
+    ("uint6", "UInt6"), ("uint7", "UInt7"), ("int1", "Int1"), ("int2", "Int2"), ("int3", "Int3"),
+    ("int4", "Int4"), ("int5", "Int5"), ("int6", "Int6"), ("int7", "Int7"),
+    ("float8_e8m0fnu", "Float8_e8m0fnu"), ("float4_e2m1fn_x2", "Float4_e2m1fn_x2"),
+)  # fmt: skip
+
+DTYPES: Mapping[int, torch.dtype] = {
+    number: getattr(torch, name)
+    for number, (name, _) in enumerate(_SCALAR_TYPES)
+    if hasattr(torch, name)
+}
+"""The torch.dtype of every element type number."""
+
+NUMBERS: Mapping[torch.dtype, int] = {dtype: number for number, dtype in DTYPES.items()}
+"""The inverse of ``DTYPES``."""
+
+LAYOUTS: Mapping[torch.layout, int] = {
+    torch.strided: 0,
+    torch.sparse_coo: 1,
+    torch.sparse_csr: 2,
+    torch._mkldnn: 3,  # type: ignore[attr-defined]
+    torch.sparse_csc: 4,
+    torch.sparse_bsr: 5,
+    torch.sparse_bsc: 6,
+    torch.jagged: 7,
+}
+"""The number of every layout."""
+
+
+def to_dtype(number: int | None) -> torch.dtype | None:
+    return None if number is None else dtype_of(number)
+
+
+def dtype_of(number: int) -> torch.dtype:
+    """The torch.dtype of an element type number. Raises ScriptError for unknown numbers."""
+    dtype = DTYPES.get(number)
+    if dtype is None:
+        raise ScriptError(f"{number} is not the number of an element type")
+    return dtype
+
+
+def scalar_type_name(dtype: torch.dtype) -> str:
+    """torch's C++ name of an element type: ``Float``, ``Long``, ``BFloat16``."""
+    return _SCALAR_TYPES[NUMBERS[dtype]][1]
+
 
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
@@ -145,13 +205,13 @@ def int_of_string(a: str) -> int:
     """C's decimal integer, white space before it allowed and nothing after it."""
     match = _INTEGER.match(a)
     if match is None:
-        raise value_fault("stoll")
+        raise fault(ValueError, "stoll")
     sign, digits = match.groups()
     value = int(f"{sign}0{digits}") if len(digits) < _TOO_MANY_DIGITS else INT64_MAX + 1
     if not INT64_MIN <= value <= INT64_MAX:
-        raise index_fault("stoll")
+        raise fault(IndexError, "stoll")
     if match.end() != len(a):
-        raise value_fault(f"invalid literal for int() with base 10: '{a}'")
+        raise fault(ValueError, f"invalid literal for int() with base 10: '{a}'")
     return value
 
 
@@ -173,10 +233,10 @@ def float_of_string(a: str) -> float:
     """
     match = _FLOAT.match(a)
     if match is None:
-        raise value_fault("stod")
+        raise fault(ValueError, "stod")
     value = _parsed(match)
     if match.end() != len(a):
-        raise value_fault(f"could not convert string to float: '{a}'")
+        raise fault(ValueError, f"could not convert string to float: '{a}'")
     return value
 
 
@@ -191,15 +251,11 @@ def _parsed(match: re.Match[str]) -> float:
         value = math.inf
     mantissa = re.split("p" if match["hex"] else "e", digits, flags=re.IGNORECASE)[0]
     if math.isinf(value) or (value < _SMALLEST_NORMAL and mantissa.strip("0.")):
-        raise index_fault("stod")
+        raise fault(IndexError, "stod")
     return math.copysign(value, sign)
 
 
+@native(*(f"aten::Complex.{x}_{y}" for x, y in product(("int", "float", "bool"), repeat=2)))
 def _complex(x: float, y: float) -> complex:
     """A complex number of its parts; ints among them pass through C's 32-bit int."""
     return complex(*(wrap32(part) if isinstance(part, int) else part for part in (x, y)))
-
-
-for _real in ("int", "float", "bool"):
-    for _imaginary in ("int", "float", "bool"):
-        native(f"aten::Complex.{_real}_{_imaginary}")(_complex)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -26,12 +26,12 @@ from tsarchive.run.natives.conversions import (
     float32_of_int,
     format_complex,
     format_float,
+    scalar_type_name,
     with_nan_sign,
 )
-from tsarchive.run.natives.dtypes import scalar_type_name
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.strings import decode, encode, normalized
-from tsarchive.run.natives.table import check_bytes, check_kind, native, type_fault
+from tsarchive.run.natives.table import check_bytes, check_kind, fault, native
 
 _LINE_WIDTH = 80
 
@@ -56,10 +56,6 @@ def format_tensor(tensor: torch.Tensor) -> str:
     prefix = "MKLDNN Tensor: " if tensor.is_mkldnn else ""
     sizes = ",".join(map(str, tensor.shape))
     signature = f"{_type_name(tensor)}{{{sizes}}}{_quantization(tensor)}"
-    return f"{prefix}{_values(_as_doubles(tensor))}[ {signature} ]"
-
-
-def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach()
     if plain.is_quantized:
         plain = plain.dequantize()
@@ -67,7 +63,7 @@ def _as_doubles(tensor: torch.Tensor) -> torch.Tensor:
         plain = plain.to_dense()
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj())[..., 0]
-    return plain.to("cpu").to(torch.float64)
+    return f"{prefix}{_values(plain.to('cpu').to(torch.float64))}[ {signature} ]"
 
 
 def _type_name(tensor: torch.Tensor) -> str:
@@ -109,7 +105,12 @@ def _values(doubles: torch.Tensor) -> str:
         return _vector(doubles.tolist())
     if doubles.dim() == 2:
         return _matrix(doubles.tolist(), indent="")
-    return "\n".join(_matrices(doubles))
+    blocks: list[str] = []
+    for reversed_index in itertools.product(*map(range, reversed(doubles.shape[:-2]))):
+        index = reversed_index[::-1]
+        heading = ",".join(str(i + 1) for i in index)
+        blocks.append(f"({heading},.,.) = \n{_matrix(doubles[index].tolist(), indent=' ')}")
+    return "\n".join(blocks)
 
 
 def _shortest(value: float) -> str:
@@ -121,14 +122,6 @@ def _vector(values: list[float]) -> str:
     notation = _choose_notation(values)
     lines = [f"{_shortest(notation.scale)} *"] if notation.scale != 1 else []
     return "".join(f"{line}\n" for line in [*lines, *map(notation.text, values)])
-
-
-def _matrices(doubles: torch.Tensor) -> Iterator[str]:
-    leading = doubles.shape[:-2]
-    for reversed_index in itertools.product(*map(range, reversed(leading))):
-        index = reversed_index[::-1]
-        heading = ",".join(str(i + 1) for i in index)
-        yield f"({heading},.,.) = \n{_matrix(doubles[index].tolist(), indent=' ')}"
 
 
 def _matrix(rows: list[list[float]], indent: str) -> str:
@@ -181,24 +174,19 @@ def format_value(value: Any) -> str:
     return f"<{type(value).__module__}.{type(value).__qualname__} object at {id(value):#x}>"
 
 
-def _joined(items: Iterable[Any]) -> str:
-    return _together(map(format_value, items), ", ")
-
-
-def _together(parts: Iterable[str], separator: str = "") -> str:
-    """The parts as one text. A list that holds another often makes far more than it is."""
+def _joined(items: Iterable[Any], show: Callable[[Any], str] = format_value) -> str:
+    """Return the items as one text. A list that holds another often makes far more than it is."""
     kept: list[str] = []
     size = 0
-    for part in parts:
-        size += len(part) + len(separator)
+    for item in items:
+        kept.append(show(item))
+        size += len(kept[-1]) + len(", ")
         check_bytes(size)
-        kept.append(part)
-    return separator.join(kept)
+    return ", ".join(kept)
 
 
-def _format_dict(value: dict[Any, Any]) -> str:
-    pairs = (f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
-    return f"{{{_together(pairs, ', ')}}}"
+def _format_pair(pair: tuple[Any, Any]) -> str:
+    return ": ".join(map(format_value, pair))
 
 
 # In this order: an enum may also be an int, a bool always is one.
@@ -211,7 +199,7 @@ _FORMS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (list, lambda value: f"[{_joined(value)}]"),
     (tuple, lambda value: f"({_joined(value)}{',' if len(value) == 1 else ''})"),
     (type(None), str),
-    (dict, _format_dict),
+    (dict, lambda value: f"{{{_joined(value.items(), _format_pair)}}}"),
     (complex, format_complex),
     (torch.device, str),
     (torch.Generator, lambda value: "Generator"),
@@ -291,7 +279,7 @@ def _converted(key: str, value: Any) -> str:
 def _number(key: str, value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
-    raise type_fault(f"%{key} requires a number for formatting, but got {_kind(value)}")
+    raise fault(TypeError, f"%{key} requires a number for formatting, but got {_kind(value)}")
 
 
 def _character(value: Any) -> str:
@@ -299,7 +287,7 @@ def _character(value: Any) -> str:
         return decode(bytes((value & 0xFF,)))
     if isinstance(value, str) and len(encode(value)) == 1:
         return value
-    raise type_fault(f"%c requires an int or char for formatting, but got {_kind(value)}")
+    raise fault(TypeError, f"%c requires an int or char for formatting, but got {_kind(value)}")
 
 
 _KINDS: tuple[tuple[type, str], ...] = (

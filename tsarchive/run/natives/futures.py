@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from tsarchive.run.natives.table import native, type_fault
+from tsarchive.run.natives.table import fault, native
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Awaitable(Generic[T]):
 def wait(future: Future[T]) -> T:
     """The value of a Future; code may take any value for one."""
     if type(future) is not Future:
-        raise type_fault(f"expected a Future, but found a {type(future).__name__}")
+        raise fault(TypeError, f"expected a Future, but found a {type(future).__name__}")
     return future.wait()
 
 
@@ -73,7 +73,7 @@ def wait(future: Future[T]) -> T:
 def wait_for_awaitable(awaitable: Awaitable[T]) -> T:
     """The value of an Awaitable."""
     if type(awaitable) is not Awaitable:
-        raise type_fault(f"expected an Awaitable, but found a {type(awaitable).__name__}")
+        raise fault(TypeError, f"expected an Awaitable, but found a {type(awaitable).__name__}")
     return awaitable.wait()
 
 

@@ -28,11 +28,10 @@ from tsarchive.run.natives.conversions import (
 from tsarchive.run.natives.table import (
     Native,
     check_items,
-    division_fault,
+    fault,
     guarded,
     native,
     overload,
-    value_fault,
 )
 
 _HALF_RANGE = 1 << 62
@@ -67,7 +66,7 @@ native("aten::__rshift__.int")(lambda a, b: a >> (b & 63))
 def _check_divisible(a: int, b: int, zero: str) -> None:
     """Raise for the divisions without a result; the last one ends torch's process."""
     if b == 0:
-        raise division_fault(zero)
+        raise fault(ZeroDivisionError, zero)
     if b == -1 and a == INT64_MIN:
         raise ScriptError("the quotient of the smallest int and -1 does not fit in 64 bits")
 
@@ -146,7 +145,7 @@ native("aten::__derive_index")(lambda index, start, step: wrap(start + index * s
 @native("prim::rangelist")
 def range_list(n: int) -> list[int]:
     if n < 0:
-        raise value_fault("vector::reserve")
+        raise fault(ValueError, "vector::reserve")
     check_items(n)
     return list(range(n))
 
@@ -193,14 +192,13 @@ def as_floats(operation: Callable[[float, float], Any]) -> Native:
     return call
 
 
-def _floor(value: float) -> float:
-    """C's floor: a float, which keeps infinities, nan and the sign of zero."""
-    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
-
-
 def _floor_divide_floats(a: Number, b: Number) -> float:
-    """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0)."""
-    return _floor(a / b)
+    """The floor of the rounded quotient, which differs from Python's // (-1.0 // inf is -0.0).
+
+    C's floor is a float, which keeps infinities, nan and the sign of zero.
+    """
+    value = a / b
+    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
 
 
 def _true_divide(a: Number, b: Number) -> float:
@@ -210,8 +208,7 @@ def _true_divide(a: Number, b: Number) -> float:
 
 def _enter_arithmetic(name: str, of_ints: Native, of_floats: Native) -> None:
     """Enter all overloads but the one of two ints."""
-    for overload_name in ("float", *MIXED):
-        native(f"{name}.{overload_name}")(of_floats)
+    native(*(f"{name}.{kinds}" for kinds in ("float", *MIXED)))(of_floats)
     native(name)(by_type(of_ints, of_floats, overload(name)))
 
 
@@ -219,8 +216,7 @@ def _enter_choice(name: str, operation: Callable[[Any, Any], Any], of_complex: N
     """Enter all overloads of an operator that compares."""
     rounding = as_floats(operation)
     native(f"{name}.int", f"{name}.float")(operation)
-    for overload_name in MIXED:
-        native(f"{name}.{overload_name}")(rounding)
+    native(*(f"{name}.{kinds}" for kinds in MIXED))(rounding)
     native(name)(by_type(operation, rounding, of_complex))
 
 
@@ -248,13 +244,12 @@ native("prim::abs.float")(abs)
 _true_division = guarded(_true_divide, "aten::div.float")
 native("aten::div.int", "aten::div.float")(_true_division)
 native("aten::div")(by_type(_true_division, _true_division, overload("aten::div")))
-native("prim::abs.complex")(guarded(abs, "prim::abs.complex"))
 
 
 @native("aten::divmod.float")
 def divide_floats_with_remainder(x: float, y: float) -> tuple[float, float]:
     if y == 0:
-        raise division_fault("ZeroDivisionError: float divmod()")
+        raise fault(ZeroDivisionError, "ZeroDivisionError: float divmod()")
     result: tuple[float, float] = _divmod(x, y)
     return result
 
@@ -292,42 +287,25 @@ def _arctangent(a: Number, b: Number) -> float:
     return float(b + a) if math.isnan(a) or math.isnan(b) else math.atan2(a, b)
 
 
-_BINARY: dict[str, Callable[[Number, Number], float]] = {
-    "aten::atan2": _arctangent,
-    "aten::copysign": math.copysign,
-    "aten::fmod": math.fmod,
-    "aten::mathremainder": math.remainder,
-    "aten::pow": _power,
-}
-
-for _name in _UNARY:
-    for _type in ("int", "float"):
-        _key = f"aten::{_name}.{_type}"
-        native(_key)(guarded(getattr(math, _name), _key))
+_NUMBERS = (".int", ".float", *(f".{kinds}" for kinds in MIXED))
+# Functions of C, and the overloads that they run.
+_OF_C: tuple[tuple[str, Callable[..., float], tuple[str, ...]], ...] = (
+    *((f"aten::{name}", getattr(math, name), (".int", ".float")) for name in _UNARY),
+    ("aten::atan2", _arctangent, (*_NUMBERS, ".Scalar_Scalar")),
+    ("aten::copysign", math.copysign, (*_NUMBERS, "")),
+    ("aten::fmod", math.fmod, (*_NUMBERS, "")),
+    ("aten::log", _log_to_base, (".int_int", ".float_float", *_NUMBERS[2:], ".Scalar_Scalar")),
+    ("aten::mathremainder", math.remainder, (*_NUMBERS, "")),
+    ("aten::pow", _power, (*_NUMBERS, ".int_to_int")),
+    ("aten::pow", math.pow, (".Scalar_Scalar",)),
+    ("prim::abs", abs, (".complex",)),
+)
+for _name, _function, _kinds in _OF_C:
+    for _kind in _kinds:
+        native(_name + _kind)(guarded(_function, _name + _kind))
 for _name in ("isnan", "isinf", "isfinite"):
     native(f"aten::{_name}.float")(getattr(math, _name))
     native(f"aten::{_name}.complex")(getattr(cmath, _name))
-
-for _name, _binary in _BINARY.items():
-    for _type in ("int", "float", *MIXED):
-        _key = f"{_name}.{_type}"
-        native(_key)(guarded(_binary, _key))
-
-for _type in ("int_int", "float_float", *MIXED):
-    _key = f"aten::log.{_type}"
-    native(_key)(guarded(_log_to_base, _key))
-
-for _key, _binary in {
-    "aten::atan2.Scalar_Scalar": _arctangent,
-    "aten::copysign": math.copysign,
-    "aten::fmod": math.fmod,
-    "aten::log.Scalar_Scalar": _log_to_base,
-    "aten::mathremainder": math.remainder,
-    "aten::pow.Scalar_Scalar": math.pow,
-}.items():
-    native(_key)(guarded(_binary, _key))
-
-native("aten::pow.int_to_int")(guarded(_power, "aten::pow.int_to_int"))
 
 
 @native("aten::round.int", "aten::round.float")

@@ -19,10 +19,8 @@ from tsarchive.run.natives.table import (
     N,
     Native,
     check_bytes,
-    index_fault,
+    fault,
     native,
-    type_fault,
-    value_fault,
     wrong_kind,
 )
 
@@ -130,9 +128,10 @@ def byte_at(string: bytes, index: int) -> bytes:
     """The byte at ``index`` as a string; negative counts from the end."""
     position = index + len(string) if index < 0 else index
     if not 0 <= position < len(string):
-        raise index_fault(
+        raise fault(
+            IndexError,
             f"basic_string::at: __n (which is {position % 2**64}) >= "
-            f"this->size() (which is {len(string)})"
+            f"this->size() (which is {len(string)})",
         )
     return string[position : position + 1]
 
@@ -145,7 +144,7 @@ byte_native("aten::slice.str")(
 @byte_native("aten::ord")
 def byte_value(string: bytes) -> int:
     if len(string) != 1:
-        raise type_fault(f"String for ord() must be 1 character, found {len(string)}")
+        raise fault(TypeError, f"String for ord() must be 1 character, found {len(string)}")
     return string[0]
 
 
@@ -163,7 +162,7 @@ byte_native("aten::isidentifier")(lambda string: string.isalnum() and not string
 
 def _padded(string: bytes, left: int, right: int, fill: bytes) -> bytes:
     if len(fill) != 1:
-        raise type_fault("TypeError: The fill character must be exactly one character long")
+        raise fault(TypeError, "TypeError: The fill character must be exactly one character long")
     check_bytes(max(left, 0) + len(string) + max(right, 0))
     return fill * left + string + fill * right
 
@@ -232,9 +231,10 @@ def _window(size: int, start: int, end: int) -> tuple[int, int]:
 
 def _check_start(string: bytes, start: int) -> None:
     if start > len(string):
-        raise index_fault(
+        raise fault(
+            IndexError,
             f"basic_string::substr: __pos (which is {start}) > "
-            f"this->size() (which is {len(string)})"
+            f"this->size() (which is {len(string)})",
         )
 
 
@@ -263,7 +263,7 @@ def _enter_search(name: str, index_name: str, search: Callable[[bytes, bytes], i
     def index(string: bytes, part: bytes, start: int, end: int) -> int:
         position = find(string, part, start, end)
         if position < 0:
-            raise value_fault("ValueError: substring not found")
+            raise fault(ValueError, "ValueError: substring not found")
         return position
 
 
@@ -305,7 +305,7 @@ def split(string: bytes, separator: bytes | None, maximum: int) -> list[bytes]:
     if separator is None:
         return list(filter(None, _BLANKS.split(string)))
     if not separator:
-        raise value_fault("ValueError: empty separator")
+        raise fault(ValueError, "ValueError: empty separator")
     return string.split(separator, maximum)
 
 
@@ -313,7 +313,7 @@ def split(string: bytes, separator: bytes | None, maximum: int) -> list[bytes]:
 def split_from_the_right(string: bytes, separator: bytes, maximum: int) -> list[bytes]:
     """Split at the last ``maximum`` separators; torch never returns for an empty one."""
     if not separator:
-        raise value_fault("ValueError: empty separator")
+        raise fault(ValueError, "ValueError: empty separator")
     return string.rsplit(separator, maximum)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import torch
 
-from tsarchive.run.natives.dtypes import to_dtype
+from tsarchive.run.natives.conversions import to_dtype
 from tsarchive.run.natives.numbers import MIXED
 from tsarchive.run.natives.table import NATIVES, Native, overload, wrong_kind
 from tsarchive.run.natives.tensors import attribute

@@ -46,16 +46,9 @@ def native(*keys: str) -> Callable[[N], N]:
     return enter
 
 
-def _fault(class_: type[Exception]) -> Callable[[str], ScriptError]:
-    return lambda message: ScriptError(message, exception=f"builtins.{class_.__name__}")
-
-
-assertion_fault = _fault(AssertionError)
-division_fault = _fault(ZeroDivisionError)
-index_fault = _fault(IndexError)
-key_fault = _fault(KeyError)
-type_fault = _fault(TypeError)
-value_fault = _fault(ValueError)
+def fault(class_: type[Exception], message: str) -> ScriptError:
+    """Return the error for a fault that has this class in Python."""
+    return ScriptError(message, exception=f"builtins.{class_.__name__}")
 
 
 def wrong_kind(value: object, wanted: type) -> ScriptError:
@@ -64,7 +57,7 @@ def wrong_kind(value: object, wanted: type) -> ScriptError:
     To be raised before the value is asked for an attribute: an object of the archive has attributes
     of any name, and those of Python's objects are no values of TorchScript.
     """
-    return type_fault(f"expected a {wanted.__name__}, but found a {type(value).__name__}")
+    return fault(TypeError, f"expected a {wanted.__name__}, but found a {type(value).__name__}")
 
 
 def check_kind(value: object, wanted: type) -> None:
@@ -123,6 +116,6 @@ def check_items(count: int) -> None:
 
 def _refused(what: str, limit: int) -> ScriptError:
     """It stands for the MemoryError that Python would raise."""
-    error = ScriptError(f"{what} is not made", exception="builtins.MemoryError")
+    error = fault(MemoryError, f"{what} is not made")
     error.limit = limit
     return error

@@ -1,18 +1,30 @@
-"""Operators on tensors that give no tensors, or take lists, numbers or any values."""
+"""Operators on tensors that give no tensors, or take lists, numbers or any values.
+
+Behind them stand the functions that TorchScript defines in its own language beside the operators.
+"""
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.natives.conversions import checked_int
-from tsarchive.run.natives.dtypes import LAYOUTS, NUMBERS, dtype_of, scalar_type_name, to_dtype
-from tsarchive.run.natives.table import check_items, native, wrong_kind
+from tsarchive.operators.python_forms import ATTRIBUTES
+from tsarchive.run.natives.conversions import (
+    LAYOUTS,
+    NUMBERS,
+    checked_int,
+    dtype_of,
+    scalar_type_name,
+    to_dtype,
+)
+from tsarchive.run.natives.strings import encode
+from tsarchive.run.natives.table import Native, check_items, check_kind, fault, native, wrong_kind
+from tsarchive.run.natives.values import identity
 
 _ELEMENT_TYPES = {"int": torch.int64, "bool": torch.bool}
 _FLOAT = "float"
@@ -34,21 +46,15 @@ def tensor_of_list(
     while first and isinstance(first[0], list):
         first = first[0]
         sizes.append(len(first))
-    initial = _initial_dtype(element)
+    initial = torch.get_default_dtype() if element == _FLOAT else _ELEMENT_TYPES.get(element)
+    if initial is None:
+        raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")
     if 0 in sizes:
         tensor = torch.empty(sizes, dtype=initial, device=_HOST)
     else:
         _check_lengths(data, sizes, 0)
         tensor = torch.tensor(data, dtype=initial, device=_HOST)
     return tensor.to(device=device, dtype=to_dtype(dtype))
-
-
-def _initial_dtype(element: str) -> torch.dtype:
-    if element == _FLOAT:
-        return torch.get_default_dtype()
-    if element not in _ELEMENT_TYPES:
-        raise ScriptError(f"Input must be of ints, floats, or bools, got {element}")
-    return _ELEMENT_TYPES[element]
 
 
 def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
@@ -83,8 +89,7 @@ def to_list(tensor: torch.Tensor, depth: int, element: int) -> Any:
     ``element`` numbers the declared type: 0 int, 1 float, 2 bool, 3 complex. Only float and
     complex take tensors of another precision.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise wrong_kind(tensor, torch.Tensor)
+    check_kind(tensor, torch.Tensor)
     expected = (torch.int64, torch.float32, torch.bool, torch.complex64)[element]
     dtype = tensor.dtype
     is_float = expected.is_floating_point and dtype.is_floating_point
@@ -128,8 +133,7 @@ def float_of_tensor(tensor: torch.Tensor) -> float:
 
 
 def _checked_implicit(tensor: torch.Tensor) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise wrong_kind(tensor, torch.Tensor)
+    check_kind(tensor, torch.Tensor)
     if tensor.requires_grad:
         raise ScriptError("Cannot input a tensor that requires grad as a scalar argument")
     if tensor.dim() != 0:
@@ -162,12 +166,6 @@ def tensor_of_number(value: complex) -> torch.Tensor:
     return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)], device="cpu")
 
 
-# prim:: operators of one tensor that are attributes in Python under the same name.
-ATTRIBUTES = (
-    "data", "device", "grad", "is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn",
-    "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan",
-    "is_xla", "is_xpu", "itemsize", "name", "nbytes", "requires_grad",
-)  # fmt: skip
 # aten:: operators that are methods in Python under the same name, arguments and result alike.
 _METHODS = (
     "dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "item", "numel",
@@ -188,7 +186,7 @@ def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
     return get
 
 
-for _name in ATTRIBUTES:
+for _name in ATTRIBUTES.split():
     native(f"prim::{_name}")(attribute(_name))
 for _name in _METHODS:
     native(f"aten::{_name}")(getattr(torch.Tensor, _name))
@@ -276,3 +274,65 @@ def _letters(subscripts: list[int]) -> str:
 
 native("prim::VarConcat")(lambda *arguments: torch.cat(arguments[:-1], arguments[-1]))
 native("prim::VarStack")(lambda *arguments: torch.stack(arguments[:-1], arguments[-1]))
+
+
+OfNumberAndTensor = Callable[[complex, torch.Tensor], torch.Tensor]
+
+
+def _swapped(function: Callable[[Any, Any], Any]) -> OfNumberAndTensor:
+    return lambda a, b: function(b, a)
+
+
+# Operators of a number and a tensor, by what they do to the tensor and the number.
+_NUMBER_WITH_TENSOR: dict[str, OfNumberAndTensor] = {
+    "mul": _swapped(torch.mul),
+    "add": _swapped(torch.add),
+    "ne": _swapped(torch.ne),
+    "eq": _swapped(torch.eq),
+    "sub": lambda a, b: torch.add(torch.neg(b), a),
+    "div": lambda a, b: torch.mul(torch.reciprocal(b), a),
+    "lt": _swapped(torch.gt),
+    "le": _swapped(torch.ge),
+    "gt": _swapped(torch.lt),
+    "ge": _swapped(torch.le),
+}
+
+
+def _first_list(out_size: list[int], defaults: list[int]) -> list[int]:
+    if len(defaults) <= len(out_size):
+        raise fault(AssertionError, "")
+    return out_size
+
+
+def _assert_condition(condition: bool | torch.Tensor, message: str) -> None:
+    if not bool(condition):
+        raise fault(AssertionError, message)
+
+
+BUILTINS: Mapping[str, Native] = {
+    **{
+        f"aten::{name}.builtin_{kind}_Tensor": function
+        for kind in ("float", "int", "complex")
+        for name, function in _NUMBER_WITH_TENSOR.items()
+        if kind != "complex" or name not in ("lt", "le", "gt", "ge")
+    },
+    # A number where a list of fixed length is expected is repeated before the call.
+    **{
+        f"aten::{name}.builtin_{kind}": identity
+        for kind in ("float", "int")
+        for name in ("_single", "_pair", "_triple", "_quadruple")
+    },
+    **{f"prim::{name}.builtin": attribute(name) for name in ("T", "H", "mT", "mH")},
+    "aten::floordiv.builtin_Scalar": torch.floor_divide,
+    "aten::floordiv.builtin_Tensor": torch.floor_divide,
+    "aten::_assert_int_or_pair.builtin": lambda *_: None,  # checks nothing
+    "aten::list_with_default.builtin": _first_list,
+    "aten::_assert.builtin_bool": _assert_condition,
+    "aten::_assert.builtin_Tensor": _assert_condition,
+    "aten::device.builtin": torch.device,
+    "aten::type.builtin": lambda *arguments: torch.ops.aten.to.dtype(*arguments),
+    "aten::__contains__.builtin_str": lambda string, key: encode(key) in encode(string),
+    "prim::ndim.builtin": torch.Tensor.dim,
+    "prim::shape.builtin": size,
+}
+"""The function for each schema of ``tsarchive/operators/overloads.py``, by its full name."""

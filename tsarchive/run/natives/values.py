@@ -19,12 +19,9 @@ from tsarchive.run.natives.conversions import wrap
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
 from tsarchive.run.natives.table import (
-    assertion_fault,
     check_kind,
-    index_fault,
-    key_fault,
+    fault,
     native,
-    type_fault,
     wrong_kind,
 )
 
@@ -68,7 +65,7 @@ def tuple_item(values: tuple[Any, ...], i: int) -> Any:
     try:
         return values[i]
     except IndexError:
-        raise index_fault("Tuple list index out of range") from None
+        raise fault(IndexError, "Tuple list index out of range") from None
 
 
 def tuple_slice(values: tuple[Any, ...], begin: int, end: int) -> tuple[Any, ...]:
@@ -98,7 +95,7 @@ def submodule(container: torch.nn.Module, name: int | str) -> Any:
     check_kind(container, torch.nn.Module)
     found = container._modules.get(str(name))
     if found is None:
-        raise key_fault(f"the module has no submodule {str(name)!r}")
+        raise fault(KeyError, f"the module has no submodule {str(name)!r}")
     return found
 
 
@@ -130,22 +127,18 @@ def _hash(value: Any) -> int:
     if isinstance(value, str):
         return murmur64a(encode(value))
     if isinstance(value, tuple):
-        return _hash_of_items(value)
+        seed = 0
+        for item in value:
+            mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
+            seed ^= mixed & _MASK
+        return seed
     if isinstance(value, torch.device):
         # Above 16 bits of index, of which no index fills eight.
         index = 0xFF if value.index is None else value.index
         return _DEVICE_TYPES.index(value.type) << 16 | index
     if isinstance(value, torch.Tensor):
         return id(value)
-    raise type_fault(f"unhashable type: '{type(value).__name__}'")
-
-
-def _hash_of_items(items: tuple[Any, ...]) -> int:
-    seed = 0
-    for item in items:
-        mixed = _hash(item) + _GOLDEN_RATIO + (seed << 6) + (seed >> 2)
-        seed ^= mixed & _MASK
-    return seed
+    raise fault(TypeError, f"unhashable type: '{type(value).__name__}'")
 
 
 def murmur64a(data: bytes) -> int:
@@ -203,7 +196,7 @@ def raise_exception(message: str, class_name: str | None) -> None:
     """
     check_kind(message, str)
     if class_name is None and message.startswith(_ASSERTION):
-        raise assertion_fault(message.removeprefix(_ASSERTION))
+        raise fault(AssertionError, message.removeprefix(_ASSERTION))
     raise ScriptError(message, exception=class_name or "RuntimeError")
 
 

@@ -16,7 +16,7 @@ from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
-from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS
+from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS, WITH_STATISTICS
 
 
 class _Outside:
@@ -181,25 +181,26 @@ class Aliases:
         self._extract(node)
 
     def _operator(self, node: Node) -> None:
-        rule = None if node.schema is None else operator_aliases(node.schema)
-        if rule is None:
+        roles = None if node.schema is None else _roles_of(node.schema)
+        if roles is None:
             self._call(node)
             return
         by_label: dict[str, Value] = {}
-        for value, role in zip(node.inputs, rule.arguments, strict=False):
+        arguments, results = roles
+        for value, role in zip(node.inputs, arguments, strict=False):
             for label in role.labels:
                 by_label.setdefault(label, value)
             if role.is_write:
                 self._write(node, value)
             if role.escapes:
                 self._release(value)
-        for output, role in zip(node.outputs, rule.results, strict=False):
+        for output, role in zip(node.outputs, results, strict=False):
             if role.escapes:
                 self._release(output)
             for label in role.labels & by_label.keys():
                 self._point(output, by_label[label])
-        if node.kind in RUNNING_STATISTICS:
-            for offset in RUNNING_STATISTICS[node.kind].written:
+        if node.kind in WITH_STATISTICS:
+            for offset in RUNNING_STATISTICS:
                 self._write(node, node.inputs[offset])
 
 
@@ -245,11 +246,8 @@ class _Role(NamedTuple):
     escapes: bool = False
 
 
-class OperatorAliases(NamedTuple):
-    """The roles of arguments and results."""
-
-    arguments: tuple[_Role, ...]
-    results: tuple[_Role, ...]
+_Roles = tuple[tuple[_Role, ...], tuple[_Role, ...]]
+"""Those of arguments and of results."""
 
 
 def _role(argument: Any) -> _Role:
@@ -264,38 +262,30 @@ def _role(argument: Any) -> _Role:
     return _Role(frozenset(info.before_set - {"*"}), info.is_write, is_wild)
 
 
-_operator_aliases: dict[str, OperatorAliases | None] = {}
+_known_roles: dict[str, _Roles | None] = {}
 
 
-def operator_aliases(schema: FunctionSchema) -> OperatorAliases | None:
-    """The alias annotations of a registered operator.
+def _roles_of(schema: FunctionSchema) -> _Roles | None:
+    """Return the alias annotations of a registered operator.
 
     None when nothing is known: the operator may write to every argument.
     """
     name = schema.full_name
-    if name not in _operator_aliases:
-        _operator_aliases[name] = _look_up(schema)
-    return _operator_aliases[name]
+    if name not in _known_roles:
+        # Operators of extensions may be registered without promises about their arguments.
+        is_of_torch = name.startswith(("aten::", "prim::"))
+        report = "" if is_of_torch else torch._C._dispatch_dump(name)
+        is_conservative = "alias analysis kind: CONSERVATIVE" in report
+        _known_roles[name] = None if is_conservative else _annotated_roles(schema)
+    return _known_roles[name]
 
 
-def _look_up(schema: FunctionSchema) -> OperatorAliases | None:
-    if _is_conservative(schema):
-        return None
+def _annotated_roles(schema: FunctionSchema) -> _Roles:
     for found in torch._C._jit_get_schemas_for_operator(schema.name):
         if found.overload_name == schema.overload:
-            return OperatorAliases(
-                tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
-            )
+            return tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
     # Functions of TorchScript's own library write nothing, and may return what they are given;
     # operators that torch does not have say in their schemas what they write to.
     passed_on = _Role(frozenset("a"))
     taken = tuple(_Role(frozenset("a"), argument.is_write) for argument in schema.arguments)
-    return OperatorAliases(taken, (passed_on,) * len(schema.returns))
-
-
-def _is_conservative(schema: FunctionSchema) -> bool:
-    """Operators of extensions may be registered without promises about their arguments."""
-    if schema.name.startswith(("aten::", "prim::")):
-        return False
-    report = torch._C._dispatch_dump(schema.full_name)
-    return "alias analysis kind: CONSERVATIVE" in report
+    return taken, (passed_on,) * len(schema.returns)

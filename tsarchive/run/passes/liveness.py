@@ -1,18 +1,168 @@
-"""Dead code: code that has no effect and whose results are not used does not run.
+"""Dead code, and where functions and values are used: calls, items of results, last uses.
 
-Neither do its errors, nor do its random numbers advance, as in torch's executor. The graph itself
-stays as it is, because it must print as it was read.
+Code that has no effect and whose results are not used does not run. Neither do its errors, nor do
+its random numbers advance, as in torch's executor. The graph itself stays as it is, because it must
+print as it was read. After the last use of a tensor its memory can be freed.
 """
 
 from __future__ import annotations
 
-from tsarchive.ir.classes import Function
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Final
+
+from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.operators.effects import RUNNING_STATISTICS, WITH_EFFECTS
+from tsarchive.ir.types import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    TENSOR,
+    DictType,
+    ListType,
+    TupleType,
+    Type,
+)
+from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTICS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
-from .peephole import known_result
-from .uses import CALLS, NOTHING, Wanted, called_function, wanted_values
+
+Wanted = frozenset[int] | None
+"""Which items of the tuple that a function returns are used; None stands for all of the result."""
+
+NOTHING: Final[Wanted] = frozenset()
+CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})
+
+
+def called_function(node: Node) -> Function | None:
+    """The archive function that a call reaches; None for interfaces, native classes, no call."""
+    if node.kind not in CALLS:
+        return None
+    type_ = node.input.type
+    if node.kind == "prim::CallFunction":
+        return type_.function if isinstance(type_, FunctionType) else None
+    if isinstance(type_, ClassType) and not type_.is_native:
+        return type_.methods.get(node.name)
+    return None
+
+
+def wanted_of_call(call: Node, live: Container[Value]) -> Wanted:
+    """The items of the result of a call that the code around it uses."""
+    result = call.output
+    if result not in live:
+        return NOTHING
+    if not isinstance(result.type, TupleType):
+        return None
+    found: set[int] = set()
+    for user, _ in result.uses:
+        if user.kind == "prim::TupleUnpack":
+            found.update(index for index, item in enumerate(user.outputs) if item in live)
+        elif user.kind == "prim::TupleIndex" and user.inputs[1].node.is_constant:
+            found.add(user.inputs[1].node.attributes["value"] % len(result.type.elements))
+        else:
+            return None
+    return frozenset(found) if len(found) < len(result.type.elements) else None
+
+
+def wanted_values(graph: Block, wanted: Wanted) -> Sequence[Value]:
+    """The values behind the wanted part of the result."""
+    if wanted is None:
+        return graph.returns
+    if not wanted:
+        return ()
+    (result,) = graph.returns
+    # A tuple that is made for the result alone.
+    is_made = result.node.kind == "prim::TupleConstruct" and len(result.uses) == 1
+    return [result.node.inputs[index] for index in wanted] if is_made else graph.returns
+
+
+ALIASES = frozenset(
+    {"prim::unchecked_cast", "prim::unchecked_unwrap_optional", "prim::Uninitialized"}
+)
+"""Nodes whose result is their operand under another static type, or nothing at all."""
+
+# Numbers are equal to themselves, even nans.
+_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
+_OWNED_ELSEWHERE = ALIASES | {"prim::Constant", "prim::GetAttr"}
+
+
+def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """``nodes`` with what is in their blocks, the return nodes of those included."""
+    for node in nodes:
+        yield node
+        for block in node.blocks:
+            yield from all_nodes(block.nodes)
+            yield block.return_node
+
+
+def last_uses(
+    nodes: Sequence[Node], live: Container[Node], given: Iterable[Value] = ()
+) -> dict[Node, list[Value]]:
+    """For each of ``nodes``, which run in sequence, the values that it uses last.
+
+    Those that they are ``given`` may end as well. Values that something outside of ``nodes`` uses
+    do not end.
+    """
+    running = [node for node in nodes if node in live]
+    ends: dict[Value, Node] = {v: v.node for v in given if holds_memory(v.type)}
+    for node in running:
+        for value in node.outputs:
+            if node.kind not in _OWNED_ELSEWHERE and holds_memory(value.type):
+                ends[value] = node
+        for inner in all_nodes([node]):
+            for value in map(_origin, inner.inputs):
+                if value in ends:
+                    ends[value] = node
+    inside = set(all_nodes(nodes))
+    found: defaultdict[Node, list[Value]] = defaultdict(list)
+    for value, node in ends.items():
+        if not _escapes(value, inside):
+            found[node].append(value)
+    return found
+
+
+def _origin(value: Value) -> Value:
+    """The value that an alias stands for."""
+    while value.node.kind in ALIASES and value.node.inputs:
+        value = value.node.input
+    return value
+
+
+def _escapes(value: Value, inside: Container[Node]) -> bool:
+    return any(
+        user not in inside
+        or (user.kind in ALIASES and any(_escapes(output, inside) for output in user.outputs))
+        for user, _ in value.uses
+    )
+
+
+def holds_memory(type_: Type) -> bool:
+    """Return whether values of this type may hold tensors; objects keep theirs in any case."""
+    if isinstance(type_, ClassType):
+        return False
+    return type_ in (TENSOR, ANY) or any(map(holds_memory, type_.parts()))
+
+
+def known_result(node: Node) -> int | None:
+    """Return the result of an operator that does not depend on its operands: they may be dead.
+
+    A value is equal to itself, even where it is nan. A list that is built for nothing but its
+    length need not be built.
+    """
+    if node.kind in ("aten::eq", "aten::ne") and len(node.inputs) == 2:
+        first, second = node.inputs
+        if first is not second:
+            return None
+        type_ = first.type
+        parts = type_.parts() if isinstance(type_, ListType | DictType) else (type_,)
+        return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
+    if node.schema is None or node.schema.full_name != "aten::len.t":
+        return None
+    made = node.input.node
+    is_only_measured = all(user.kind == node.kind for user, _ in node.input.uses)
+    return len(made.inputs) if made.kind == "prim::ListConstruct" and is_only_measured else None
 
 
 class Effects:
@@ -80,16 +230,13 @@ class Liveness:
             params = block.params[1:]
         else:
             carried, params = block.returns, []
-        for index, (value, output) in enumerate(zip(carried, node.outputs, strict=True)):
-            if output in self.values or (params and self._has_use(params[index])):
-                self._mark_value(value)
-
-    def _has_use(self, value: Value) -> bool:
-        """As torch, which keeps a loop-carried value that only feeds itself."""
         kept = self._kept
-        return any(
-            kept is None or user in kept or user.kind == "prim::Return" for user, _ in value.uses
-        )
+        for index, (value, output) in enumerate(zip(carried, node.outputs, strict=True)):
+            # As torch, which keeps a loop-carried value that only feeds itself.
+            users = [user for user, _ in params[index].uses] if params else []
+            is_carried = any(kept is None or u in kept or u.kind == "prim::Return" for u in users)
+            if is_carried or output in self.values:
+                self._mark_value(value)
 
     def _is_needed(self, node: Node) -> bool:
         for output in node.outputs:
@@ -119,9 +266,8 @@ def _may_write(node: Node) -> bool:
     schema = node.schema
     if schema is None:
         return False
-    statistics = RUNNING_STATISTICS.get(node.kind)
-    if statistics is not None:
-        is_training = node.inputs[statistics.is_training].node
+    if node.kind in WITH_STATISTICS:
+        is_training = node.inputs[IS_TRAINING].node
         return not is_training.is_constant or bool(is_training.attributes["value"])
     if any(argument.is_write for argument in schema.arguments):
         return True

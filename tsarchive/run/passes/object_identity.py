@@ -35,7 +35,7 @@ from tsarchive.ir.types import (
     Type,
 )
 
-from .uses import ALIASES, called_function
+from .liveness import ALIASES, called_function
 
 _SHARED: Final = frozenset({ANY, ANY_ENUM, COMPLEX, NUMBER, STRING})
 _HOLDING: Final = _SHARED | {ANY_LIST, ANY_TUPLE}

@@ -3,8 +3,6 @@
 * Adding the int 0 and multiplying by the int 1 is left out. The tensor itself takes the place of
   the result, so ``mask * 1`` of a bool tensor stays bool. This happens only where nobody can see
   that both are one tensor: neither is written to, and not both are known outside of the function.
-* The length of a list that nothing else looks at is a constant.
-* A number is equal to itself, even if it is nan.
 * A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
   subtraction, multiplication and division, which decides the dtype of the result.
 
@@ -21,10 +19,10 @@ import torch
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import RETURN, Block, Node, Value
-from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, DictType, ListType
+from tsarchive.ir.types import INT
 
 from .alias_analysis import OUTSIDE, Aliases, Place
-from .uses import all_nodes, called_function
+from .liveness import all_nodes, called_function
 
 NumberOf = Callable[[Node], int | float | complex | None]
 """The number that the second operand of a node acts as, where it is a constant tensor."""
@@ -32,9 +30,6 @@ NumberOf = Callable[[Node], int | float | complex | None]
 # The operators, as overloads for a number and for a tensor, and what they add or multiply by.
 _NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
 _OVERLOADS = frozenset({"Scalar", "Tensor"})
-_EQUALITY = frozenset({"aten::eq", "aten::ne"})
-_BINARY = 2
-_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
 
 
 class Identities:
@@ -81,14 +76,13 @@ class Identities:
         original = function.original
         if original not in self._called:
             self._called[original] = None  # recursive functions are unknown
-            self._called[original] = self._result_is_new(function.graph)
+            graph = function.graph
+            aliases = Aliases(graph, gives_new=self._gives_new)
+            nodes = all_nodes(graph.nodes)
+            if not any(OUTSIDE in aliases.written_tensors(node) for node in nodes):
+                are_new = (OUTSIDE not in aliases.places(value) for value in graph.returns)
+                self._called[original] = all(are_new)
         return self._called[original]
-
-    def _result_is_new(self, graph: Block) -> bool | None:
-        aliases = Aliases(graph, gives_new=self._gives_new)
-        if any(OUTSIDE in aliases.written_tensors(node) for node in all_nodes(graph.nodes)):
-            return None
-        return all(OUTSIDE not in aliases.places(value) for value in graph.returns)
 
 
 def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
@@ -106,33 +100,6 @@ def _int(value: Value) -> int | None:
     if value.node.is_constant and value.type == INT:
         return int(value.node.attributes["value"])
     return None
-
-
-def known_result(node: Node) -> int | None:
-    """The result of an operator that does not depend on its operands, which then may be dead."""
-    if node.kind in _EQUALITY and len(node.inputs) == _BINARY:
-        return _known_equality(node)
-    return _known_length(node) if node.kind == "aten::len" else None
-
-
-def _known_equality(node: Node) -> bool | None:
-    """The result of ``==`` and ``!=`` with one value on both sides: equal, even where it is nan."""
-    first, second = node.inputs
-    if first is not second:
-        return None
-    type_ = first.type
-    is_container = isinstance(type_, ListType | DictType)
-    parts = type_.parts() if is_container else (type_,)
-    return node.kind == "aten::eq" if all(part in _ALWAYS_EQUAL for part in parts) else None
-
-
-def _known_length(node: Node) -> int | None:
-    """The length of a list that is built for nothing else, and so need not be built."""
-    if node.schema is None or node.schema.full_name != "aten::len.t":
-        return None
-    made = node.input.node
-    is_only_measured = all(user.kind == node.kind for user, _ in node.input.uses)
-    return len(made.inputs) if made.kind == "prim::ListConstruct" and is_only_measured else None
 
 
 def as_number(value: Any) -> int | float | complex | None:

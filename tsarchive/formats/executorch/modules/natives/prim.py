@@ -17,7 +17,7 @@ from torch import Tensor
 from tsarchive.errors import LimitError, ScriptError
 from tsarchive.run.guards import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.conversions import wrap
-from tsarchive.run.natives.table import division_fault
+from tsarchive.run.natives.table import fault
 
 from .table import glue, own
 
@@ -67,7 +67,7 @@ def _remainder(a: int, b: int) -> int:
 
 def _check_divisor(b: int) -> None:
     if not b:
-        raise division_fault("integer division by zero")
+        raise fault(ZeroDivisionError, "integer division by zero")
 
 
 def _whole(compute: Callable[[float], float]) -> Callable[[float], int]:

@@ -1,7 +1,10 @@
-"""Operators on lists. Lists are shared by reference; those ending in ``_`` change in place.
+"""Operators on lists and dicts, shared by reference; those ending in ``_`` change in place.
 
 Sorting leaves the order of torch's std::sort, ties and nans included: the sort of GNU's C++
 library is not stable, equal items end where its steps put them.
+
+Dicts keep the order of insertion, and tensor keys count by identity. A key that is nan equals no
+key, not even itself: it is never found, and each one that is set makes an item of its own.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from tsarchive.run.natives.conversions import python_slice, wrap32
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
 from tsarchive.run.natives.table import (
+    Native,
     check_items,
     check_kind,
-    index_fault,
+    fault,
     native,
-    value_fault,
     wrong_kind,
 )
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 native("aten::len.t", "aten::len.any")(len)
@@ -42,7 +47,7 @@ def item(values: list[T], index: int) -> T:
     try:
         return values[index]
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
 
 
 @native("aten::_set_item.t")
@@ -50,7 +55,7 @@ def set_item(values: list[T], index: int, value: T) -> list[T]:
     try:
         values[index] = value
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
     return values
 
 
@@ -79,18 +84,18 @@ def append(values: list[T], value: T) -> list[T]:
 def pop(values: list[T], index: int) -> T:
     check_kind(values, list)
     if not values:
-        raise index_fault("pop from empty list")
+        raise fault(IndexError, "pop from empty list")
     try:
         return values.pop(index)
     except IndexError:
-        raise index_fault("list index out of range") from None
+        raise fault(IndexError, "list index out of range") from None
 
 
 @native("aten::Delete.t")
 def delete(values: list[T], index: int) -> None:
     check_kind(values, list)
     if not values:
-        raise index_fault("pop index out of range")
+        raise fault(IndexError, "pop index out of range")
     pop(values, index)
 
 
@@ -109,7 +114,7 @@ def extend_in_place(values: list[T], others: list[T]) -> list[T]:
 @native("aten::mul.left_t")
 def repeat(values: list[T], n: int) -> list[T]:
     if n < 0 and values:
-        raise value_fault("vector::reserve")
+        raise fault(ValueError, "vector::reserve")
     check_items(len(values) * n)
     return values * n
 
@@ -169,14 +174,14 @@ def _enter_searches(kind: str, position: Callable[[list[Any], Any], int]) -> Non
             shown = int(value) if isinstance(value, bool) else value
             # A float in a message has six digits.
             text = f"{shown:g}" if isinstance(shown, float) else format_value(shown)
-            raise value_fault(f"'{text}' is not in list")
+            raise fault(ValueError, f"'{text}' is not in list")
         return found
 
     @native(f"aten::remove.{kind}")
     def remove(values: list[Any], value: Any) -> None:
         found = position(values, value)
         if found < 0:
-            raise value_fault("list.remove(x): x not in list")
+            raise fault(ValueError, "list.remove(x): x not in list")
         del values[found]
 
 
@@ -263,7 +268,11 @@ def introsort(items: list[T], less: Less[T]) -> None:
     the rest. An order that contradicts itself (nan) gives some permutation, never an error.
     """
     _partition_pieces(items, 0, len(items), 2 * (len(items).bit_length() - 1), less)
-    _insertion_sort(items, less)
+    for i in range(1, len(items)):
+        item = items[i]
+        hole = 0 if i < _SMALL and less(item, items[0]) else _hole(items, i, less)
+        del items[i]
+        items.insert(hole, item)
 
 
 def _partition_pieces(items: list[T], first: int, last: int, depth: int, less: Less[T]) -> None:
@@ -284,7 +293,12 @@ def _partition_pieces(items: list[T], first: int, last: int, depth: int, less: L
 
 def _partition(items: list[T], first: int, last: int, less: Less[T]) -> int:
     """Divide around a median, which is put first; return where the upper part begins."""
-    _median_to_first(items, first, last, less)
+    a, b, c = first + 1, first + (last - first) // 2, last - 1
+    if not less(items[a], items[b]):
+        a, b = b, a
+    if not less(items[b], items[c]):
+        b = c if less(items[a], items[c]) else a
+    items[first], items[b] = items[b], items[first]
     pivot, low, high = items[first], first + 1, last
     while True:
         while low < last and less(items[low], pivot):
@@ -296,23 +310,6 @@ def _partition(items: list[T], first: int, last: int, less: Less[T]) -> int:
             return low
         items[low], items[high] = items[high], items[low]
         low += 1
-
-
-def _median_to_first(items: list[T], first: int, last: int, less: Less[T]) -> None:
-    a, b, c = first + 1, first + (last - first) // 2, last - 1
-    if not less(items[a], items[b]):
-        a, b = b, a
-    if not less(items[b], items[c]):
-        b = c if less(items[a], items[c]) else a
-    items[first], items[b] = items[b], items[first]
-
-
-def _insertion_sort(items: list[T], less: Less[T]) -> None:
-    for i in range(1, len(items)):
-        item = items[i]
-        hole = 0 if i < _SMALL and less(item, items[0]) else _hole(items, i, less)
-        del items[i]
-        items.insert(hole, item)
 
 
 def _hole(items: list[T], i: int, less: Less[T]) -> int:
@@ -351,14 +348,10 @@ def _sort_any(values: list[Any], reverse: bool) -> None:
 
 def _less(a: Any, b: Any) -> bool:
     """Tuples by their first items that differ, tensors by ``lt``, objects by ``__lt__``."""
-    if isinstance(a, tuple):
-        return _less_items(a, b)
     if isinstance(a, str):
         return encode(a) < encode(b)
-    return bool(a < b)
-
-
-def _less_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    if not isinstance(a, tuple):
+        return bool(a < b)
     for x, y in zip(a, b, strict=True):
         if _less(x, y):
             return True
@@ -386,3 +379,115 @@ def _sorted_copy(sort: Callable[[list[Any], bool], None], values: list[Any]) -> 
 for _type, _sorter in _SORTERS.items():
     native(f"aten::sort.{_type}")(_sorter)
     native(f"aten::sorted.{_type}")(functools.partial(_sorted_copy, _sorter))
+
+
+KEY_TYPES = ("str", "int", "bool", "float", "complex", "Tensor")
+
+
+def _missing(key: object) -> Exception:
+    return fault(KeyError, f"KeyError: {format_value(key)}")
+
+
+def _dict_item(table: dict[K, V], key: K) -> V:
+    try:
+        return table[key]
+    except KeyError:
+        raise _missing(key) from None
+
+
+def _pop(table: dict[K, V], key: K) -> V:
+    check_kind(table, dict)
+    try:
+        return table.pop(key)
+    except KeyError:
+        raise _missing(key) from None
+
+
+def _delete(table: dict[K, V], key: K) -> None:
+    _pop(table, key)
+
+
+def _pop_first(table: dict[K, V]) -> tuple[K, V]:
+    """Remove and return the item that was inserted first; Python's popitem takes the last."""
+    check_kind(table, dict)
+    for key in table:
+        return key, table.pop(key)
+    raise fault(KeyError, "popitem(): dictionary is empty")
+
+
+def _values(table: dict[K, V]) -> list[V]:
+    check_kind(table, dict)
+    return list(table.values())
+
+
+def _items(table: dict[K, V]) -> list[tuple[K, V]]:
+    check_kind(table, dict)
+    return list(table.items())
+
+
+# Operator and overload name; the braces stand for the type of the keys.
+_BY_KEY_TYPE: dict[str, Native] = {
+    "aten::len.Dict_{}": len,
+    "aten::keys.{}": list,
+    "aten::values.{}": _values,
+    "aten::items.{}": _items,
+    "aten::__contains__.{}": operator.contains,
+    "aten::__getitem__.Dict_{}": _dict_item,
+    "aten::_set_item.{}": operator.setitem,
+    "aten::get.{}": dict.get,
+    "aten::get.default_{}": dict.get,
+    "aten::setdefault.{}": dict.setdefault,
+    "aten::pop.Dict_{}": _pop,
+    "aten::pop.Dict_default_{}": dict.pop,
+    "aten::popitem.{}": _pop_first,
+    "aten::Delete.Dict_{}": _delete,
+    "aten::clear.{}": dict.clear,
+    "aten::update.{}": dict.update,
+    "aten::copy.Dict_{}": dict.copy,
+    "aten::dict.Dict_{}": dict.copy,
+    "aten::dict.{}": dict,
+}
+
+
+def _apart(key: Any) -> Any:
+    """The key, or a new nan for a nan: Python's dicts find an object by identity."""
+    return key if key == key else key + 0
+
+
+def _with_key_apart(function: Native) -> Native:
+    def call(table: dict[K, V], *arguments: Any) -> Any:
+        if arguments and arguments[0] != arguments[0]:
+            arguments = (_apart(arguments[0]), *arguments[1:])
+        return function(table, *arguments)
+
+    return call
+
+
+def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
+    check_kind(others, dict)
+    for key, value in others.items():
+        table[_apart(key)] = value
+
+
+def _pop_first_apart(table: dict[K, V]) -> tuple[K, V]:
+    first = next(iter(table), None)
+    if first != first:
+        raise ScriptError("Expected to erase 1 item, found 0")
+    return _pop_first(table)
+
+
+_MAY_BE_NAN = ("float", "complex")
+_BY_KEYS_THAT_MAY_BE_NAN: dict[str, Native] = {
+    **{name: _with_key_apart(function) for name, function in _BY_KEY_TYPE.items()},
+    "aten::update.{}": _update_apart,
+    "aten::dict.{}": lambda pairs: {_apart(key): value for key, value in pairs},
+    "aten::popitem.{}": _pop_first_apart,
+}
+
+for _key_type in KEY_TYPES:
+    _table = _BY_KEYS_THAT_MAY_BE_NAN if _key_type in _MAY_BE_NAN else _BY_KEY_TYPE
+    for _key, _function in _table.items():
+        native(_key.format(_key_type))(_function)
+
+
+native("aten::dict")(dict)
