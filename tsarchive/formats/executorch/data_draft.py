@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .data_file import RECORD, DataFile
+from .data_file import RECORD, DataFile, Entry, first_by_key, part_of
 from .encoding import SEGMENT_ALIGNMENT, Bytes, Order, Pieces, TableEncoding, Values, set_scalar
 from .header import data_header
 from .program import RECORD as PROGRAM
@@ -24,7 +24,6 @@ from .program_draft import (
     segment_users,
 )
 from .schema import FLAT_TENSOR
-from .segments import Entry, first_by_key, part_of
 from .values import Layout
 
 # Headers of 40 bytes, rounded up to the alignment of tables.

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
+from .data_file import Segment, part_of
 from .encoding import (
     CONSTANT_ALIGNMENT,
     SEGMENT_ALIGNMENT,
@@ -30,7 +31,6 @@ from .flatbuffer import Table
 from .header import AT, Header, program_header
 from .program import RECORD, Program
 from .schema import Schema
-from .segments import Segment, part_of
 from .values import Layout
 
 _EXTERNAL: Final = 1

@@ -17,12 +17,10 @@ from tsarchive.container.faults import STRICT
 from tsarchive.container.source import Closing, Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
-from . import bundled, data_file, program
-from .bundled import BundledProgram
-from .data_file import DataFile
+from . import data_file, program
+from .data_file import DataFile, Entry, Segment, first_by_key
 from .header import AT, BPTE, PTD, PTE
-from .program import Program
-from .segments import Entry, Segment, first_by_key
+from .program import BundledProgram, Program
 
 _STORED: Final = 0
 _CLOSED: Final = "the file is closed"
@@ -158,9 +156,9 @@ def _data_parts(found: DataFile) -> _Parts:
 
 
 def _bundle_parts(found: BundledProgram) -> _Parts:
-    yield bundled.RECORD, Segment(0, len(found.data))
+    yield program.BUNDLE, Segment(0, len(found.data))
     start = found.program_start
-    yield bundled.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(found.program_data))
+    yield program.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(found.program_data))
     yield from _program_parts(found.program, start)
     for name, tensor in found.tensors():
         yield name, Segment(tensor.start, len(tensor.data))

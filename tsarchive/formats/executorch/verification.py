@@ -18,14 +18,12 @@ from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.verification import Step, VerifyReport
 
-from .bundled import RECORD, BundledProgram, BundledTensor, Suite
-from .data_file import DataFile
+from .data_file import DataFile, Entry
 from .listing import type_text
 from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
-from .program import Program
+from .program import BUNDLE, BundledProgram, BundledTensor, Program, Suite
 from .regions import Content, Regions, find_unclaimed, opened_regions
 from .schema import version_problem
-from .segments import Entry
 from .values import (
     NO_TENSOR,
     IndexList,
@@ -477,10 +475,10 @@ def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
 def _bundle(found: BundledProgram) -> Iterator[Finding]:
     yield from _content(found.program)
     methods = (suite.method for suite in found.test_suites)
-    yield from _repeated("executorch-test-suite", "test suites", methods, RECORD)
+    yield from _repeated("executorch-test-suite", "test suites", methods, BUNDLE)
     for suite in found.test_suites:
         for message in _suite(found.program, suite):
-            yield broken("executorch-test-suite", message, RECORD)
+            yield broken("executorch-test-suite", message, BUNDLE)
     for name, tensor in found.tensors():
         yield from _bundled_tensor(name, tensor)
 

@@ -15,14 +15,12 @@ from tsarchive.formats.archive import OpenedArchive, View
 from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 
-from .bundled import BundledProgram, BundledTensor, Suite
-from .data_file import DataFile
+from .data_file import DataFile, Entry
 from .header import no_zip
 from .listing import Listings, signature
 from .methods import DelegateCall, KernelCall, Method
-from .program import RECORD, Program
+from .program import RECORD, BundledProgram, BundledTensor, Program, Suite
 from .regions import Regions
-from .segments import Entry
 from .values import Layout, Tensor
 
 EXTERNAL: Final = "external:"

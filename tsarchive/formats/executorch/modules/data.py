@@ -8,11 +8,10 @@ from typing import BinaryIO, TypeAlias
 
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, FormatError, MissingRecordError
-from tsarchive.formats.executorch.data_file import DataFile
+from tsarchive.formats.executorch.data_file import DataFile, Entry
 from tsarchive.formats.executorch.header import PTD, kind_of
 from tsarchive.formats.executorch.regions import opened_regions
 from tsarchive.formats.executorch.schema import require_known
-from tsarchive.formats.executorch.segments import Entry
 from tsarchive.formats.executorch.values import Tensor
 
 DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO

@@ -51,10 +51,20 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Policy
 
-from .blocks import BasicBlock, Numbered, basic_blocks, instruction_place
-from .kernels import Call, Calls, FindOverloads, Step, argument_fits, result_type
+from .instructions import (
+    GLUE,
+    BasicBlock,
+    Call,
+    Calls,
+    FindOverloads,
+    Numbered,
+    Step,
+    argument_fits,
+    basic_blocks,
+    instruction_place,
+    result_type,
+)
 from .memory import Names
-from .natives.table import GLUE
 from .slots import Slots
 
 _LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")

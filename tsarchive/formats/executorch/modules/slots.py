@@ -23,8 +23,7 @@ from tsarchive.formats.executorch.values import (
 )
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 
-from .blocks import BasicBlock
-from .kernels import Call, Step, result_type
+from .instructions import BasicBlock, Call, Step, result_type
 
 _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
