@@ -134,8 +134,13 @@ def table(
     body = [_row(row, key) for row, key in zip_longest(rows, keys)]
     made = tag("table", tag("thead", head), tag("tbody", *body), id=f"table-{name}",
                data_sortable=True)  # fmt: skip
-    filtering = _filter(name, len(rows)) if len(rows) >= _FILTERED_FROM else None
-    return joined((filtering, tag("div", made, class_="scroll")))
+    scrolled = tag("div", made, class_="scroll")
+    if len(rows) < _FILTERED_FROM:
+        return scrolled
+    label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
+                autocomplete="off", spellcheck="false"))  # fmt: skip
+    count = tag("output", f"{len(rows):,}", id=f"count-{name}", data_count=f"table-{name}")
+    return joined((tag("p", label, " ", count, class_="tools"), scrolled))
 
 
 def _heading(text: str, column: int, first: Cell | None) -> Html:
@@ -143,13 +148,6 @@ def _heading(text: str, column: int, first: Cell | None) -> Html:
     button = tag("button", text, type="button", data_column=column)
     class_ = "number" if first is not None and _is_number(first) else None
     return tag("th", button, scope="col", aria_sort="none", class_=class_)
-
-
-def _filter(name: str, total: int) -> Html:
-    label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
-                autocomplete="off", spellcheck="false"))  # fmt: skip
-    count = tag("output", f"{total:,}", id=f"count-{name}", data_count=f"table-{name}")
-    return tag("p", label, " ", count, class_="tools")
 
 
 def _row(row: Sequence[Cell], key: str | None) -> Html:

@@ -75,7 +75,10 @@ class Uses:
             for instruction in chain.instructions:
                 self._instruction(instruction, self.count, start)
                 self.count += 1
-        self._stretch_over_loops()
+        regions = _regions(self.loops)
+        for span in self.spans.values():  # live over the whole of a loop, or overlapping loops
+            first, last = regions.get(span.first, span), regions.get(span.last, span)
+            span.first, span.last = first.first, last.last
         self._stretch_ends()
 
     def _instruction(self, instruction: Instruction, place: int, start: int) -> None:
@@ -145,13 +148,6 @@ class Uses:
         if self.names_left < 0:
             message = "its instructions name too many values, with those in lists"
             raise LimitError(message, record=RECORD, limit=_MAX_NAMES)
-
-    def _stretch_over_loops(self) -> None:
-        """Extend values named inside a loop, or overlapping loops, to its whole range."""
-        regions = _regions(self.loops)
-        for span in self.spans.values():
-            first, last = regions.get(span.first, span), regions.get(span.last, span)
-            span.first, span.last = first.first, last.last
 
     def _stretch_ends(self) -> None:
         """Extend the lifetimes of inputs, results, and values that later ones alias."""

@@ -341,14 +341,11 @@ def _operator_row(name: str, count: int, most: int, use: OperatorUse | None) -> 
     bar = joined((tag("span", f"{count:,}", class_="number"), share_bar(count, most)), " ")
     cells = [Cell(name, is_code=True), Cell(bar, value=count)]
     if use is not None:
-        cells.append(Cell(_ability(use), value=use.risk.value))
+        style = "risk plain" if use.risk.value == _PLAIN else "risk"
+        certain = "" if use.is_certain else " (or a method of that name)"
+        told = joined((tag("span", use.risk.value, class_=style), f" {use.reason}{certain}"))
+        cells.append(Cell(told, value=use.risk.value))
     return cells
-
-
-def _ability(use: OperatorUse) -> Html:
-    style = "risk plain" if use.risk.value == _PLAIN else "risk"
-    certain = "" if use.is_certain else " (or a method of that name)"
-    return joined((tag("span", use.risk.value, class_=style), f" {use.reason}{certain}"))
 
 
 _HEADINGS: Final = ("name", "dtype", "shape", "elements", "bytes", "role", "record", "offset")

@@ -20,7 +20,6 @@ from tsarchive.comparing import (
     Unprinted,
     changes,
 )
-from tsarchive.container import Record
 from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
@@ -209,7 +208,9 @@ class Draft:
         Raises MissingRecordError when there is no such tensor; CallError when the name is taken,
         empty, or one that the runtime would truncate.
         """
-        _require_name(new)
+        is_text = not any("\ud800" <= letter <= "\udfff" for letter in new)
+        if not new or "\0" in new or not is_text:  # a zero ends the name in the runtime
+            raise CallError(f"{new!r} is no name of a tensor")
         drafted = self._tables()
         drafted.rename(old, new)
         drafted.is_edited = True
@@ -354,13 +355,6 @@ class Draft:
         return self._drafted
 
 
-def _require_name(name: str) -> None:
-    """Raise CallError unless a name is UTF-8 without zeros, which end it in the runtime."""
-    is_text = not any("\ud800" <= letter <= "\udfff" for letter in name)
-    if not name or "\0" in name or not is_text:
-        raise CallError(f"{name!r} is no name of a tensor")
-
-
 def _data_file(archive: Opened) -> DataFile:
     """Return the data file of an archive. Raises UnsupportedError for other archives."""
     regions = archive.executorch.regions
@@ -422,16 +416,16 @@ def _graph_report(regions: Regions) -> GraphReport:
 
 
 def _changes(before: memoryview, after: Pieces, regions: Regions) -> tuple[RecordDifference, ...]:
-    """Return the first difference between a file and what would be written, if any."""
+    """Return the first difference between a file and what would be written, if any.
+
+    It is told of the smallest record with the byte, of the file where there is none.
+    """
     if after.is_all_of(before):
         return ()
     (found,) = changes({"": bytes(before)}, {"": after.join()})
-    name, start = _record_at(found.offset, regions.records)
-    return (replace(found, record=name, offset=found.offset - start),)
-
-
-def _record_at(at: int, records: Mapping[str, Record]) -> tuple[str, int]:
-    """Return the smallest record with this byte, and its start; the file where there is none."""
-    holding = [each for each in records.values() if each.offset <= at < each.offset + each.size]
-    found = min(holding, key=lambda each: each.size, default=None)
-    return ("", 0) if found is None else (found.name, found.offset)
+    at, records = found.offset, regions.records.values()
+    holding = [each for each in records if each.offset <= at < each.offset + each.size]
+    if not holding:
+        return (found,)
+    smallest = min(holding, key=lambda each: each.size)
+    return (replace(found, record=smallest.name, offset=at - smallest.offset),)

@@ -148,22 +148,6 @@ def _program_parts(found: Program, start: int = 0) -> _Parts:
     yield from _numbered(f"{prefix}delegates", found.blob_places("backend_delegate_data", "data"))
 
 
-def _data_parts(found: DataFile) -> _Parts:
-    yield "header", Segment(AT, found.header.length)
-    yield data_file.RECORD, Segment(0, found.header.tables_size)
-    yield from _numbered("segments", found.segments)
-    yield from _named("", found.entries, found.segments)
-
-
-def _bundle_parts(found: BundledProgram) -> _Parts:
-    yield program.BUNDLE, Segment(0, len(found.data))
-    start = found.program_start
-    yield program.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(found.program_data))
-    yield from _program_parts(found.program, start)
-    for name, tensor in found.tensors():
-        yield name, Segment(tensor.start, len(tensor.data))
-
-
 def _numbered(folder: str, regions: Iterable[Segment]) -> _Parts:
     for number, region in enumerate(regions):
         yield f"{folder}/{number}", region
@@ -184,8 +168,19 @@ _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
 
 def _parts(content: Content) -> _Parts:
     if isinstance(content, DataFile):
-        return _data_parts(content)
-    return _program_parts(content) if isinstance(content, Program) else _bundle_parts(content)
+        yield "header", Segment(AT, content.header.length)
+        yield data_file.RECORD, Segment(0, content.header.tables_size)
+        yield from _numbered("segments", content.segments)
+        yield from _named("", content.entries, content.segments)
+    elif isinstance(content, BundledProgram):
+        yield program.BUNDLE, Segment(0, len(content.data))
+        start = content.program_start
+        yield program.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(content.program_data))
+        yield from _program_parts(content.program, start)
+        for name, tensor in content.tensors():
+            yield name, Segment(tensor.start, len(tensor.data))
+    else:
+        yield from _program_parts(content)
 
 
 class Unclaimed(NamedTuple):

@@ -53,7 +53,6 @@ from tsarchive.policy import Policy
 
 from .instructions import (
     GLUE,
-    BasicBlock,
     Call,
     Calls,
     FindOverloads,
@@ -301,7 +300,10 @@ class MethodGraph:
         self.find = find
         with _locate_errors(method.name):
             calls = Calls(method, find)
-            self.blocks = [self._resolved(calls, block) for block in basic_blocks(method)]
+            self.blocks = [
+                replace(block, instructions=tuple(self._steps(calls, block.instructions)))
+                for block in basic_blocks(method)
+            ]
             self.slots = Slots(method, self.blocks)
             self._results = [self.slots.type_of(index) for index in method.outputs]
 
@@ -314,11 +316,8 @@ class MethodGraph:
     def function(self) -> Function:
         return function_of(self._owner, self.method, _joined(self._results), self._graph)
 
-    def _resolved(self, calls: Calls, block: BasicBlock) -> BasicBlock:
-        """Return a block with each call of a kernel resolved."""
-        return replace(block, instructions=tuple(self._steps(calls, block.instructions)))
-
     def _steps(self, calls: Calls, instructions: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield instructions with each call of a kernel resolved."""
         for numbered in instructions:
             instruction = numbered.instruction
             with _locate_errors(self.method.name, numbered):
