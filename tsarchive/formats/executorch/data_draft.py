@@ -205,7 +205,10 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     for one in program.tensors.values():
         if one.is_external:
             outside.setdefault(one.key, []).append(one)
-    chosen = list(dict.fromkeys(_usable_keys(outside, data) if names is None else names))
+    if names is None:  # tensors in program order, then bytes without layout, which backends read
+        plain = (key for key, entry in data.by_key.items() if entry.layout is None)
+        names = (*(key for key in outside if key in data.by_key), *plain)
+    chosen = list(dict.fromkeys(names))
     found = [(entry := data.entry(name), data.data_of(entry)) for name in chosen]
     for entry, _ in found:
         _require_outside(program, entry, outside.get(entry.key, ()))
@@ -221,14 +224,6 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
                 _add_tensor(program, one, entry, content, numbers)
     program.forget_tensors()
     return chosen
-
-
-def _usable_keys(outside: Collection[str], data: DataFile) -> Iterator[str]:
-    """Yield tensors in program order, then bytes without layout, which backends read."""
-    yield from (key for key in outside if key in data.by_key)
-    for key, entry in data.by_key.items():
-        if entry.layout is None:
-            yield key
 
 
 def _move_tensors(

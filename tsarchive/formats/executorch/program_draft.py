@@ -567,7 +567,13 @@ class ProgramDraft:
             self.file.align_segments(segments)
         if pool is not None and constants is not None:
             pool.align(constants)
-            self._align_base(constants)
+            # The base of segments as well, so that alignments hold in the whole file.
+            file = self.file
+            if file.inserted:
+                end = align_up(len(file.inserted), constants)
+                file.inserted = file.inserted.ljust(end, b"\0")
+            if file.base_alignment:
+                file.base_alignment = max(file.base_alignment, constants)
 
     def upgrade(self) -> bool:
         """Move inline constants into a segment, and write the current header.
@@ -591,8 +597,7 @@ class ProgramDraft:
         """Return the pool of constants, or that of the initial values of buffers."""
         found = self._pools.get(is_mutable)
         if found is None:
-            made = self._mutable_pool() if is_mutable else self._constant_pool()
-            found = self._pools[is_mutable] = made
+            found = self._pools[is_mutable] = self._made_pool(is_mutable)
         return found
 
     def drop(self, is_mutable: bool, numbers: Collection[int]) -> None:
@@ -640,17 +645,16 @@ class ProgramDraft:
                 found[one.number] = max(found.get(one.number, 0), one.layout.nbytes)
         return found
 
-    def _constant_pool(self) -> Pool:
+    def _made_pool(self, is_mutable: bool) -> Pool:
+        if is_mutable:
+            groups = self.root.setdefault("mutable_data_segments", [])
+            if not groups:
+                groups.append({})
+            return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
         if self._has_inline_constants:
             return InlinePool(self.root["constant_buffer"], self.file.encoding.alignments)
         group = self.root.setdefault("constant_segment", {})
         return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
-
-    def _mutable_pool(self) -> Pool:
-        groups = self.root.setdefault("mutable_data_segments", [])
-        if not groups:
-            groups.append({})
-        return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
 
     def _segment_pool(self, group: Values, is_mutable: bool, usual: int) -> SegmentPool:
         """Return the pool of a table of offsets, adding a segment if it has none."""
@@ -674,10 +678,3 @@ class ProgramDraft:
         for item in items[1:]:
             pool.add(item.data)
         return True
-
-    def _align_base(self, width: int) -> None:
-        """Raise the alignment of the segment base, so that alignments hold in the whole file."""
-        file = self.file
-        if file.inserted:
-            file.inserted = file.inserted.ljust(align_up(len(file.inserted), width), b"\0")
-        file.base_alignment = max(file.base_alignment, width) if file.base_alignment else 0

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import Record
 from tsarchive.container.faults import STRICT
+from tsarchive.container.layout import STORED
 from tsarchive.container.source import Closing, Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
@@ -21,11 +22,6 @@ from . import data_file, program
 from .data_file import DataFile, Entry, Segment, first_by_key
 from .header import AT, BPTE, PTD, PTE
 from .program import BundledProgram, Program
-
-_STORED: Final = 0
-_CLOSED: Final = "the file is closed"
-_OPEN_AGAIN: Final = "Open it again"
-
 
 Content: TypeAlias = Program | DataFile | BundledProgram
 
@@ -71,7 +67,7 @@ class Regions(Closing):
         Raises FormatError and LimitError where tables that name them break a rule.
         """
         return {
-            name: Record(name, size, size, _STORED, None, self._offset)
+            name: Record(name, size, size, STORED, None, self._offset)
             for name, (_, size) in self._regions.items()
         }
 
@@ -97,7 +93,7 @@ class Regions(Closing):
 
     def _unchanged(self) -> Source:
         if self._source is None:
-            raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
+            raise ArchiveError("the file is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=True)
         return self._source
 

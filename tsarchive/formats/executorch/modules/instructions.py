@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.executorch.methods import (
-    Frame,
     Instruction,
     JumpFalse,
     KernelCall,
@@ -193,7 +192,11 @@ def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
     """
     if not method.chains:
         raise FormatError(f"method {method.name!r}: it has no chain of instructions")
-    instructions = tuple(_numbered(method))
+    instructions = tuple(
+        Numbered(number, index, instruction)
+        for number, chain in enumerate(method.chains)
+        for index, instruction in enumerate(chain.instructions)
+    )
     targets = dict(_targets(method, instructions))
     starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}
     ordered = sorted(starts)
@@ -215,12 +218,6 @@ def _block(
         return BasicBlock(instructions[begin:end], numbers[end])
     inner, otherwise = instructions[begin : end - 1], numbers[targets[end - 1]]
     return BasicBlock(inner, numbers[end], last.condition, otherwise)
-
-
-def _numbered(method: Method) -> Iterator[Numbered]:
-    for number, chain in enumerate(method.chains):
-        for index, instruction in enumerate(chain.instructions):
-            yield Numbered(number, index, instruction)
 
 
 def _targets(method: Method, instructions: tuple[Numbered, ...]) -> Iterator[tuple[int, int]]:
@@ -252,13 +249,12 @@ def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
     """Return the location of an instruction of a method."""
     frames = method.chains[numbered.chain].frames
     stack = frames[numbered.index] if numbered.index < len(frames) else ()
-    found = _range(stack[-1]) if stack else None
+    found = None
+    if stack:
+        frame = stack[-1]
+        shown = frame.context.strip() or frame.file
+        found = Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))
     return InstructionPlace(method.name, numbered.place, found)
-
-
-def _range(frame: Frame) -> Range:
-    shown = frame.context.strip() or frame.file
-    return Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))
 
 
 # The schemas of the operators that programs of ExecuTorch have and torch lacks.
