@@ -19,8 +19,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.frontend.places import RecordPlaces
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
-from .html import LINES_PER_ROW, MAX_LINE, Html, clipped, joined, more, tag, text
-from .section import Section, Subject
+from .html import LINES_PER_ROW, MAX_LINE, Html, Section, Subject, clipped, joined, more, tag, text
 
 # Each alternative takes at least one letter and never backtracks: time is linear in the line.
 _TOKENS: Final = re.compile(

@@ -29,8 +29,7 @@ from tsarchive.formats.executorch.methods import (
 from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.executorch.values import Allocation, OptionalTensorList, Tensor, TensorList
 
-from .html import Cell, Html, clipped, joined, more, table, tag
-from .section import Section, Subject
+from .html import Cell, Html, Section, Subject, clipped, joined, more, table, tag
 
 # Its result shows the bytes of its first argument.
 _VIEW_OPERATOR: Final = "executorch_prim::et_view"

@@ -31,9 +31,8 @@ from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
 from .code import code
-from .html import ROWS, Html, joined, tag
+from .html import ROWS, Html, Section, Subject, joined, tag
 from .memory_plan import memory_plan
-from .section import Section, Subject
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
 
 

@@ -26,8 +26,7 @@ from tsarchive.scanning.report import OperatorUse, PickledName
 from tsarchive.verifying import VerifyReport
 
 from .code import line_anchors
-from .html import MAX_FACT, Cell, Html, joined, more, share_bar, table, tag, text
-from .section import Section, Subject
+from .html import MAX_FACT, Cell, Html, Section, Subject, joined, more, share_bar, table, tag, text
 
 
 def overview(subject: Subject) -> Section | None:

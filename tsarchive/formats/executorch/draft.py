@@ -418,7 +418,7 @@ def _graph_report(regions: Regions) -> GraphReport:
 def _changes(before: memoryview, after: Pieces, regions: Regions) -> tuple[RecordDifference, ...]:
     """Return the first difference between a file and what would be written, if any.
 
-    It is told of the smallest record with the byte, of the file where there is none.
+    It names the smallest record that holds the byte, or the file where no record does.
     """
     if after.is_all_of(before):
         return ()

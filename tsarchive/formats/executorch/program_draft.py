@@ -77,22 +77,19 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     """
     found: dict[str, StoredTensor] = {}
     for place, table in tensors_of(root):
-        one = _describe_tensor(table.get(_EXTRA, {}).get(_NAME) or place, table)
-        if not (one.is_external or one.number):
+        extra = table.get(_EXTRA, {})
+        is_external = extra.get(_LOCATION, 0) == _EXTERNAL
+        number = 0 if is_external else table.get(_NUMBER, 0)
+        if not (is_external or number):
             continue
+        name, is_mutable = extra.get(_NAME) or place, "allocation_info" in table
+        one = StoredTensor(name, layout_of(table), is_external, is_mutable, number, (table,))
         known = found.get(one.name, replace(one, tables=()))
         if replace(known, tables=one.tables) == one:
             found[one.name] = replace(one, tables=known.tables + one.tables)
         else:
             found[place] = replace(one, name=place)
     return found
-
-
-def _describe_tensor(name: str, table: Values) -> StoredTensor:
-    is_external = table.get(_EXTRA, {}).get(_LOCATION, 0) == _EXTERNAL
-    number = 0 if is_external else table.get(_NUMBER, 0)
-    is_mutable = "allocation_info" in table
-    return StoredTensor(name, layout_of(table), is_external, is_mutable, number, (table,))
 
 
 def layout_of(table: Values) -> Layout:
