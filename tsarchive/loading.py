@@ -27,7 +27,7 @@ from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.run.classes import Classes
 
 if TYPE_CHECKING:
-    from tsarchive.formats.executorch.modules.data import DataSource
+    from tsarchive.formats.executorch.modules.importer import DataSource
     from tsarchive.run.modules import ArchiveModule
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
@@ -81,7 +81,7 @@ def load(
     )
     beside = None
     if data is not None:
-        from tsarchive.formats.executorch.modules.data import opened_data
+        from tsarchive.formats.executorch.modules.importer import opened_data
 
         beside = opened_data(data)
     options = LoadOptions(given_device(map_location), guard, model, beside)

@@ -14,9 +14,8 @@ from tests.support.archives import ROOT
 from tests.support.executorch_files import mutated
 from tests.support.report_pages import HOSTILE, data_of, hostile_program, read
 from tsarchive.reporting.code import highlight_line
-from tsarchive.reporting.html import MAX_TEXT, Html, joined, tag, text
+from tsarchive.reporting.html import MAX_TEXT, Html, Section, Subject, joined, tag, text
 from tsarchive.reporting.page import page
-from tsarchive.reporting.section import Section, Subject
 
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "a", "header", "h1", "h2", "h3", "p", "b",

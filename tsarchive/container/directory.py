@@ -369,17 +369,6 @@ def read_directory(buffer: memoryview, faults: Faults) -> Directory:
     The root folder is checked by ``members``.
     """
     place = find_directory(buffer, faults)
-    _check_caps(place, faults)
-    directory = bytes(buffer[place.offset : place.offset + place.size])
-    entries = tuple(_parse_entries(directory, place, faults))
-    if not entries:
-        faults.stop("zip-no-records", "the archive holds no records", Place(offset=place.offset))
-    check_names(entries, faults)
-    check_sizes(entries, faults)
-    return Directory(entries, _check_order(entries, place.offset, faults))
-
-
-def _check_caps(place: DirectoryPlace, faults: Faults) -> None:
     at = Place(offset=place.offset)
     if place.entries > caps.MAX_ENTRIES:
         problem = f"the archive has {place.entries} entries"
@@ -387,6 +376,13 @@ def _check_caps(place: DirectoryPlace, faults: Faults) -> None:
     if place.size > caps.MAX_DIRECTORY_BYTES:
         problem = f"the directory has {place.size} bytes"
         faults.stop("zip-large-directory", problem, at, limit=caps.MAX_DIRECTORY_BYTES)
+    directory = bytes(buffer[place.offset : place.offset + place.size])
+    entries = tuple(_parse_entries(directory, place, faults))
+    if not entries:
+        faults.stop("zip-no-records", "the archive holds no records", at)
+    check_names(entries, faults)
+    check_sizes(entries, faults)
+    return Directory(entries, _check_order(entries, place.offset, faults))
 
 
 def _parse_entries(directory: bytes, place: DirectoryPlace, faults: Faults) -> list[Entry]:
@@ -432,9 +428,13 @@ def _stop_entry(problem: str, offset: int, faults: Faults) -> NoReturn:
 
 def _entry(header: CentralHeader, raw: bytes, extra: bytes, offset: int, faults: Faults) -> Entry:
     name = _decode(raw, header.flags, offset, faults)
-    numbers = (header.size, header.stored_size, header.header_offset)
+    numbers: tuple[int, ...] = (header.size, header.stored_size, header.header_offset)
     if extra or MAX32 in numbers:
-        numbers = _widened(numbers, raw, extra, Place(name, offset), faults)
+        at = Place(name, offset)
+        fields = parse_extra(extra, at, faults)
+        if UNICODE_PATH_FIELD in fields and fields[UNICODE_PATH_FIELD][5:] != raw:
+            faults.report("zip-second-name", "the entry has a second, different name", at)
+        numbers = apply_zip64(fields, numbers, at, faults)
     size, stored_size, header_offset = numbers
     entry = Entry(name, header.flags, header.method, header.crc, stored_size, size, header_offset)
     if entry.flags & ANY_REFUSED_FLAG or header.disk or header.comment_length:
@@ -443,16 +443,6 @@ def _entry(header: CentralHeader, raw: bytes, extra: bytes, offset: int, faults:
         problem = f"stored without compression, yet {size} bytes take {stored_size}"
         faults.report("zip-stored-sizes", problem, Place(name, offset))
     return entry
-
-
-def _widened(
-    numbers: tuple[int, int, int], raw: bytes, extra: bytes, at: Place, faults: Faults
-) -> tuple[int, int, int]:
-    fields = parse_extra(extra, at, faults)
-    if UNICODE_PATH_FIELD in fields and fields[UNICODE_PATH_FIELD][5:] != raw:
-        faults.report("zip-second-name", "the entry has a second, different name", at)
-    size, stored_size, header_offset = apply_zip64(fields, numbers, at, faults)
-    return size, stored_size, header_offset
 
 
 def _decode(raw: bytes, flags: int, offset: int, faults: Faults) -> str:

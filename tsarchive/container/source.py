@@ -135,7 +135,9 @@ def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
     Raises CallError when it gives no bytes, OSError when it cannot be read. An endless object is a
     fault.
     """
-    most = _most_bytes(file)
+    raw = getattr(file, "raw", file)
+    is_device = isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
+    most = caps.MAX_DEVICE_BYTES if is_device else caps.MAX_COPIED_BYTES
     content = bytearray()
     while piece := _piece(file):
         content += piece
@@ -143,13 +145,6 @@ def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
             problem = f"more than {most:,} bytes come, which are not read into memory"
             faults.stop("file-unreadable", problem, limit=most, hint=_TO_DISK)
     return content
-
-
-def _most_bytes(file: BinaryIO) -> int:
-    """Return how many bytes a file object may give."""
-    raw = getattr(file, "raw", file)
-    is_device = isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
-    return caps.MAX_DEVICE_BYTES if is_device else caps.MAX_COPIED_BYTES
 
 
 def _piece(file: BinaryIO) -> memoryview:

@@ -35,15 +35,12 @@ def report_gap(gap: memoryview, at: Place, faults: Faults) -> None:
     if gap[: len(LOCAL_SIGNATURE)] == LOCAL_SIGNATURE:
         problem = f"{len(gap)} bytes hold a member that the directory leaves out"
         faults.report("zip-hidden-entry", problem, at)
-    elif _is_zero(gap):
-        faults.report("zip-padding", f"{len(gap)} zeros follow the record", at)
-    else:
-        faults.report("zip-gap", f"{len(gap)} bytes follow the record and belong to none", at)
-
-
-def _is_zero(gap: memoryview) -> bool:
+        return
     pieces = range(0, len(gap), PIECE_BYTES)
-    return not any(bytes(gap[start : start + PIECE_BYTES]).strip(b"\0") for start in pieces)
+    if any(bytes(gap[start : start + PIECE_BYTES]).strip(b"\0") for start in pieces):
+        faults.report("zip-gap", f"{len(gap)} bytes follow the record and belong to none", at)
+    else:
+        faults.report("zip-padding", f"{len(gap)} zeros follow the record", at)
 
 
 def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults) -> None:

@@ -296,7 +296,10 @@ def _flags(packed: Packed) -> int:
 def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: bool) -> bytes:
     # torch does not know the stored size yet when it writes this, so its ZIP64 field has a zero.
     extra = zip64_field(*([packed.size, 0] if large else []), *([offset] if far else []))
-    extra += _padding(offset + layout.LOCAL.size + len(member) + len(extra))
+    # Another extra field aligns the data, which follows it.
+    start = offset + layout.LOCAL.size + len(member) + len(extra)
+    length = -(start + 4) % layout.ALIGNMENT
+    extra += layout.PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
     header = layout.LocalHeader(
         version_needed=layout.VERSION_NEEDED[packed.method],
         flags=_flags(packed),
@@ -305,12 +308,6 @@ def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: 
         extra_length=len(extra),
     )
     return layout.LOCAL.pack(*header) + member + extra
-
-
-def _padding(position: int) -> bytes:
-    """Return the extra field that aligns the byte after it when written at ``position``."""
-    length = -(position + 4) % layout.ALIGNMENT
-    return layout.PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
 
 
 def _central_header(

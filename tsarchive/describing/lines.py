@@ -46,10 +46,8 @@ def fact_lines(facts: Facts) -> Lines:
         yield from _program_lines(facts.program)
     if facts.exported is not None:
         yield from _exported_lines(facts.exported)
-    if facts.executorch is not None and facts.tensors is not None:
-        yield from _stored_lines(facts.tensors)
-    elif facts.tensors is not None:
-        yield from _tensor_lines(facts.tensors)
+    if facts.tensors is not None:
+        yield from _tensor_lines(facts.tensors, has_roles=facts.executorch is None)
 
 
 def named(label: str, hints: Mapping[str, str], nothing: str) -> Lines:
@@ -175,18 +173,15 @@ def _method_lines(method: MethodFacts) -> Lines:
         yield "", f"memory plan: {', '.join(size(nbytes) for nbytes in method.arenas)}"
 
 
-def _tensor_lines(tensors: TensorFacts) -> Lines:
-    yield (
-        "parameters",
-        f"{plural(tensors.parameters, 'tensor')}, {plural(tensors.parameter_elements, 'element')}",
-    )
-    yield from _stored_lines(tensors)
-    yield "devices", _counts(tensors.devices)
-
-
-def _stored_lines(tensors: TensorFacts) -> Lines:
+def _tensor_lines(tensors: TensorFacts, *, has_roles: bool) -> Lines:
+    """Yield totals; files of ExecuTorch record neither parameters nor devices."""
+    if has_roles:
+        elements = plural(tensors.parameter_elements, "element")
+        yield "parameters", f"{plural(tensors.parameters, 'tensor')}, {elements}"
     yield "tensors", totals_text(tensors)
     yield "dtypes", _counts(tensors.dtypes)
+    if has_roles:
+        yield "devices", _counts(tensors.devices)
 
 
 def _counts(counts: Mapping[str, int], shown: int | None = None) -> str:

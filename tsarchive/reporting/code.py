@@ -19,8 +19,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.frontend.places import RecordPlaces
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
-from .html import LINES_PER_ROW, MAX_LINE, Html, clipped, joined, more, tag, text
-from .section import Section, Subject
+from .html import LINES_PER_ROW, MAX_LINE, Html, Section, Subject, clipped, joined, more, tag, text
 
 # Each alternative takes at least one letter and never backtracks: time is linear in the line.
 _TOKENS: Final = re.compile(
@@ -206,7 +205,7 @@ class _Budget:
 def code(subject: Subject) -> Section | None:
     """Make the section; None for files without code."""
     archive = subject.archive
-    if archive is None or not (subject.has_program or _has_records(archive)):
+    if archive is None or (archive.view.has_listings and not subject.has_program):
         return None
     most = subject.rows * LINES_PER_ROW
     budget, origins = _Budget(most, most), Origins(archive, most)
@@ -228,11 +227,6 @@ def code(subject: Subject) -> Section | None:
     return Section("code", "Code", body, most - budget.code, total)
 
 
-def _has_records(archive: Archive) -> bool:
-    """Return whether the archive's code is the text of records."""
-    return not archive.view.has_listings
-
-
 def _texts(archive: Archive) -> Iterator[tuple[str, str | ArchiveError]]:
     """Yield the code by name, or the error that prevents reading it."""
     code = archive.view.source
@@ -249,7 +243,7 @@ def _anchor(number: int) -> str:
 
 def line_anchors(subject: Subject) -> dict[str, tuple[str, int]]:
     """Return the anchor of each code record in the page, and how many of its lines are shown."""
-    if subject.archive is None or not _has_records(subject.archive):
+    if subject.archive is None or subject.archive.view.has_listings:
         return {}
     left = subject.rows * LINES_PER_ROW
     anchors = {}

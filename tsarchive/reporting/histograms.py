@@ -64,16 +64,12 @@ class Elements:
         code = _CODES.get(info.dtype)
         if code is None:
             raise UnsupportedError(f"elements of {info.dtype} are not read as numbers")
-        dtype = numpy.dtype(code).newbyteorder(self._order)
-        return _view(self._bytes(name, info), info, dtype)
-
-    def _bytes(self, name: str, info: TensorInfo) -> memoryview:
-        """Return the storage of a tensor from its first element on."""
         if info.storage is not None and info.storage.startswith(EXTERNAL):
             raise UnsupportedError("its elements are in a data file")
         if info.storage is None or info.offset is None:
             raise UnsupportedError("its elements are not in one record")
-        return self._archive.view.element_bytes(name, info)
+        dtype = numpy.dtype(code).newbyteorder(self._order)
+        return _view(self._archive.view.element_bytes(name, info), info, dtype)
 
     @cached_property
     def _order(self) -> Literal["<", ">"]:

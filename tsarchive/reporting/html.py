@@ -1,4 +1,4 @@
-"""Elements of a page: escaped HTML, tables, bars, and limits on how much is shown.
+"""Elements of a page: escaped HTML, tables, bars, sections, and limits on how much is shown.
 
 HTML has a type of its own, so that text of the file enters a page only escaped. Tables are sorted
 and filtered by the script of the page, and readable without it.
@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from tsarchive.archive import Archive
+from tsarchive.auditing import AuditReport
 from tsarchive.describing.text import visible
+from tsarchive.findings import Finding
+from tsarchive.formats.executorch.program import Program
+from tsarchive.formats.executorch.view import ExecutorchView
+from tsarchive.verifying import VerifyReport
 
 ROWS: Final = 2_000
 """The default number of modules, of tensors, of operators, of records, of findings and of planned
@@ -134,8 +140,13 @@ def table(
     body = [_row(row, key) for row, key in zip_longest(rows, keys)]
     made = tag("table", tag("thead", head), tag("tbody", *body), id=f"table-{name}",
                data_sortable=True)  # fmt: skip
-    filtering = _filter(name, len(rows)) if len(rows) >= _FILTERED_FROM else None
-    return joined((filtering, tag("div", made, class_="scroll")))
+    scrolled = tag("div", made, class_="scroll")
+    if len(rows) < _FILTERED_FROM:
+        return scrolled
+    label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
+                autocomplete="off", spellcheck="false"))  # fmt: skip
+    count = tag("output", f"{len(rows):,}", id=f"count-{name}", data_count=f"table-{name}")
+    return joined((tag("p", label, " ", count, class_="tools"), scrolled))
 
 
 def _heading(text: str, column: int, first: Cell | None) -> Html:
@@ -143,13 +154,6 @@ def _heading(text: str, column: int, first: Cell | None) -> Html:
     button = tag("button", text, type="button", data_column=column)
     class_ = "number" if first is not None and _is_number(first) else None
     return tag("th", button, scope="col", aria_sort="none", class_=class_)
-
-
-def _filter(name: str, total: int) -> Html:
-    label = tag("label", "Filter ", tag("input", type="search", data_filter=f"table-{name}",
-                autocomplete="off", spellcheck="false"))  # fmt: skip
-    count = tag("output", f"{total:,}", id=f"count-{name}", data_count=f"table-{name}")
-    return tag("p", label, " ", count, class_="tools")
 
 
 def _row(row: Sequence[Cell], key: str | None) -> Html:
@@ -173,3 +177,67 @@ def _class(cell: Cell) -> str | None:
 
 def _is_number(cell: Cell) -> bool:
     return isinstance(cell.value, int) and not cell.is_code and not isinstance(cell.content, Html)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a page that shows ``shown`` of ``total`` things.
+
+    ``data`` is for the script of the page: JSON values.
+    """
+
+    name: str
+    title: str
+    body: Html
+    shown: int
+    total: int
+    data: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The file that a page is about.
+
+    ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where this was not
+    requested. ``rows`` limits how much of each kind is shown, ``histograms`` is a pattern for the
+    names of tensors whose values are counted.
+    """
+
+    name: str
+    nbytes: int
+    archive: Archive | None
+    verified: VerifyReport | None
+    audited: AuditReport | None
+    rows: int
+    histograms: str | None
+
+    @property
+    def kind(self) -> str | None:
+        """The :attr:`tsarchive.Archive.kind`, or that of the audit for an unreadable file."""
+        if self.archive is not None:
+            return self.archive.kind
+        return None if self.audited is None else self.audited.kind
+
+    @property
+    def has_program(self) -> bool:
+        """Whether it has modules and tensors that can be listed; data files have entries."""
+        return self.archive is not None and self.archive.view.has_modules
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether tensors can be listed, also those beside compiled code."""
+        return self.archive is not None and self.archive.view.has_tensors
+
+    @property
+    def executorch_program(self) -> Program | None:
+        """The program of a file of ExecuTorch, also in a bundle."""
+        view = None if self.archive is None else self.archive.view
+        return view.program if isinstance(view, ExecutorchView) else None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of verify and audit without duplicates, worst first."""
+        found: dict[Finding, None] = {}
+        for report in (self.verified, self.audited):
+            found.update(dict.fromkeys(() if report is None else report.findings))
+        return tuple(sorted(found, key=lambda finding: -finding.severity.rank))

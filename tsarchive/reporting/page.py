@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
-from tsarchive.container.source import read_all
+from tsarchive.container.source import not_a_file, read_all
 from tsarchive.container.writer import replacing
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
@@ -31,13 +31,9 @@ from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
 from .code import code
-from .findings import findings, pickled_names
-from .html import ROWS, Html, joined, tag
-from .memory_picture import memory_plan
-from .modules import operators, tree
-from .overview import overview, records
-from .section import Section, Subject
-from .tensors import tensors
+from .html import ROWS, Html, Section, Subject, joined, tag
+from .memory_plan import memory_plan
+from .tables import findings, operators, overview, pickled_names, records, tensors, tree
 
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
@@ -249,8 +245,7 @@ class _Given:
         elif hasattr(f, "read"):
             self._data = bytes(read_all(f))
         else:
-            hint = "Pass a path, a file opened with mode 'rb', or io.BytesIO(data)"
-            raise CallError(f"an archive cannot be read from {type(f).__name__}", hint=hint)
+            raise not_a_file(type(f).__name__)
         self.name = os.path.basename(self._path) or _NAMELESS
         self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
 

@@ -13,6 +13,7 @@ from typing import Final
 from tsarchive.container.directory import read_directory
 from tsarchive.container.faults import Collected as Faults
 from tsarchive.container.faults import Stopped
+from tsarchive.describing.text import listed
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.archive import OpenedArchive
@@ -90,7 +91,9 @@ def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> No
     found.operators += uses
     found.findings.add(operator_findings(uses))
     found.findings.add(_delegates(program))
-    found.findings.add(_external(program))
+    if program.external_names:
+        message = f"it reads {listed(program.external_names, _SHOWN)} from a data file"
+        found.find("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
     found.findings.add(_paths(program))
 
 
@@ -133,14 +136,6 @@ def _delegates(program: Program) -> Iterator[Finding]:
             severity = Severity.INFO if is_plain else Severity.WARNING
             hint = None if is_plain else _LOOK
             yield Finding("program-delegate", severity, Nature.ABILITY, message, RECORD, hint=hint)
-
-
-def _external(program: Program) -> Iterator[Finding]:
-    names = program.external_names
-    if names:
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        message = f"it reads {', '.join(names[:_SHOWN])}{more} from a data file"
-        yield Finding("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
 
 
 def _paths(program: Program) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .data_file import RECORD, DataFile
+from .data_file import RECORD, DataFile, Entry, first_by_key, part_of
 from .encoding import SEGMENT_ALIGNMENT, Bytes, Order, Pieces, TableEncoding, Values, set_scalar
 from .header import data_header
 from .program import RECORD as PROGRAM
@@ -24,7 +24,6 @@ from .program_draft import (
     segment_users,
 )
 from .schema import FLAT_TENSOR
-from .segments import Entry, first_by_key, part_of
 from .values import Layout
 
 # Headers of 40 bytes, rounded up to the alignment of tables.
@@ -57,7 +56,8 @@ class DataDraft:
             new: Bytes = raw_bytes(key, len(segment.data), data)
         else:
             new = bytes_for(key, layout, data)
-        if self._is_shared(table):
+        users = [each.get("segment_index", 0) for _, each in _keyed(self.file.values)]
+        if users.count(table.get("segment_index", 0)) > 1:
             set_scalar(table, "segment_index", self.file.add_segment(new, segment.alignment))
         else:
             segment.data = new
@@ -136,11 +136,6 @@ class DataDraft:
         described = table if "fully_qualified_name" in table else table.get("tensor_layout")
         return None if described is None else layout_of(described)
 
-    def _is_shared(self, table: Values) -> bool:
-        number = table.get("segment_index", 0)
-        users = [each.get("segment_index", 0) for _, each in _keyed(self.file.values)]
-        return users.count(number) > 1
-
     def _require_today(self) -> None:
         if self.is_of_06:
             raise UnsupportedError("the data file is of ExecuTorch 0.6", hint=_UPGRADE)
@@ -205,37 +200,30 @@ def internalize(program: ProgramDraft, data: DataFile, names: Iterable[str] | No
     CallError for a tensor or key that the program has itself, FormatError where they disagree about
     a tensor.
     """
-    outside = _external_tensors(program)
-    chosen = list(dict.fromkeys(_usable_keys(outside, data) if names is None else names))
+    # One method's constant may be another's buffer, so several may have the same key.
+    outside: dict[str, list[StoredTensor]] = {}
+    for one in program.tensors.values():
+        if one.is_external:
+            outside.setdefault(one.key, []).append(one)
+    if names is None:  # tensors in program order, then bytes without layout, which backends read
+        plain = (key for key, entry in data.by_key.items() if entry.layout is None)
+        names = (*(key for key in outside if key in data.by_key), *plain)
+    chosen = list(dict.fromkeys(names))
     found = [(entry := data.entry(name), data.data_of(entry)) for name in chosen]
     for entry, _ in found:
         _require_outside(program, entry, outside.get(entry.key, ()))
     numbers: dict[object, int] = {}
     for entry, content in found:
         if entry.layout is None:
-            _add_key(program, entry, content, numbers)
+            if entry.segment not in numbers:
+                numbers[entry.segment] = program.file.add_segment(content)
+            table = _entry(entry.key, numbers[entry.segment], None)
+            program.root.setdefault("named_data", []).append(table)
         else:
             for one in outside[entry.key]:
                 _add_tensor(program, one, entry, content, numbers)
     program.forget_tensors()
     return chosen
-
-
-def _external_tensors(program: ProgramDraft) -> dict[str, list[StoredTensor]]:
-    """Return the tensors in data files by key; one method's constant may be another's buffer."""
-    found: dict[str, list[StoredTensor]] = {}
-    for one in program.tensors.values():
-        if one.is_external:
-            found.setdefault(one.key, []).append(one)
-    return found
-
-
-def _usable_keys(outside: Collection[str], data: DataFile) -> Iterator[str]:
-    """Yield tensors in program order, then bytes without layout, which backends read."""
-    yield from (key for key in outside if key in data.by_key)
-    for key, entry in data.by_key.items():
-        if entry.layout is None:
-            yield key
 
 
 def _move_tensors(
@@ -283,15 +271,6 @@ def _add_tensor(
         numbers[source] = program.pool(one.is_mutable).add(content)
     for table in one.tables:
         make_internal(table, numbers[source])
-
-
-def _add_key(
-    program: ProgramDraft, entry: Entry, content: memoryview, numbers: dict[object, int]
-) -> None:
-    if entry.segment not in numbers:
-        numbers[entry.segment] = program.file.add_segment(content)
-    table = _entry(entry.key, numbers[entry.segment], None)
-    program.root.setdefault("named_data", []).append(table)
 
 
 def _keys(program: ProgramDraft) -> dict[str, Values]:

@@ -1,17 +1,29 @@
-"""Editing and writing of programs, data files and bundled programs."""
+"""Editing and writing of programs, data files and bundled programs, and whether bytes are stable.
+
+A file is stable if its tables, encoded anew, are the same bytes.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias
 
+from tsarchive.comparing import (
+    GraphReport,
+    JitterReport,
+    ReadComparison,
+    RecordDifference,
+    Unprinted,
+    changes,
+)
+from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, MissingRecordError, UnsupportedError
 
-from .bundled import RECORD, SUITES, BundledProgram
 from .data_draft import DataDraft, externalize, internalize
 from .data_file import DataFile
 from .encoding import (
@@ -23,9 +35,9 @@ from .encoding import (
     require_alignment,
     table_values,
 )
-from .program import Program
+from .program import BUNDLE, SUITES, BundledProgram, Program
 from .program_draft import ProgramDraft, bytes_for, layout_of
-from .regions import Content, Regions
+from .regions import Content, Regions, opened_regions
 from .schema import BUNDLED_PROGRAM
 from .values import Layout
 
@@ -54,7 +66,7 @@ class BundleDraft:
         """Replace the bytes of a tensor of a call."""
         found = dict(_tensors(self._values))
         if name not in found:
-            raise MissingRecordError(f"the bundle has no tensor {name!r}", record=RECORD)
+            raise MissingRecordError(f"the bundle has no tensor {name!r}", record=BUNDLE)
         found[name]["data"] = bytes_for(name, layout_of(found[name]), data)
 
     def strip_test_suites(self) -> bool:
@@ -196,7 +208,9 @@ class Draft:
         Raises MissingRecordError when there is no such tensor; CallError when the name is taken,
         empty, or one that the runtime would truncate.
         """
-        _require_name(new)
+        is_text = not any("\ud800" <= letter <= "\udfff" for letter in new)
+        if not new or "\0" in new or not is_text:  # a zero ends the name in the runtime
+            raise CallError(f"{new!r} is no name of a tensor")
         drafted = self._tables()
         drafted.rename(old, new)
         drafted.is_edited = True
@@ -341,13 +355,6 @@ class Draft:
         return self._drafted
 
 
-def _require_name(name: str) -> None:
-    """Raise CallError unless a name is UTF-8 without zeros, which end it in the runtime."""
-    is_text = not any("\ud800" <= letter <= "\udfff" for letter in name)
-    if not name or "\0" in name or not is_text:
-        raise CallError(f"{name!r} is no name of a tensor")
-
-
 def _data_file(archive: Opened) -> DataFile:
     """Return the data file of an archive. Raises UnsupportedError for other archives."""
     regions = archive.executorch.regions
@@ -375,3 +382,50 @@ def write_together(drafts: Iterable[tuple[Draft, str | os.PathLike[str]]]) -> li
             raise CallError(f"two files would be written to {target!r}")
     with ExitStack() as files:
         return [draft.write(files.enter_context(replacing(path))) for draft, path in pairs]
+
+
+def jitter_report(regions: Regions) -> JitterReport:
+    """Write a file to nowhere, encode its tables, and encode the result again.
+
+    Raises FormatError and LimitError where the file breaks a rule.
+    """
+    data = regions.buffer()
+    is_copied = Draft.of(regions).pieces().is_all_of(data)
+    return JitterReport(
+        is_copied,
+        len(data),
+        (),
+        ReadComparison(is_copied, ()),
+        _graph_report(regions),
+        kind=regions.kind,
+    )
+
+
+def _graph_report(regions: Regions) -> GraphReport:
+    """Report where tables differ once they are encoded anew, and once more."""
+    try:
+        once = Draft.of(regions).pieces(anew=True)
+    except UnsupportedError as error:
+        return GraphReport(unprinted=(Unprinted(error.record or "", error.message),))
+    changed = _changes(regions.buffer(), once, regions)
+    if not changed:
+        return GraphReport()
+    anew = opened_regions(Source(memoryview(once.join())), regions.kind)
+    again = Draft.of(anew).pieces(anew=True)
+    return GraphReport(changed, _changes(anew.buffer(), again, anew))
+
+
+def _changes(before: memoryview, after: Pieces, regions: Regions) -> tuple[RecordDifference, ...]:
+    """Return the first difference between a file and what would be written, if any.
+
+    It names the smallest record that holds the byte, or the file where no record does.
+    """
+    if after.is_all_of(before):
+        return ()
+    (found,) = changes({"": bytes(before)}, {"": after.join()})
+    at, records = found.offset, regions.records.values()
+    holding = [each for each in records if each.offset <= at < each.offset + each.size]
+    if not holding:
+        return (found,)
+    smallest = min(holding, key=lambda each: each.size)
+    return (replace(found, record=smallest.name, offset=at - smallest.offset),)

@@ -78,7 +78,8 @@ class Pieces:
     __slots__ = ("_parts", "_size")
 
     def __init__(self, parts: Iterable[Bytes]) -> None:
-        self._parts = tuple(_join_small(_flatten(parts)))
+        runs = (part if isinstance(part, Pieces) else (part,) for part in parts)
+        self._parts = tuple(_join_small(itertools.chain.from_iterable(runs)))
         self._size = sum(map(len, self._parts))
 
     def __len__(self) -> int:
@@ -107,14 +108,6 @@ class Pieces:
 Bytes: TypeAlias = bytes | memoryview | Pieces
 
 
-def _flatten(parts: Iterable[Bytes]) -> Iterator[bytes | memoryview]:
-    for part in parts:
-        if isinstance(part, Pieces):
-            yield from part
-        else:
-            yield part
-
-
 def _join_small(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     for is_large, run in itertools.groupby(parts, key=lambda part: len(part) > _LARGE):
         if is_large:
@@ -135,8 +128,15 @@ def table_values(table: Table) -> Values:
 
     Raises UnsupportedError for a field that the schema does not know, which would be lost.
     """
-    _require_known(table)
-    slots = table.buffer.schema.slots[table.name]
+    schema = table.buffer.schema
+    for place in range(schema.places[table.name], table.places):
+        if table.is_set(place):
+            raise UnsupportedError(
+                f"{table.path} has a field of a later version", record=table.buffer.record,
+                offset=table.buffer.start + table.position,
+                hint="It would be lost. The file can be read and copied, but not edited",
+            )  # fmt: skip
+    slots = schema.slots[table.name]
     found: Values = {}
     for name, slot in slots.items():
         value = table.get(name)
@@ -151,17 +151,6 @@ def set_scalar(values: Values, field: str, value: int) -> None:
         values[field] = value
     elif values.get(field):
         del values[field]
-
-
-def _require_known(table: Table) -> None:
-    known = table.buffer.schema.places[table.name]
-    for place in range(known, table.places):
-        if table.is_set(place):
-            raise UnsupportedError(
-                f"{table.path} has a field of a later version", record=table.buffer.record,
-                offset=table.buffer.start + table.position,
-                hint="It would be lost. The file can be read and copied, but not edited",
-            )  # fmt: skip
 
 
 def _value(found: Any, slot: Slot) -> Any:

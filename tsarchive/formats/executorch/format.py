@@ -82,7 +82,7 @@ class _Executorch(FileFormat):
         return opened.require_program().tables_alone()
 
     def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
-        from .modules.resaving import save_program
+        from .modules.importer import save_program
 
         save_program(module, f, options.files)
 
@@ -97,7 +97,7 @@ class _Executorch(FileFormat):
         audit_executorch(archive, _TABLE, found)
 
     def check_jitter(self, source: Source, *, canonical: bool) -> JitterReport:
-        from .stability import jitter_report
+        from .draft import jitter_report
 
         if canonical:
             reason = "files of ExecuTorch have no canonical form"

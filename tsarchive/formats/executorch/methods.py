@@ -232,7 +232,11 @@ def _list(kind: Callable[[tuple[Any, ...]], Value]) -> Callable[[Table], Value]:
 
 
 def _tensor(table: Table) -> Tensor:
-    allocation, extra = table.table("allocation_info"), table.table("extra_tensor_info")
+    place, extra = table.table("allocation_info"), table.table("extra_tensor_info")
+    allocation = None
+    if place is not None:
+        low, high = place.scalar("memory_offset_low"), place.scalar("memory_offset_high")
+        allocation = Allocation(place.scalar("memory_id"), low | high << 32)
     return Tensor(
         scalar_type=table.scalar("scalar_type"),
         sizes=table.numbers("sizes") or (),
@@ -240,7 +244,7 @@ def _tensor(table: Table) -> Tensor:
         storage_offset=table.scalar("storage_offset"),
         requires_grad=table.scalar("requires_grad"),
         data_index=table.scalar("data_buffer_idx"),
-        allocation=None if allocation is None else _allocation(allocation),
+        allocation=allocation,
         layout=table.scalar("layout"),
         dynamism=table.scalar("shape_dynamism"),
         **({} if extra is None else _extra(extra)),
@@ -255,11 +259,6 @@ def _extra(table: Table) -> dict[str, Any]:
         "device_type": table.scalar("device_type"),
         "device_index": table.scalar("device_index"),
     }
-
-
-def _allocation(table: Table) -> Allocation:
-    low, high = table.scalar("memory_offset_low"), table.scalar("memory_offset_high")
-    return Allocation(table.scalar("memory_id"), low | high << 32)
 
 
 _VALUES: Final[Mapping[str, Callable[[Table], Value]]] = {

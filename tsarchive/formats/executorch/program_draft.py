@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
+from .data_file import Segment, part_of
 from .encoding import (
     CONSTANT_ALIGNMENT,
     SEGMENT_ALIGNMENT,
@@ -30,7 +31,6 @@ from .flatbuffer import Table
 from .header import AT, Header, program_header
 from .program import RECORD, Program
 from .schema import Schema
-from .segments import Segment, part_of
 from .values import Layout
 
 _EXTERNAL: Final = 1
@@ -77,22 +77,19 @@ def stored_tensors(root: Values) -> dict[str, StoredTensor]:
     """
     found: dict[str, StoredTensor] = {}
     for place, table in tensors_of(root):
-        one = _describe_tensor(table.get(_EXTRA, {}).get(_NAME) or place, table)
-        if not (one.is_external or one.number):
+        extra = table.get(_EXTRA, {})
+        is_external = extra.get(_LOCATION, 0) == _EXTERNAL
+        number = 0 if is_external else table.get(_NUMBER, 0)
+        if not (is_external or number):
             continue
+        name, is_mutable = extra.get(_NAME) or place, "allocation_info" in table
+        one = StoredTensor(name, layout_of(table), is_external, is_mutable, number, (table,))
         known = found.get(one.name, replace(one, tables=()))
         if replace(known, tables=one.tables) == one:
             found[one.name] = replace(one, tables=known.tables + one.tables)
         else:
             found[place] = replace(one, name=place)
     return found
-
-
-def _describe_tensor(name: str, table: Values) -> StoredTensor:
-    is_external = table.get(_EXTRA, {}).get(_LOCATION, 0) == _EXTERNAL
-    number = 0 if is_external else table.get(_NUMBER, 0)
-    is_mutable = "allocation_info" in table
-    return StoredTensor(name, layout_of(table), is_external, is_mutable, number, (table,))
 
 
 def layout_of(table: Values) -> Layout:
@@ -567,7 +564,13 @@ class ProgramDraft:
             self.file.align_segments(segments)
         if pool is not None and constants is not None:
             pool.align(constants)
-            self._align_base(constants)
+            # The base of segments as well, so that alignments hold in the whole file.
+            file = self.file
+            if file.inserted:
+                end = align_up(len(file.inserted), constants)
+                file.inserted = file.inserted.ljust(end, b"\0")
+            if file.base_alignment:
+                file.base_alignment = max(file.base_alignment, constants)
 
     def upgrade(self) -> bool:
         """Move inline constants into a segment, and write the current header.
@@ -591,8 +594,7 @@ class ProgramDraft:
         """Return the pool of constants, or that of the initial values of buffers."""
         found = self._pools.get(is_mutable)
         if found is None:
-            made = self._mutable_pool() if is_mutable else self._constant_pool()
-            found = self._pools[is_mutable] = made
+            found = self._pools[is_mutable] = self._made_pool(is_mutable)
         return found
 
     def drop(self, is_mutable: bool, numbers: Collection[int]) -> None:
@@ -640,17 +642,16 @@ class ProgramDraft:
                 found[one.number] = max(found.get(one.number, 0), one.layout.nbytes)
         return found
 
-    def _constant_pool(self) -> Pool:
+    def _made_pool(self, is_mutable: bool) -> Pool:
+        if is_mutable:
+            groups = self.root.setdefault("mutable_data_segments", [])
+            if not groups:
+                groups.append({})
+            return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
         if self._has_inline_constants:
             return InlinePool(self.root["constant_buffer"], self.file.encoding.alignments)
         group = self.root.setdefault("constant_segment", {})
         return self._segment_pool(group, False, CONSTANT_ALIGNMENT)
-
-    def _mutable_pool(self) -> Pool:
-        groups = self.root.setdefault("mutable_data_segments", [])
-        if not groups:
-            groups.append({})
-        return self._segment_pool(groups[0], True, _MUTABLE_ALIGNMENT)
 
     def _segment_pool(self, group: Values, is_mutable: bool, usual: int) -> SegmentPool:
         """Return the pool of a table of offsets, adding a segment if it has none."""
@@ -674,10 +675,3 @@ class ProgramDraft:
         for item in items[1:]:
             pool.add(item.data)
         return True
-
-    def _align_base(self, width: int) -> None:
-        """Raise the alignment of the segment base, so that alignments hold in the whole file."""
-        file = self.file
-        if file.inserted:
-            file.inserted = file.inserted.ljust(align_up(len(file.inserted), width), b"\0")
-        file.base_alignment = max(file.base_alignment, width) if file.base_alignment else 0

@@ -14,20 +14,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import Record
 from tsarchive.container.faults import STRICT
+from tsarchive.container.layout import STORED
 from tsarchive.container.source import Closing, Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
-from . import bundled, data_file, program
-from .bundled import BundledProgram
-from .data_file import DataFile
+from . import data_file, program
+from .data_file import DataFile, Entry, Segment, first_by_key
 from .header import AT, BPTE, PTD, PTE
-from .program import Program
-from .segments import Entry, Segment, first_by_key
-
-_STORED: Final = 0
-_CLOSED: Final = "the file is closed"
-_OPEN_AGAIN: Final = "Open it again"
-
+from .program import BundledProgram, Program
 
 Content: TypeAlias = Program | DataFile | BundledProgram
 
@@ -73,7 +67,7 @@ class Regions(Closing):
         Raises FormatError and LimitError where tables that name them break a rule.
         """
         return {
-            name: Record(name, size, size, _STORED, None, self._offset)
+            name: Record(name, size, size, STORED, None, self._offset)
             for name, (_, size) in self._regions.items()
         }
 
@@ -99,7 +93,7 @@ class Regions(Closing):
 
     def _unchanged(self) -> Source:
         if self._source is None:
-            raise ArchiveError(_CLOSED, hint=_OPEN_AGAIN)
+            raise ArchiveError("the file is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=True)
         return self._source
 
@@ -150,22 +144,6 @@ def _program_parts(found: Program, start: int = 0) -> _Parts:
     yield from _numbered(f"{prefix}delegates", found.blob_places("backend_delegate_data", "data"))
 
 
-def _data_parts(found: DataFile) -> _Parts:
-    yield "header", Segment(AT, found.header.length)
-    yield data_file.RECORD, Segment(0, found.header.tables_size)
-    yield from _numbered("segments", found.segments)
-    yield from _named("", found.entries, found.segments)
-
-
-def _bundle_parts(found: BundledProgram) -> _Parts:
-    yield bundled.RECORD, Segment(0, len(found.data))
-    start = found.program_start
-    yield bundled.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(found.program_data))
-    yield from _program_parts(found.program, start)
-    for name, tensor in found.tensors():
-        yield name, Segment(tensor.start, len(tensor.data))
-
-
 def _numbered(folder: str, regions: Iterable[Segment]) -> _Parts:
     for number, region in enumerate(regions):
         yield f"{folder}/{number}", region
@@ -186,8 +164,19 @@ _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
 
 def _parts(content: Content) -> _Parts:
     if isinstance(content, DataFile):
-        return _data_parts(content)
-    return _program_parts(content) if isinstance(content, Program) else _bundle_parts(content)
+        yield "header", Segment(AT, content.header.length)
+        yield data_file.RECORD, Segment(0, content.header.tables_size)
+        yield from _numbered("segments", content.segments)
+        yield from _named("", content.entries, content.segments)
+    elif isinstance(content, BundledProgram):
+        yield program.BUNDLE, Segment(0, len(content.data))
+        start = content.program_start
+        yield program.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(content.program_data))
+        yield from _program_parts(content.program, start)
+        for name, tensor in content.tensors():
+            yield name, Segment(tensor.start, len(tensor.data))
+    else:
+        yield from _program_parts(content)
 
 
 class Unclaimed(NamedTuple):

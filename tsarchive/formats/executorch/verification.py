@@ -18,14 +18,12 @@ from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.verification import Step, VerifyReport
 
-from .bundled import RECORD, BundledProgram, BundledTensor, Suite
-from .data_file import DataFile
+from .data_file import DataFile, Entry
 from .listing import type_text
 from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
-from .program import Program
+from .program import BUNDLE, BundledProgram, Program, Suite
 from .regions import Content, Regions, find_unclaimed, opened_regions
 from .schema import version_problem
-from .segments import Entry
 from .values import (
     NO_TENSOR,
     IndexList,
@@ -352,7 +350,14 @@ def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
 def content_findings(content: Content) -> Iterator[Finding]:
     """Yield what is wrong with an opened file. Raises ArchiveError where it cannot be read."""
     yield from _content(content)
-    yield from _unclaimed(content)
+    try:
+        found = list(find_unclaimed(content))
+    except ArchiveError:
+        return  # the checks of tables and segments have found it
+    for start, data, is_rest in found:
+        where = "at the end" if is_rest else "in front of a segment"
+        message = f"{len(data):,} bytes {where} belong to nothing"
+        yield _unusual("executorch-rest", message, None, start)
 
 
 def _content(content: Content) -> Iterator[Finding]:
@@ -370,18 +375,6 @@ def _content(content: Content) -> Iterator[Finding]:
         yield from _data_file(content)
     else:
         yield from _bundle(content)
-
-
-def _unclaimed(content: Content) -> Iterator[Finding]:
-    """Yield bytes that belong to nothing, in front of segments and behind the last."""
-    try:
-        found = list(find_unclaimed(content))
-    except ArchiveError:
-        return  # the checks of tables and segments have found it
-    for start, data, is_rest in found:
-        where = "at the end" if is_rest else "in front of a segment"
-        message = f"{len(data):,} bytes {where} belong to nothing"
-        yield _unusual("executorch-rest", message, None, start)
 
 
 def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
@@ -477,12 +470,16 @@ def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
 def _bundle(found: BundledProgram) -> Iterator[Finding]:
     yield from _content(found.program)
     methods = (suite.method for suite in found.test_suites)
-    yield from _repeated("executorch-test-suite", "test suites", methods, RECORD)
+    yield from _repeated("executorch-test-suite", "test suites", methods, BUNDLE)
     for suite in found.test_suites:
         for message in _suite(found.program, suite):
-            yield broken("executorch-test-suite", message, RECORD)
+            yield broken("executorch-test-suite", message, BUNDLE)
     for name, tensor in found.tensors():
-        yield from _bundled_tensor(name, tensor)
+        problem = tensor.problem
+        if problem is None and len(tensor.data) != tensor.nbytes:
+            problem = f"it has {len(tensor.data):,} bytes in the place of {tensor.nbytes:,}"
+        if problem is not None:
+            yield broken("executorch-tensor", f"{name}: {problem}", name)
 
 
 def _suite(program: Program, suite: Suite) -> Iterator[str]:
@@ -497,14 +494,6 @@ def _suite(program: Program, suite: Suite) -> Iterator[str]:
             yield f"{call} {given} inputs, the method {len(method.inputs)}"
         if results not in (0, len(method.outputs)):
             yield f"{call} {results} expected outputs, the method {len(method.outputs)}"
-
-
-def _bundled_tensor(name: str, tensor: BundledTensor) -> Iterator[Finding]:
-    problem = tensor.problem
-    if problem is None and len(tensor.data) != tensor.nbytes:
-        problem = f"it has {len(tensor.data):,} bytes in the place of {tensor.nbytes:,}"
-    if problem is not None:
-        yield broken("executorch-tensor", f"{name}: {problem}", name)
 
 
 def _inconsistent(rule: str, message: str, record: str) -> Finding:

@@ -10,19 +10,18 @@ from typing import Final, NoReturn
 
 from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, TensorInfo
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
+from tsarchive.describing.text import plural
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.archive import OpenedArchive, View
 from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 
-from .bundled import BundledProgram, BundledTensor, Suite
-from .data_file import DataFile
+from .data_file import DataFile, Entry
 from .header import no_zip
 from .listing import Listings, signature
 from .methods import DelegateCall, KernelCall, Method
-from .program import RECORD, Program
+from .program import RECORD, BundledProgram, BundledTensor, Program, Suite
 from .regions import Regions
-from .segments import Entry
 from .values import Layout, Tensor
 
 EXTERNAL: Final = "external:"
@@ -206,7 +205,7 @@ def _method(program: Program, method: Method) -> ModuleInfo:
 
 def _operators(method: Method) -> Iterator[ModuleInfo]:
     for name, count in Counter(called(method)).items():
-        yield ModuleInfo(name, OPERATOR, (_times(count),), 0, 0, ())
+        yield ModuleInfo(name, OPERATOR, (plural(count, "call"),), 0, 0, ())
 
 
 def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
@@ -217,11 +216,9 @@ def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
     )
     for number, delegate in enumerate(method.delegates):
         nbytes = len(program.delegate_data(delegate))
-        yield ModuleInfo(delegate.backend, DELEGATE, (_times(calls[number]),), 0, nbytes, ())
-
-
-def _times(count: int) -> str:
-    return f"{count:,} call{'' if count == 1 else 's'}"
+        yield ModuleInfo(
+            delegate.backend, DELEGATE, (plural(calls[number], "call"),), 0, nbytes, ()
+        )
 
 
 def _suite(suite: Suite) -> ModuleInfo:
@@ -232,7 +229,7 @@ def _suite(suite: Suite) -> ModuleInfo:
         if isinstance(value, BundledTensor)
     ]
     nbytes = sum(len(tensor.data) for tensor in tensors)
-    return ModuleInfo(suite.method, SUITE, (_times(len(suite.cases)),), 0, nbytes, ())
+    return ModuleInfo(suite.method, SUITE, (plural(len(suite.cases), "call"),), 0, nbytes, ())
 
 
 def executorch_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
@@ -288,9 +285,9 @@ def _method_facts(program: Program, method: Method) -> MethodFacts:
 
 
 def _groups(archive: OpenedArchive, table: RecordTable) -> dict[str, GroupFacts]:
-    sizes: dict[str, list[int]] = {}
+    groups: dict[str, GroupFacts] = {}
     for name, record in archive.records.items():
         group = table.role(name).described
         if group:
-            sizes.setdefault(group, []).append(record.size)
-    return {group: GroupFacts(len(found), sum(found), sum(found)) for group, found in sizes.items()}
+            groups.setdefault(group, GroupFacts()).add(record.size, record.size)
+    return groups

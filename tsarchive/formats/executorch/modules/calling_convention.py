@@ -62,7 +62,11 @@ class Arguments:
             except Mismatch as error:
                 problem = str(error)
         if keywords or len(given) != len(self._values):
-            raise self._count_error(given, keywords, problem)
+            name, count = self._method.name, len(self._values)
+            message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
+            if keywords:
+                message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
+            raise CallError(message, hint=problem and f"Nested, {problem}")
         return list(given)
 
     def _nested(self, given: Sequence[Any], keywords: dict[str, Any]) -> Iterator[Any]:
@@ -80,15 +84,6 @@ class Arguments:
         positional, named = self.trees
         shown = _count_text(len(positional), "positional argument")
         return shown + (f" and {', '.join(named)}" if named else "")
-
-    def _count_error(
-        self, given: Sequence[Any], keywords: dict[str, Any], problem: str | None
-    ) -> CallError:
-        name, count = self._method.name, len(self._values)
-        message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
-        if keywords:
-            message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
-        return CallError(message, hint=problem and f"Nested, {problem}")
 
 
 def _count_text(count: int, noun: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedError
-from tsarchive.formats.executorch.bundled import RECORD, BundledProgram, BundledTensor, BundledValue
+from tsarchive.formats.executorch.program import BUNDLE, BundledProgram, BundledTensor, BundledValue
 from tsarchive.formats.executorch.regions import Regions
 
 from .memory import tensor_over, type_text
@@ -115,8 +115,8 @@ def _value(value: BundledValue) -> Any:
         return value
     if value.problem is not None or len(value.data) != value.nbytes:
         message = value.problem or f"it has {len(value.data):,} bytes, not {value.nbytes:,}"
-        raise FormatError(f"a tensor of a test case: {message}", record=RECORD)
+        raise FormatError(f"a tensor of a test case: {message}", record=BUNDLE)
     dtype = getattr(torch, value.dtype, None)
     if dtype is None:
-        raise UnsupportedError(f"this torch has no dtype {value.dtype}", record=RECORD)
+        raise UnsupportedError(f"this torch has no dtype {value.dtype}", record=BUNDLE)
     return tensor_over(value.data, value)

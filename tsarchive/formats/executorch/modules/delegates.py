@@ -12,7 +12,7 @@ import struct
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,13 +24,13 @@ from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
 from tsarchive.formats.base import leave_out
+from tsarchive.formats.executorch.data_file import first_by_key
 from tsarchive.formats.executorch.flatbuffer import Buffer
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.formats.executorch.schema import Field, Schema, require_known
-from tsarchive.formats.executorch.segments import first_by_key
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import NO_LIMITS, Guard, Policy
@@ -38,8 +38,7 @@ from tsarchive.run.objects import new_object
 from tsarchive.run.slots import set_slot
 
 from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
-from .data import Data
-from .importer import TRAINING, ProgramImporter, PteImporter, failing_method
+from .importer import TRAINING, Data, ProgramImporter, PteImporter, failing_method
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
@@ -179,24 +178,20 @@ def check_constants(program: Program, data: Data) -> None:
     Raises FormatError for one that has fewer bytes there than it takes.
     """
     inside = first_by_key((entry.key, entry.segment) for entry in program.named_data)
-    for key, size in _wanted(program).items():
-        found = program.segment(inside[key]) if key in inside else data.bytes_by_name(key)
-        if len(found) < size:
-            raise FormatError(
-                f"the constant {key!r} takes {size:,} bytes, and {len(found):,} are there",
-                record=f"named_data/{key}",
-            )
-
-
-def _wanted(program: Program) -> Mapping[str, int]:
-    """Return the size in bytes of each constant that a subgraph refers to."""
-    return {
+    wanted = {
         key: size
         for method in program.reachable_methods
         for delegate in method.delegates
         if delegate.backend == _BACKEND
         for key, size in _named(program.delegate_data(delegate))
     }
+    for key, size in wanted.items():
+        found = program.segment(inside[key]) if key in inside else data.bytes_by_name(key)
+        if len(found) < size:
+            raise FormatError(
+                f"the constant {key!r} takes {size:,} bytes, and {len(found):,} are there",
+                record=f"named_data/{key}",
+            )
 
 
 def _named(part: memoryview) -> Iterator[tuple[str, int]]:

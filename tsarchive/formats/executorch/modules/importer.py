@@ -1,30 +1,41 @@
-"""Loading, copying and pickling of ExecuTorch programs as modules.
+"""Loading, saving, copying and pickling of ExecuTorch programs as modules; data files beside them.
 
 A pickle holds the bytes of the arenas and the constants; the planned tensors are created again.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import torch
 
 import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
+from tsarchive.container.source import open_source
 from tsarchive.errors import (
     ArchiveError,
+    CallError,
     FormatError,
+    MissingRecordError,
     PolicyError,
+    SaveError,
     UnknownOperatorError,
     UnsupportedError,
 )
+from tsarchive.findings import require_whole
+from tsarchive.formats.executorch.data_file import DataFile, Entry
+from tsarchive.formats.executorch.draft import Draft
+from tsarchive.formats.executorch.header import PTD, kind_of
 from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import RECORD, Program
-from tsarchive.formats.executorch.regions import Regions
+from tsarchive.formats.executorch.regions import Regions, opened_regions
+from tsarchive.formats.executorch.schema import require_known
 from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.executorch.verification import content_findings
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
 from tsarchive.ir.types import BOOL, NONE, TENSOR
@@ -37,7 +48,6 @@ from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot, set_slot
 
 from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
-from .data import Data
 from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
 from .method_graphs import MethodGraph, function_of
 from .slots import NUMBERS
@@ -267,3 +277,146 @@ def failing_method(owner: ClassType, method: Method, error: ArchiveError) -> Fun
         raise error.with_traceback(None)
 
     return function_of(owner, method, NONE, define)
+
+
+def save_program(
+    module: Any, f: str | os.PathLike[str] | BinaryIO, extra_files: Mapping[str, bytes]
+) -> None:
+    """Write the file that ``module`` was loaded from; byte for byte where nothing changed.
+
+    Constants and initial values are the module's present ones. Memory without initial values in the
+    file is not saved. Raises SaveError for extra files, which the format cannot hold, for a broken
+    program, for a buffer of another shape or dtype, and for a changed buffer that is in a data
+    file, which is not written.
+    """
+    if extra_files:
+        raise SaveError("files of ExecuTorch have no place for extra files")
+    regions = module.tsarchive_classes.container
+    require_whole(content_findings(regions.content))
+    draft = Draft.of(regions)
+    importer = getattr(type(module), "tsarchive_importer", None)
+    if importer is not None:  # programs with backends have no buffers
+        with module.__dict__[MEMORY].lock:
+            _update(draft, importer, module)
+    draft.write(f)
+
+
+def _update(draft: Draft, importer: PteImporter, module: Any) -> None:
+    for place, tensor, buffer in _stored(importer):
+        content = _content(buffer, tensor, module._buffers.get(buffer))
+        is_lost = tensor.is_external and importer.is_written_to(buffer)
+        if content == importer.bytes_of(tensor) and not is_lost:
+            continue
+        if tensor.is_external:
+            raise SaveError(
+                f"{buffer!r} changed, and its bytes are in a data file, which is not written",
+                hint="tsarchive.executorch.Draft edits data files",
+            )
+        # Methods may each have their own bytes under one name; drafts name the others by place.
+        name = place if place in draft.tensors else tensor.name
+        draft.replace(str(name), content)
+
+
+def _stored(importer: PteImporter) -> Iterator[tuple[str, Tensor, str]]:
+    """Yield each value with initial bytes, its place, and the buffer that holds it."""
+    layout = importer.layout
+    planned = {found: name for name, found in layout.buffers.items() if isinstance(found, int)}
+    for method in importer.program.reachable_methods:
+        for number, value in method.stored_tensors:
+            names = layout.methods[method.name]
+            buffer = names.constants.get(number) or planned[names.planned[number]]
+            yield f"{method.name}.{number}", value, buffer
+
+
+def _content(name: str, described: Tensor, found: Any) -> bytes:
+    """Return the bytes of a buffer in the file's element order."""
+    dtype = getattr(torch, described.dtype)
+    if not isinstance(found, torch.Tensor):
+        raise SaveError(f"the buffer {name!r} is {type(found).__name__}, not a tensor")
+    if tuple(found.shape) != described.sizes or found.dtype is not dtype:
+        shape = tuple(found.shape)
+        raise SaveError(
+            f"{name!r} is now of shape {shape} and {found.dtype}; the program was made for "
+            f"{described.sizes} and {dtype}",
+            hint="Convert the changed model",
+        )
+    if not found.numel():
+        return b""
+    laid = torch.empty_strided(described.sizes, described.strides, dtype=dtype)
+    laid.copy_(found.detach())
+    flat = laid.as_strided((laid.numel(),), (1,)).view(torch.uint8)
+    return flat.numpy().tobytes()
+
+
+DataSource: TypeAlias = str | os.PathLike[str] | BinaryIO
+
+
+class Data:
+    """The data files of a program, searched in order."""
+
+    def __init__(self, files: Iterable[DataFile] = ()) -> None:
+        self._files = tuple(files)
+
+    @property
+    def contents(self) -> tuple[memoryview, ...]:
+        """The bytes of each file."""
+        return tuple(file.data for file in self._files)
+
+    def bytes_of(self, tensor: Tensor) -> memoryview:
+        """Return the bytes of a tensor, not copied.
+
+        Raises MissingRecordError when no file has its name, FormatError for one of another layout.
+        """
+        key = tensor.name or ""
+        file, entry = self._find(key)
+        found = entry.layout
+        wanted = tensor.scalar_type, tensor.sizes, tensor.dim_order
+        if found is None or (found.scalar_type, found.sizes, found.dim_order) != wanted:
+            shown = "bytes" if found is None else f"{found.dtype}{list(found.sizes)}"
+            raise FormatError(
+                f"{key!r} is {shown} in the data file, and {tensor.dtype}{list(tensor.sizes)} "
+                "in the program", record=f"named_data/{key}",
+            )  # fmt: skip
+        return file.data_of(entry)
+
+    def bytes_by_name(self, key: str) -> memoryview:
+        """Return the bytes under a key. Raises MissingRecordError if there are none."""
+        file, entry = self._find(key)
+        return file.data_of(entry)
+
+    def _find(self, key: str) -> tuple[DataFile, Entry]:
+        for file in self._files:
+            if key in file.by_key:
+                return file, file.by_key[key]
+        if self._files:
+            message = f"the tensor {key!r} of the program is in none of the data files"
+            hint = "The file that was written beside this program has it"
+        else:
+            message = f"the tensor {key!r} of the program is in a data file"
+            hint = 'Give the file: load("model.pte", data="model.ptd"), --data model.ptd'
+        raise MissingRecordError(message, record=f"named_data/{key}", hint=hint)
+
+
+def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
+    """Open one or several data files.
+
+    Raises CallError for anything else, UnsupportedError for a later version, and what opening
+    raises.
+    """
+    if data is None:
+        return Data()
+    sources = data if isinstance(data, (list, tuple)) else (data,)
+    return Data(map(_opened, sources))
+
+
+def _opened(source: DataSource) -> DataFile:
+    opened = open_source(source)
+    kind = kind_of(opened.data)
+    if kind != PTD:
+        opened.close()
+        what = "another file" if kind is None else f"a {kind} file"
+        raise CallError(f"data should be a data file of ExecuTorch (.ptd), and is {what}")
+    content = opened_regions(opened, kind).content
+    assert isinstance(content, DataFile)
+    require_known(content.version, "tables")
+    return content

@@ -27,7 +27,6 @@ from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.values import (
     SCALAR_TYPES,
     Shape,
-    Span,
     Tensor,
 )
 from tsarchive.formats.executorch.values import Layout as TensorLayout
@@ -85,22 +84,17 @@ def layout_of(program: Program) -> Layout:
     Raises FormatError for a tensor that does not fit into its arena, UnsupportedError for one that
     torch cannot represent.
     """
-    made = _LayoutBuilder(_shared_arenas(program))
-    for method in program.reachable_methods:
-        made.add(method)
-    return made.layout
-
-
-def _shared_arenas(program: Program) -> list[int]:
-    """Return the size of each arena in bytes; the first is a placeholder, as in the file."""
-    found: list[int] = [0]
+    arenas: list[int] = [0]  # the first is a placeholder, as in the file
     for method in program.reachable_methods:
         for number, size in enumerate(method.arenas):
             if size < 0:
                 raise FormatError(f"arena {number} has {size} bytes", record=RECORD)
-            found += [0] * (number + 1 - len(found))
-            found[number] = max(found[number], size)
-    return found
+            arenas += [0] * (number + 1 - len(arenas))
+            arenas[number] = max(arenas[number], size)
+    made = _LayoutBuilder(arenas)
+    for method in program.reachable_methods:
+        made.add(method)
+    return made.layout
 
 
 _Key = tuple[object, ...]
@@ -160,7 +154,11 @@ class _LayoutBuilder:
             self.layout.arenas.append(tensor.nbytes)
             self.layout.places.append(Place(len(self.layout.arenas) - 1, 0, tensor))
             return len(self.layout.places) - 1
-        _check_place(method, tensor, span)
+        problem = method.span_problem(span)
+        if problem is None and span.start % SCALAR_TYPES[tensor.scalar_type].itemsize:
+            problem = f"it begins at {span.start:,} of arena {span.arena}, between two elements"
+        if problem is not None:
+            raise FormatError(problem)
         # Buffers that methods share are one tensor, as they are one memory.
         is_shared = bool(tensor.name) or bool(tensor.data_index)
         key = _key(tensor)
@@ -197,16 +195,6 @@ def _check(tensor: Tensor) -> None:
         raise UnsupportedError(f"its sizes are not bound (shape dynamism {tensor.dynamism})")
     if tensor.dtype in _UNSUPPORTED:
         raise UnsupportedError(f"memory of a plan cannot hold elements of type {tensor.dtype}")
-
-
-def _check_place(method: Method, tensor: Tensor, span: Span) -> None:
-    problem = method.span_problem(span)
-    if problem is not None:
-        raise FormatError(problem)
-    if span.start % SCALAR_TYPES[tensor.scalar_type].itemsize:
-        raise FormatError(
-            f"it begins at {span.start:,} of arena {span.arena}, between two elements"
-        )
 
 
 class Memory:

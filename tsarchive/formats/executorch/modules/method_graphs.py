@@ -51,10 +51,19 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Policy
 
-from .blocks import BasicBlock, Numbered, basic_blocks, instruction_place
-from .kernels import Call, Calls, FindOverloads, Step, argument_fits, result_type
+from .instructions import (
+    GLUE,
+    Call,
+    Calls,
+    FindOverloads,
+    Numbered,
+    Step,
+    argument_fits,
+    basic_blocks,
+    instruction_place,
+    result_type,
+)
 from .memory import Names
-from .natives.table import GLUE
 from .slots import Slots
 
 _LESS: Final = parse_schema("aten::lt.int(int a, int b) -> bool")
@@ -291,7 +300,10 @@ class MethodGraph:
         self.find = find
         with _locate_errors(method.name):
             calls = Calls(method, find)
-            self.blocks = [self._resolved(calls, block) for block in basic_blocks(method)]
+            self.blocks = [
+                replace(block, instructions=tuple(self._steps(calls, block.instructions)))
+                for block in basic_blocks(method)
+            ]
             self.slots = Slots(method, self.blocks)
             self._results = [self.slots.type_of(index) for index in method.outputs]
 
@@ -304,11 +316,8 @@ class MethodGraph:
     def function(self) -> Function:
         return function_of(self._owner, self.method, _joined(self._results), self._graph)
 
-    def _resolved(self, calls: Calls, block: BasicBlock) -> BasicBlock:
-        """Return a block with each call of a kernel resolved."""
-        return replace(block, instructions=tuple(self._steps(calls, block.instructions)))
-
     def _steps(self, calls: Calls, instructions: Iterable[Numbered]) -> Iterator[Numbered]:
+        """Yield instructions with each call of a kernel resolved."""
         for numbered in instructions:
             instruction = numbered.instruction
             with _locate_errors(self.method.name, numbered):

@@ -30,24 +30,14 @@ def nesting_of(text: str) -> Tree | None:
     try:
         if text.startswith("["):
             return read_tree(text)
-        return _old_tree(text)
+        tokens = _TOKEN.findall(text)  # of the older notation
+        if "".join(tokens) != text:
+            return None
+        tokens.reverse()
+        tree = _tree(tokens, 0)
+        return None if tokens else tree
     except (FormatError, UnsupportedError, IndexError):
         return None
-
-
-def _old_tree(text: str) -> Tree:
-    """Parse the older notation.
-
-    Raises FormatError or IndexError where the text departs from it.
-    """
-    tokens = _TOKEN.findall(text)
-    if "".join(tokens) != text:
-        raise _malformed()
-    tokens.reverse()
-    tree = _tree(tokens, 0)
-    if tokens:
-        raise _malformed()
-    return tree
 
 
 def _tree(tokens: list[str], depth: int) -> Tree:

@@ -23,8 +23,7 @@ from tsarchive.formats.executorch.values import (
 )
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, Type, annotation
 
-from .blocks import BasicBlock
-from .kernels import Call, Step, result_type
+from .instructions import BasicBlock, Call, Step, result_type
 
 _TYPES: Final[Mapping[type, Type]] = {
     bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE, Tensor: TENSOR,
@@ -107,7 +106,8 @@ class Slots:
         for index in indices:
             value = self.value(index)
             if isinstance(value, Tensor):
-                yield _span(index, value)
+                alone = Span(-2 - index, 0, 1)
+                yield value.span or (_CONSTANT if value.has_data else alone)
 
     def _type_results(self, step: Step) -> None:
         if isinstance(step, Move):
@@ -203,8 +203,3 @@ def _shared(step: Step) -> Iterator[tuple[int, int]]:
         yield step.source, step.target
     elif isinstance(step, Call) and step.is_view:
         yield step.args[0], step.args[-1]
-
-
-def _span(index: int, tensor: Tensor) -> Span:
-    own = Span(-2 - index, 0, 1)
-    return tensor.span or (_CONSTANT if tensor.has_data else own)

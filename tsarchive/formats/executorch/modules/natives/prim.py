@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import LimitError, ScriptError
+from tsarchive.formats.executorch.modules.instructions import glue, own
 from tsarchive.run.guards import adopt, bounded_out, fixed_out, resize, store, strides_of
 from tsarchive.run.natives.conversions import wrap
 from tsarchive.run.natives.table import fault
-
-from .table import glue, own
 
 _MOST: Final = float(1 << 63)
 

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import ScriptError
+from tsarchive.formats.executorch.modules.instructions import own
 from tsarchive.run.checks import require
 from tsarchive.run.guards import store
-
-from .table import own
 
 
 @own(

@@ -1,4 +1,4 @@
-"""Resolution of kernel calls to schemas, and to the values that they write.
+"""Instructions of a method: kernel calls resolved to schemas, basic blocks, source locations.
 
 Arguments are in the order of the schema, including those that are written to. They are followed by
 the value that receives the result: one of them, except for operators that return numbers.
@@ -9,16 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.formats.executorch.methods import Instruction, KernelCall, Method, Operator
+from tsarchive.formats.executorch.methods import (
+    Instruction,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Operator,
+)
+from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.pt2.building import Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
-from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
+from tsarchive.ir.source_ranges import Range, Source, byte_length
 from tsarchive.ir.types import BOOL, FLOAT, INT, NUMBER, TENSOR, ListType, Type
-
-from .natives.table import OWN
+from tsarchive.run.natives.table import N, native
 
 FindOverloads = Callable[[str], Sequence[FunctionSchema]]
 
@@ -147,3 +155,135 @@ def result_type(call: Call, operands: Sequence[Type], declared: Type) -> Type:
 def argument_fits(given: Type, argument: Argument) -> bool:
     """Return whether torch converts a number of this type implicitly."""
     return given in (INT, BOOL) and argument.type in _NUMBERS - {BOOL}
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An instruction with its index in its chain."""
+
+    chain: int
+    index: int
+    instruction: Step
+
+    @property
+    def place(self) -> str:
+        """The instruction's name in errors, for methods with a single chain, as all have."""
+        return f"instruction {self.index}" + (f" of chain {self.chain}" if self.chain else "")
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Instructions without jumps between them.
+
+    The block ``following`` runs next, or the block ``otherwise`` where the value ``condition`` is
+    false; the number of blocks stands for the end of the method.
+    """
+
+    instructions: tuple[Numbered, ...]
+    following: int
+    condition: int | None = None
+    otherwise: int = 0
+
+
+def basic_blocks(method: Method) -> tuple[BasicBlock, ...]:
+    """Return the blocks of all chains, which run one after the other.
+
+    Raises FormatError for a method without a chain, and for a jump beyond the end of its chain.
+    """
+    if not method.chains:
+        raise FormatError(f"method {method.name!r}: it has no chain of instructions")
+    instructions = tuple(
+        Numbered(number, index, instruction)
+        for number, chain in enumerate(method.chains)
+        for index, instruction in enumerate(chain.instructions)
+    )
+    targets = dict(_targets(method, instructions))
+    starts = {0, len(instructions), *targets.values(), *(at + 1 for at in targets)}
+    ordered = sorted(starts)
+    numbers = {start: number for number, start in enumerate(ordered)}
+    return tuple(
+        _block(instructions, begin, end, targets, numbers) for begin, end in pairwise(ordered)
+    )
+
+
+def _block(
+    instructions: tuple[Numbered, ...],
+    begin: int,
+    end: int,
+    targets: dict[int, int],
+    numbers: dict[int, int],
+) -> BasicBlock:
+    last = instructions[end - 1].instruction
+    if not isinstance(last, JumpFalse):
+        return BasicBlock(instructions[begin:end], numbers[end])
+    inner, otherwise = instructions[begin : end - 1], numbers[targets[end - 1]]
+    return BasicBlock(inner, numbers[end], last.condition, otherwise)
+
+
+def _targets(method: Method, instructions: tuple[Numbered, ...]) -> Iterator[tuple[int, int]]:
+    """Yield (jump, target), both counted from the first instruction of the first chain."""
+    for at, numbered in enumerate(instructions):
+        jump = numbered.instruction
+        if isinstance(jump, JumpFalse):
+            target = jump.destination
+            if not 0 <= target <= len(method.chains[numbered.chain].instructions):
+                place = f"instruction {numbered.index}"
+                message = f"{place} jumps to {target}, behind the end of its chain"
+                raise FormatError(f"method {method.name!r}: {message}")
+            yield at, at - numbered.index + target
+
+
+class InstructionPlace(NamedTuple):
+    """The location of an instruction. ``range`` is None where its source is not recorded."""
+
+    method: str
+    name: str
+    range: Range | None
+
+    def __str__(self) -> str:
+        where = None if self.range is None else self.range.location
+        return f"{RECORD}: {self.method}, {self.name}" if where is None else str(where)
+
+
+def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
+    """Return the location of an instruction of a method."""
+    frames = method.chains[numbered.chain].frames
+    stack = frames[numbered.index] if numbered.index < len(frames) else ()
+    found = None
+    if stack:
+        frame = stack[-1]
+        shown = frame.context.strip() or frame.file
+        found = Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))
+    return InstructionPlace(method.name, numbered.place, found)
+
+
+# The schemas of the operators that programs of ExecuTorch have and torch lacks.
+OWN: Final[dict[str, FunctionSchema]] = {
+    # torch has these under other names.
+    "aten::sym_size.int": parse_schema("aten::size.int(Tensor self, int dim) -> int"),
+    "aten::sym_stride.int": parse_schema("aten::stride.int(Tensor self, int dim) -> int"),
+    "aten::sym_numel": parse_schema("aten::numel(Tensor self) -> int"),
+    "aten::_local_scalar_dense": parse_schema("aten::_local_scalar_dense(Tensor self) -> Scalar"),
+    # Its function is that of ``executorch_prim::et_view`` in GLUE, which takes one argument more.
+    "executorch_prim::et_view.default": parse_schema(
+        "executorch_prim::et_view.default(Tensor(b) self, int[] size, Tensor(a!) out) -> Tensor(a!)"
+    ),
+}
+# Those that graphs of methods put between them, and that no file can name.
+GLUE: Final[dict[str, FunctionSchema]] = {}
+
+
+def own(*schemas: str) -> Callable[[N], N]:
+    """Register the decorated function for operators that programs call, by their schemas."""
+    return _into(OWN, schemas)
+
+
+def glue(schema: str) -> Callable[[N], N]:
+    """Register the decorated function for an operator that graphs of methods alone call."""
+    return _into(GLUE, (schema,))
+
+
+def _into(table: dict[str, FunctionSchema], texts: tuple[str, ...]) -> Callable[[N], N]:
+    schemas = {schema.full_name: schema for schema in map(parse_schema, texts)}
+    table |= schemas
+    return native(*schemas)
