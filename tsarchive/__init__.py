@@ -44,10 +44,9 @@ if TYPE_CHECKING:
         SaveComparison,
         Unprinted,
     )
-    from tsarchive.converting import Conversion, convert
+    from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
-    from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
     from tsarchive.loading import load
@@ -121,10 +120,9 @@ _HOMES = {
         "comparing": (
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
-        "converting": "Conversion convert",
+        "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
-        "exporting": "to_exported_program",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
         "requirements": "Missing missing",

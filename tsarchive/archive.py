@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.archive import Opened, OpenedArchive
+from tsarchive.formats.base import Opened, OpenedArchive
 from tsarchive.formats.registry import format_of, opened_file
 
 if TYPE_CHECKING:

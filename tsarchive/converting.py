@@ -1,4 +1,7 @@
-"""Converting: TorchScript archives to PT2 archives and back, and old layouts to those of today."""
+"""Converting: TorchScript archives to PT2 archives and back, and old layouts to those of today.
+
+Archives also become programs of torch.export, and of ExecuTorch.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tsarchive.errors import CallError
-from tsarchive.formats.base import Example, Format, LoadOptions
-from tsarchive.formats.registry import FORMATS
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions
+from tsarchive.formats.pt2.resaving import traced_program
+from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy
@@ -22,13 +26,14 @@ from tsarchive.preparing.sources import (
     require_call,
     source_of,
 )
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-    from tsarchive.preparing.writing import Agreement
+    from tsarchive.preparing.lowering import Agreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ def _prepared(
     backends: Sequence[str],
     step: Callable[[str], None],
 ) -> Conversion:
-    from tsarchive.preparing.writing import check, write
+    from tsarchive.preparing.lowering import check, write
 
     has_data = write(source, dst, data, backends=backends, step=step)
     beside = data if has_data else None
@@ -202,3 +207,35 @@ def _check_example(example: Example, *, is_traced: bool) -> None:
             "nothing is traced on this way, so it takes no arguments",
             hint="Leave out args, kwargs and dynamic_shapes",
         )
+
+
+def to_exported_program(
+    module: ArchiveModule | str | os.PathLike[str],
+    example_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    policy: Policy | None = None,
+) -> ExportedProgram:
+    """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
+
+    ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
+    branches that these arguments take, in the mode (train or eval) that the module is in.
+    ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
+    constants. The keys of the state_dict are those of the module, which is left as it was.
+    ``policy`` is that of ``load``, for a path.
+
+    Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
+    torch.export cannot follow the code, such as a branch on the values of a tensor, with what
+    stopped it as the cause; what ``load`` raises for a path.
+    """
+    if isinstance(module, str | os.PathLike):
+        module = load(module, policy=policy)
+    if not isinstance(module, ArchiveModule):
+        raise CallError(
+            f"a {type(module).__name__} is neither a loaded module nor a path",
+            hint="torch.export.export takes modules that are written in Python",
+        )
+    if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
+        raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
+    return traced_program(module, example_inputs, kwargs, dynamic_shapes=dynamic_shapes)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from tsarchive.errors import CallError
-from tsarchive.formats.archive import Opened
-from tsarchive.formats.base import Format, Importer, LoadOptions
+from tsarchive.formats.base import Format, Importer, LoadOptions, Opened
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting

@@ -12,7 +12,7 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity
-from tsarchive.formats.archive import known_totals
+from tsarchive.formats.base import known_totals
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.verification import Step, Verdict, VerifyReport
 

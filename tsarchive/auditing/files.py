@@ -20,8 +20,7 @@ from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import not_a_file, open_source, read_all
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
-from tsarchive.formats.archive import known_totals
-from tsarchive.formats.base import FileFormat
+from tsarchive.formats.base import FileFormat, known_totals
 from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format

@@ -11,7 +11,7 @@ from tsarchive.describing.facts import Facts, GroupFacts, TensorFacts
 from tsarchive.describing.text import method_name
 from tsarchive.errors import MissingRecordError
 
-from .archive import OpenedArchive
+from .base import OpenedArchive
 from .records import GROUPS, RecordTable
 
 

@@ -15,14 +15,13 @@ from tsarchive.formats.base import Check, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.formats.verification import OTHER_KIND, Step
 
-from .archive import View
+from .base import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
 
-    from .archive import OpenedArchive
-    from .base import LoadOptions, SaveOptions
+    from .base import LoadOptions, OpenedArchive, SaveOptions
     from .torchscript.code_records import CodeRecords
     from .torchscript.debug import DebugRecords
 

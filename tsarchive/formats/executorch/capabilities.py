@@ -15,7 +15,7 @@ from tsarchive.container.faults import Collected as Faults
 from tsarchive.container.faults import Stopped
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.base import OpenedArchive
 from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import Collected

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import LoadOptions, SaveOptions
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.formats.verification import Step, VerifyReport
     from tsarchive.scanning.collecting import Collected
 

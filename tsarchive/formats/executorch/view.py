@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, TensorInfo
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.archive import OpenedArchive, View
+from tsarchive.formats.base import OpenedArchive, View
 from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 

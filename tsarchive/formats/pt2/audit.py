@@ -28,8 +28,8 @@ from tsarchive.scanning.report import (
 from tsarchive.strict_json import check_depth
 
 from .metadata import operator_name
+from .program_checks import TextFault, expression_fault, guard_fault
 from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, OBJECTS, WEIGHTS
-from .verifying.texts import TextFault, expression_fault, guard_fault
 
 # An operator as AOTInductor writes it.
 _COMPILED: Final = re.compile(r"(\w+::\w+)(?:\.\w+)?", re.ASCII)

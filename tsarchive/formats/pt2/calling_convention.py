@@ -28,7 +28,7 @@ from tsarchive.strict_json import parse_text
 
 from .program import Forward
 from .pytrees import FACTORIES, MAPPINGS, Kind, Tree
-from .typed_trees import TypedTree
+from .signature import TypedTree
 
 Convert = Callable[[Any], Any]
 

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.base import (
+        Example,
+        LoadOptions,
+        OpenedArchive,
+        SaveOptions,
+        View,
+    )
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -132,7 +137,7 @@ class _Pt2(ZipFormat):
     ) -> None:
         from tsarchive.formats.base import SaveOptions
 
-        from .reexporting import traced_program
+        from .resaving import traced_program
 
         program = traced_program(
             module, example.args or (), example.kwargs, dynamic_shapes=example.dynamic_shapes
@@ -174,7 +179,7 @@ class _Pt2(ZipFormat):
         return Exported(names, read)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .facts import pt2_facts
+        from .view import pt2_facts
 
         return pt2_facts(archive, file, nbytes, self.table(archive.container))
 
@@ -183,7 +188,7 @@ def _loaded_records(module: Any, options: SaveOptions, *, debug: bool) -> list[N
     from tsarchive.findings import require_whole
 
     from .resaving import resaved_records
-    from .verifying.checking import pt2_findings
+    from .verifying import pt2_findings
 
     container = module.tsarchive_classes.container
     require_whole(pt2_findings(container, PT2.table(container)))

@@ -18,11 +18,21 @@ from tsarchive.ir.graph import Value
 from tsarchive.ir.types import INT, NONE, TENSOR
 
 from .building import Body
-from .guard_texts import Guard, Source, read_guard
 from .scalars import lower
 from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
 from .signature import Input, Parameter
-from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
+from .symbols import (
+    Expression,
+    Guard,
+    Number,
+    Operation,
+    Source,
+    Symbol,
+    canonical,
+    free_symbols,
+    parse,
+    read_guard,
+)
 
 # Whether bounds imply a comparison with a number: ``x > 5`` holds from 6 on.
 _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {

@@ -31,9 +31,8 @@ from .payloads import Kind, Payload, PickledPayload, Saved, StoredView, stored_p
 from .program import Forward
 from .records import FLAT_STATES, USUAL_NAME, Records
 from .schema import Argument, Device, ExportedProgram, Graph, NamedArgument, device_name
-from .signature import TRAINING, Module, State, StateKind, module_of, read_signature
+from .signature import TRAINING, Module, NamedTuples, State, StateKind, module_of, read_signature
 from .tensors import Tensors
-from .typed_trees import NamedTuples
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule

@@ -24,8 +24,7 @@ from .metadata import NodePlace, Places
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
 from .schema import ExportedProgram
-from .signature import Module, Signature
-from .typed_trees import TypedTree, build, unpack
+from .signature import Module, Signature, TypedTree, build, unpack
 
 _PREFIX: Final = "torch.ops.higher_order."
 # Maximum nesting of graphs; torch itself writes a few levels.

@@ -25,7 +25,7 @@ from .program import Forward
 from .pytrees import Kind
 from .records import Records
 from .resaving import forward_of
-from .typed_trees import TypedTree
+from .signature import TypedTree
 
 _VIEW, _OVERLOAD = "aten::view", "dtype"
 _COPY = "aten::view_copy"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tsarchive.container import Container, Record
 from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
 from tsarchive.errors import FormatError, PickleError, UnknownOperatorError, UnsupportedError
-from tsarchive.formats.archive import View
+from tsarchive.formats.base import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.schema import Argument
