@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions
-from tsarchive.formats.pt2.resaving import traced_program
+from tsarchive.formats.pt2.exporter import traced_program
 from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened

@@ -13,7 +13,7 @@ from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import Example, LoadOptions, ZipFormat
-from tsarchive.formats.pt2.resaving import traced_program
+from tsarchive.formats.pt2.exporter import traced_program
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard, Policy
@@ -101,8 +101,8 @@ def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
 def _models(
     opened: Container, options: LoadOptions
 ) -> tuple[dict[str, ExportedProgram], dict[str, Call]]:
+    from tsarchive.formats.pt2.exporter import exported_program
     from tsarchive.formats.pt2.records import Records
-    from tsarchive.formats.pt2.resaving import exported_program
     from tsarchive.formats.pt2.tensors import sample_values
 
     methods: dict[str, ExportedProgram] = {}

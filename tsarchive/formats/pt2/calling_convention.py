@@ -64,7 +64,8 @@ def argument_converter(typed: TypedTree, place: str, table: ClassTable) -> Conve
     if tree.kind is Kind.LEAF:
         return _leaf(typed.type, place)
     inner = [argument_converter(child, step, table) for step, child in typed.places(place)]
-    items = _items_of(tree, place)
+    make_items = _MAKE_ITEMS.get(tree.kind, _sequence_of)
+    items = make_items(tree, place)  # in the order of the tree
     if tree.kind in MAPPINGS:
         keys = tree.keys
         return lambda value: dict(zip(keys, _convert(inner, items(value)), strict=True))
@@ -96,15 +97,6 @@ def _leaf(type_: Type, place: str) -> Convert:
 
 def _kind(value: Any) -> str:
     return str(type(value).__name__)
-
-
-def _items_of(tree: Tree, place: str) -> Convert:
-    """Return a function that gives the items of a container in the order of the tree."""
-    if tree.kind is Kind.REGISTERED:
-        return lambda value: _flattened(tree, value, place)
-    if tree.kind is Kind.NAMED_TUPLE:
-        return _fields_of(tree, place)
-    return _values_of(tree, place) if tree.kind in MAPPINGS else _sequence_of(tree, place)
 
 
 def _sequence_of(tree: Tree, place: str) -> Convert:
@@ -185,7 +177,7 @@ def _required(tree: Tree) -> type:
     return found
 
 
-def _flattened(tree: Tree, value: Any, place: str) -> Any:
+def _flattened(tree: Tree, place: str, value: Any) -> Any:
     class_ = _required(tree)
     if type(value) is not class_:
         raise CallError(f"forward() expects {tree.name} for {place}, not {_kind(value)}")
@@ -204,6 +196,13 @@ def _context(tree: Tree, class_: type) -> Any:
     if read is not None:
         return read(tree.context)
     return parse_text(str(tree.context), "", f"the context of {tree.name}")
+
+
+_MAKE_ITEMS: Mapping[Kind, Callable[[Tree, str], Convert]] = {
+    **dict.fromkeys(MAPPINGS, _values_of),
+    Kind.NAMED_TUPLE: _fields_of,
+    Kind.REGISTERED: lambda tree, place: partial(_flattened, tree, place),
+}
 
 
 # Results

@@ -137,7 +137,7 @@ class _Pt2(ZipFormat):
     ) -> None:
         from tsarchive.formats.base import SaveOptions
 
-        from .resaving import traced_program
+        from .exporter import traced_program
 
         program = traced_program(
             module, example.args or (), example.kwargs, dynamic_shapes=example.dynamic_shapes
@@ -187,7 +187,7 @@ class _Pt2(ZipFormat):
 def _loaded_records(module: Any, options: SaveOptions, *, debug: bool) -> list[NewRecord]:
     from tsarchive.findings import require_whole
 
-    from .resaving import resaved_records
+    from .exporter import resaved_records
     from .verifying import pt2_findings
 
     container = module.tsarchive_classes.container

@@ -19,7 +19,7 @@ from tsarchive.ir.types import INT, NONE, TENSOR
 
 from .building import Body
 from .scalars import lower
-from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
+from .schema import ExportedProgram, RangeConstraint, SymInt
 from .signature import Input, Parameter
 from .symbols import (
     Expression,
@@ -148,7 +148,9 @@ class Checks:
 
     def _check_tensor(self, input_: Input, leaf: Value) -> Iterator[tuple[Source, Expression]]:
         """Check rank and fixed sizes; yield the dynamic sizes."""
-        meta = self._meta(input_)
+        meta = self._program.graph_module.graph.tensor_values.get(input_.name or "")
+        if meta is None:
+            raise FormatError(f"nothing says what the tensor {input_.name!r} is")
         sizes = [self._size(size) for size in meta.sizes]
         fixed = [size.value for size in sizes if isinstance(size, Number)]
         if len(fixed) == len(sizes):
@@ -166,12 +168,6 @@ class Checks:
                 self._facts.add_equal(str(source), int(size.value))
             else:
                 yield source, size
-
-    def _meta(self, input_: Input) -> TensorMeta:
-        found = self._program.graph_module.graph.tensor_values.get(input_.name or "")
-        if found is None:
-            raise FormatError(f"nothing says what the tensor {input_.name!r} is")
-        return found
 
     def _check_whole_size(self, input_: Input, leaf: Value, sizes: Sequence[Any]) -> None:
         body = self._body
@@ -200,7 +196,12 @@ class Checks:
             if isinstance(size, Number):
                 self._check_equal(source, self._value(source), lower(self._body, size, {}))
             elif free_symbols(size) <= self._symbols.keys():
-                self._check_expression(source, size)
+                wanted = lower(self._body, size, self._symbols)
+                if isinstance(size, Symbol):
+                    self._facts.add_equal(str(source), self._places[size.name])
+                names = sorted(free_symbols(size))
+                why = ", ".join(f"{name} is {self._places[name]}" for name in names)
+                self._check_equal(source, self._value(source), wanted, f" ({size}, where {why})")
         for source, size in sizes:
             constraint = self._ranges.get(size)
             if constraint is not None:
@@ -233,13 +234,6 @@ class Checks:
         self._symbols[name] = body.value("aten::floordiv", scaled, numerator)
         self._places[name] = f"what makes {size} of {source}"
         return True
-
-    def _check_expression(self, source: Source, size: Expression) -> None:
-        wanted = lower(self._body, size, self._symbols)
-        if isinstance(size, Symbol):
-            self._facts.add_equal(str(source), self._places[size.name])
-        names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
-        self._check_equal(source, self._value(source), wanted, f" ({size}, where {names})")
 
     def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
         fits = self._body.value("aten::eq", held, wanted)

@@ -101,18 +101,14 @@ def _cond(call: HigherOrderCall) -> list[Value]:
     if len(results[0]) != len(results[1]):
         raise FormatError(f"its branches give {len(results[0])} and {len(results[1])} results")
     for one, other in zip(*results, strict=True):
-        node.add_output(_common(one, other))
+        type_ = unify(one.type, other.type)
+        if type_ is None:
+            shown = f"{annotation(one.type)} in one branch and {annotation(other.type)}"
+            raise FormatError(f"a result is {shown} in the other")
+        node.add_output(type_)
         blocks[0].add_return(one)
         blocks[1].add_return(other)
     return node.outputs
-
-
-def _common(one: Value, other: Value) -> Type:
-    type_ = unify(one.type, other.type)
-    if type_ is None:
-        shown = f"{annotation(one.type)} in one branch and {annotation(other.type)} in the other"
-        raise FormatError(f"a result is {shown}")
-    return type_
 
 
 def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
@@ -266,9 +262,10 @@ class Batches:
             case "_vmap_increment_nesting", [size, randomness]:
                 return self._begin(body, size, randomness)
             case "_add_batch_dim", [tensor, dim, level]:
-                bind_results(
-                    body, node.outputs, [self._row(body, tensor, dim, level)], self._values
-                )
+                counter = self._innermost(level).loop.counter
+                given = self._value(body, tensor, TENSOR)
+                row = body.value("aten::select", given, self._value(body, dim, INT), counter)
+                bind_results(body, node.outputs, [row], self._values)
                 return body
             case "_remove_batch_dim", [tensor, level, _, dim]:
                 self._collect(body, tensor, dim, self._innermost(level), node.outputs)
@@ -301,13 +298,6 @@ class Batches:
             raise UnsupportedError("it is about a batch around the innermost one", hint=_HINT)
         batch.level = level.value
         return batch
-
-    def _row(
-        self, body: Body, tensor: schema.Argument, dim: schema.Argument, level: schema.Argument
-    ) -> Value:
-        counter = self._innermost(level).loop.counter
-        given = self._value(body, tensor, TENSOR)
-        return body.value("aten::select", given, self._value(body, dim, INT), counter)
 
     def _collect(
         self,

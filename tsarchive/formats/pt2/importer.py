@@ -74,20 +74,15 @@ def _move_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
     value = input_.arg.value
     match input_.arg.tag:
         case "as_device":
-            value = _move_device(value, devices)
+            if not is_device(name := device_name(value)):
+                return input_
+            kind, _, index = devices.moved(name).partition(":")
+            value = Device(kind, int(index) if index else None)
         case "as_graph":
             value = replace(value, graph=_move_graph(value.graph, devices))
         case _:
             return input_
     return replace(input_, arg=Argument(input_.arg.tag, value))
-
-
-def _move_device(device: Device, devices: DeviceMap) -> Device:
-    name = device_name(device)
-    if not is_device(name):
-        return device
-    kind, _, index = devices.moved(name).partition(":")
-    return Device(kind, int(index) if index else None)
 
 
 class Pt2Importer:
@@ -120,7 +115,7 @@ class Pt2Importer:
 
     def _classes_made(self) -> Module:
         signature, named = self.signature, self.code.named_tuples
-        objects = [state for state in signature.states if state.kind is StateKind.OBJECT]
+        objects = [state for state in signature.states if state.kind is StateKind.CUSTOM_OBJ]
         types = {state.target: _class_of(state.class_fqn or "") for state in objects}
         parameters = signature.typed_parameters(named)
         result = signature.typed_result(named)
@@ -174,10 +169,10 @@ class Pt2Importer:
 
     def _value(self, state: State, payload: Payload, tensors: Tensors) -> Any:
         if isinstance(payload, PickledPayload):
-            if state.kind is StateKind.OBJECT and payload.kind is Kind.CUSTOM_OBJECT:
+            if state.kind is StateKind.CUSTOM_OBJ and payload.kind is Kind.CUSTOM_OBJECT:
                 return self._object(state, payload)
             raise _refused(state, payload)
-        if state.kind is StateKind.OBJECT:
+        if state.kind is StateKind.CUSTOM_OBJ:
             message = f"{state.target!r} is a tensor where an object is expected"
             raise UnsupportedError(message, record=self.record)
         made = tensors.build(payload)
@@ -254,8 +249,15 @@ def _refused(state: State, payload: PickledPayload) -> UnsupportedError:
 
 def _chosen(records: Records, model: str | None) -> str:
     names = records.models
+    if records.compiled and not names:
+        raise UnsupportedError(
+            f"the archive holds code that AOTInductor compiled ({', '.join(records.compiled)}), "
+            "and no program that it was compiled from",
+            hint="Where you trust the file as you trust code, torch._inductor.aoti_load_package "
+            "loads it as a library of this process",
+        )
     if not names:
-        raise _without_program(records)
+        raise MissingRecordError("the archive has no program", record="models/")
     if model is not None:
         if model not in names:
             raise records.missing(model)
@@ -268,14 +270,3 @@ def _chosen(records: Records, model: str | None) -> str:
         f"the archive has {len(names)} models: {', '.join(names)}",
         hint=f"Say which one: model={names[0]!r}",
     )
-
-
-def _without_program(records: Records) -> UnsupportedError | MissingRecordError:
-    if records.compiled:
-        return UnsupportedError(
-            f"the archive holds code that AOTInductor compiled ({', '.join(records.compiled)}), "
-            "and no program that it was compiled from",
-            hint="Where you trust the file as you trust code, torch._inductor.aoti_load_package "
-            "loads it as a library of this process",
-        )
-    return MissingRecordError("the archive has no program", record="models/")

@@ -87,7 +87,7 @@ class Library:
 
     def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
         self._code = CodeImporter(
-            {**_CONTEXT_MANAGERS, **quantized_decomposed.FILES},
+            {**_CONTEXT_MANAGERS, **quantized_decomposed.files()},
             operators=operators,
             constant=_no_constant,
             version=_VERSION,

@@ -29,10 +29,8 @@ from .schema import (
     GraphModule,
     InputSpec,
     Layout,
-    ModuleCallSignature,
     NamedArgument,
     Node,
-    OptionalTensorArgument,
     RangeConstraint,
     Tagged,
     TensorArgument,
@@ -98,10 +96,6 @@ def _tensor_type(tensor: Any, graph: Graph) -> str:
     return UNKNOWN if meta is None else type_of_tensor(meta)
 
 
-def _optional_type(tensor: OptionalTensorArgument, graph: Graph) -> str:
-    return "None" if tensor.tag == "as_none" else _tensor_type(tensor.value, graph)
-
-
 def _list_type(show: Callable[[Any, Graph], str]) -> Callable[[list[Any], Graph], str]:
     return lambda items, graph: f"list[{', '.join(show(item, graph) for item in items) or '()'}]"
 
@@ -120,7 +114,9 @@ def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
 
 _ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
     "as_tensor": _tensor_type,
-    "as_optional_tensor": _optional_type,
+    "as_optional_tensor": lambda tensor, graph: (
+        "None" if tensor.tag == "as_none" else _tensor_type(tensor.value, graph)
+    ),
     "as_sym_int": _symbol_type("int", "sym_int_values"),
     "as_sym_float": _symbol_type("float", "sym_float_values"),
     "as_sym_bool": _symbol_type("bool", "sym_bool_values"),
@@ -234,11 +230,21 @@ def convention(module: GraphModule) -> Convention:
     try:
         return _nested(module, inputs, outputs)
     except (FormatError, UnsupportedError) as error:
-        return _flat(inputs, outputs, one_line(error.message))
+        tree = Tree(Kind.TUPLE, (LEAF,) * len(outputs))
+        return Convention(
+            parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
+            bindings=(),
+            result=_format_tree(tree, iter([leaf.type for leaf in outputs])),
+            returned=_format_tree(tree, iter([leaf.name for leaf in outputs])),
+            problem=one_line(error.message),
+        )
 
 
 def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> Convention:
-    signature = _call_signature(module)
+    calls = (entry.signature for entry in module.module_call_graph if not entry.fqn)
+    signature = next((call for call in calls if call is not None), None)
+    if signature is None:
+        raise FormatError("the program has no signature")
     fields = module.treespec_namedtuple_fields
     takes = read_tree(signature.in_spec, fields)
     gives = read_tree(signature.out_spec, fields)
@@ -249,7 +255,9 @@ def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> C
     leaves = iter(inputs)
     for given, tree in _parameters(takes, signature.forward_arg_names or []):
         mine = [next(leaves) for _ in range(tree.leaves)]
-        title = name(given or _name_of(tree, mine, len(texts)))
+        # The file names no parameters before torch 2.6.
+        title = given or (tree.kind is Kind.LEAF and mine[0].name) or f"args_{len(texts)}"
+        title = name(title)
         texts.append(f"{title}: {_format_tree(tree, iter([leaf.type for leaf in mine]))}")
         bindings += _bindings(tree, title, mine)
     positional = len(takes.children[0].children)
@@ -271,24 +279,6 @@ def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
             yield f"{leaf.name} = {step}"
 
 
-def _flat(inputs: list[_Leaf], outputs: list[_Leaf], problem: str) -> Convention:
-    tree = Tree(Kind.TUPLE, (LEAF,) * len(outputs))
-    return Convention(
-        parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
-        bindings=(),
-        result=_format_tree(tree, iter([leaf.type for leaf in outputs])),
-        returned=_format_tree(tree, iter([leaf.name for leaf in outputs])),
-        problem=problem,
-    )
-
-
-def _call_signature(module: GraphModule) -> ModuleCallSignature:
-    for entry in module.module_call_graph:
-        if not entry.fqn and entry.signature is not None:
-            return entry.signature
-    raise FormatError("the program has no signature")
-
-
 # The values of the graph
 
 
@@ -299,14 +289,6 @@ def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
     if value.name is not None:
         return _Leaf(argument(value), type_of(value, module.graph))
     return _Leaf("", f"Literal[{argument(value)}]")
-
-
-# Trees
-
-
-def _name_of(tree: Tree, leaves: list[_Leaf], index: int) -> str:
-    """Return a name for a parameter that the file does not name, as before torch 2.6."""
-    return (tree.kind is Kind.LEAF and leaves[0].name) or f"args_{index}"
 
 
 def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tree]]:

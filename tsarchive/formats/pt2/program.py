@@ -50,7 +50,12 @@ class Translation:
 
     def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
         """Append the nodes of a nested graph to ``body``; return its results."""
-        values = _named_inputs(graph, given)
+        if len(given) != len(graph.inputs):
+            raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
+        values: Values = {}
+        for input_, value in zip(graph.inputs, given, strict=True):
+            if input_.name is not None:
+                define(values, input_.name, value)
         self._depth += 1
         if self._depth > _DEEPEST:
             raise UnsupportedError("graphs stand in each other too deeply", limit=_DEEPEST)
@@ -110,16 +115,6 @@ class Translation:
                 where = "" if place.range is None else f" from {place}"
                 error.message = f"node {place.name!r} ({node.target}){where}: {error.message}"
             raise
-
-
-def _named_inputs(graph: schema.Graph, given: Sequence[Value]) -> Values:
-    if len(given) != len(graph.inputs):
-        raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
-    values: Values = {}
-    for input_, value in zip(graph.inputs, given, strict=True):
-        if input_.name is not None:
-            define(values, input_.name, value)
-    return values
 
 
 # Pure operators that cannot fail where a program runs.
@@ -227,9 +222,9 @@ class Forward:
 
     def _write_back(self, body: Body, values: Values) -> None:
         """Copy new values of buffers and arguments into them."""
-        for mutation in self.signature.mutations:
-            target = lookup(values, mutation.target)
-            value = lookup(values, mutation.name)
+        for name, changed in self.signature.mutations:
+            target = lookup(values, changed)
+            value = lookup(values, name)
             if target.type != TENSOR:
-                raise FormatError(f"{mutation.target!r} is changed, and no tensor")
-            values[mutation.name] = body.value("aten::copy_", target, value)
+                raise FormatError(f"{changed!r} is changed, and no tensor")
+            values[name] = body.value("aten::copy_", target, value)

@@ -39,7 +39,7 @@ from tsarchive.ir.types import (
 
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
 from .building import Body
-from .pytrees import LEAF, MAPPINGS, Key, Kind, Tree, read_tree
+from .pytrees import LEAF, MAPPINGS, Kind, Tree, read_tree
 from .records import CONSTANTS, WEIGHTS
 from .schema import (
     Argument,
@@ -112,18 +112,14 @@ def _type_of(tree: Tree, types: tuple[Type, ...], named: NamedTuples) -> Type:
     if tree.kind in _LISTS:
         return ListType(common_type(types))
     if tree.kind in MAPPINGS:
-        return DictType(_key_type(tree.keys), common_type(types))
+        kinds = {type(key) for key in tree.keys} or {str}
+        key_type = _KEY_TYPES.get(kinds.pop())
+        if kinds or key_type is None:
+            raise UnsupportedError("a dict among arguments or results has keys of several types")
+        return DictType(key_type, common_type(types))
     if tree.kind is Kind.NAMED_TUPLE:
         return named.type_of(tree, types)
     return TupleType(types)
-
-
-def _key_type(keys: Sequence[Key]) -> Type:
-    kinds = {type(key) for key in keys} or {str}
-    found = _KEY_TYPES.get(kinds.pop())
-    if kinds or found is None:
-        raise UnsupportedError("a dict among arguments or results has keys of several types")
-    return found
 
 
 def common_type(types: Iterable[Type]) -> Type:
@@ -186,18 +182,12 @@ _CONSTANT_TYPES = {"as_none": NONE, **LITERALS}
 
 
 class StateKind(Enum):
+    """The kind of a state by the tag of its input; the value is its name in errors."""
+
     PARAMETER = "parameter"
     BUFFER = "buffer"
-    CONSTANT = "tensor constant"
-    OBJECT = "custom object"
-
-
-_STATE_KINDS = {
-    "parameter": StateKind.PARAMETER,
-    "buffer": StateKind.BUFFER,
-    "tensor_constant": StateKind.CONSTANT,
-    "custom_obj": StateKind.OBJECT,
-}
+    TENSOR_CONSTANT = "tensor constant"
+    CUSTOM_OBJ = "custom object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,17 +232,10 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
-    """A mutation: the value ``name`` is copied into the input ``target`` of the graph."""
-
-    name: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Signature:
     """The signature of a program. ``results`` are the leaves of ``out_tree``.
 
+    ``mutations`` are pairs: a value of the graph, and the input that it is copied into.
     A program that computes gradients returns a tuple of its result and them.
     """
 
@@ -260,7 +243,7 @@ class Signature:
     inputs: tuple[Input, ...]
     states: tuple[State, ...]
     tokens: tuple[str, ...]
-    mutations: tuple[Mutation, ...]
+    mutations: tuple[tuple[str, str], ...]
     results: tuple[Argument, ...]
     result_types: tuple[Type, ...]
     out_tree: Tree
@@ -335,7 +318,10 @@ class _Reader:
         for argument in _arguments(tree)[0]:
             found = [next(leaves, None) for _ in range(argument.leaves)]
             first = found[0] if argument is LEAF else None
-            names.append(None if first is None else _input_name(first))
+            named: Any = None
+            if first is not None:
+                named = first.value if first.tag == "constant_input" else first.value.arg
+            names.append(None if named is None else named.name)
         return names
 
     def _inputs(self, places: Sequence[str]) -> Iterator[Input]:
@@ -359,11 +345,11 @@ class _Reader:
             return Input(place, _CONSTANT_TYPES[argument.tag], None, value)
         raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
 
-    def _changes(self) -> tuple[list[Argument], list[Mutation]]:
+    def _changes(self) -> tuple[list[Argument], list[tuple[str, str]]]:
         """Return gradients and mutations."""
         names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
         gradients: list[Argument] = []
-        mutations: list[Mutation] = []
+        mutations: list[tuple[str, str]] = []
         for spec in self._specs.output_specs:
             value = spec.value
             if spec.tag in ("buffer_mutation", "parameter_mutation"):
@@ -371,9 +357,9 @@ class _Reader:
                 target = getattr(value, f"{kind.value}_name")
                 if (kind, target) not in names:
                     _fail(f"{target!r} is changed, and no input")
-                mutations.append(Mutation(value.arg.name, names[kind, target]))
+                mutations.append((value.arg.name, names[kind, target]))
             elif spec.tag == "user_input_mutation":
-                mutations.append(Mutation(value.arg.name, value.user_input_name))
+                mutations.append((value.arg.name, value.user_input_name))
             elif spec.changed is not None:
                 gradients.append(Argument("as_tensor", value.arg))
         return gradients, mutations
@@ -422,15 +408,10 @@ def _parameters(
         yield Parameter(str(key), argument, is_keyword=True)
 
 
-def _input_name(spec: InputSpec) -> str | None:
-    found: str | None = spec.value.name if spec.tag == "constant_input" else spec.value.arg.name
-    return found
-
-
 def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
     for spec in specs:
         if spec.target is not None:
-            value, kind = spec.value, _STATE_KINDS[spec.tag]
+            value, kind = spec.value, StateKind[spec.tag.upper()]
             is_persistent = getattr(value, "persistent", True)
             class_fqn = getattr(value.arg, "class_fqn", None)
             yield State(value.arg.name, spec.target, kind, is_persistent, class_fqn)
@@ -511,7 +492,7 @@ class _Classes:
         module.type = self._class(path, tuple(unique.values()))
 
     def _attribute(self, name: str, state: State) -> Attribute:
-        if state.kind is StateKind.OBJECT:
+        if state.kind is StateKind.CUSTOM_OBJ:
             return Attribute(name, self._types[state.target])
         return Attribute(
             name,
