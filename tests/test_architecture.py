@@ -93,8 +93,8 @@ MAY_IMPORT = {
     },
     "tsarchive.archive": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
-        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.ir",
-        "tsarchive.pickler",
+        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
@@ -118,9 +118,6 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
         "tsarchive.policy",
-    },
-    "tsarchive.requirements": {
-        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
@@ -160,8 +157,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.inspection",
     "tsarchive.formats.legacy.model", "tsarchive.formats.legacy.verifying",
     "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.format",
-    "tsarchive.formats.pt2.json_codec", "tsarchive.formats.pt2.listing",
-    "tsarchive.formats.pt2.metadata", "tsarchive.formats.pt2.payloads",
+    "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.metadata",
+    "tsarchive.formats.pt2.payloads",
     "tsarchive.formats.pt2.program_checks", "tsarchive.formats.pt2.pytrees",
     "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from tsarchive.saving import save
     from tsarchive.verifying import VerifyReport, verify
 
-    from .archive import open
-    from .requirements import Missing, missing
+    from .archive import Missing, missing, open
 
 __version__ = "0.1.0"
 
@@ -115,7 +114,7 @@ __all__ = [
 _HOMES = {
     name: f"tsarchive.{module}"
     for module, names in {
-        "archive": "Archive open",
+        "archive": "Archive Missing missing open",
         "auditing": "AuditReport audit",
         "comparing": (
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
@@ -125,7 +124,6 @@ _HOMES = {
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
-        "requirements": "Missing missing",
         "loading": "load",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",

@@ -273,8 +273,7 @@ def test_code_of_an_archive_is_its_listings():
 
 
 def test_special_values_of_arguments():
-    from tsarchive.formats.pt2.json_codec import decoded
-    from tsarchive.formats.pt2.schema import Argument
+    from tsarchive.formats.pt2.schema import Argument, decoded
 
     rows = {
         "[]": {"as_tensors": []},

@@ -206,13 +206,9 @@ def _changed_buffers(program: ExportedProgram) -> Iterator[str]:
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     for placeholder, buffer in signature.inputs_to_buffers.items():
-        if buffer in changed and _has_content(program, buffer):
+        found = program.state_dict.get(buffer, program.constants.get(buffer))
+        if buffer in changed and isinstance(found, torch.Tensor) and found.count_nonzero():
             yield placeholder
-
-
-def _has_content(program: ExportedProgram, buffer: str) -> bool:
-    found = program.state_dict.get(buffer, program.constants.get(buffer))
-    return isinstance(found, torch.Tensor) and bool(found.count_nonzero())
 
 
 @contextmanager
@@ -254,7 +250,10 @@ def _of_method(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Agreement:
-    expected = _of_source(source, args, kwargs)
+    with quietly():
+        original = copy.deepcopy(source.module())  # whose buffers are left unchanged
+    with torch.no_grad():
+        expected = _outputs(original(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     try:
         module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
         found = _outputs(getattr(module, name)(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
@@ -275,31 +274,10 @@ def _of_method(
     return Agreement(name, other.max_difference, beside.max_difference, problem)
 
 
-def _of_source(
-    source: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[Any]:
-    """Return the results of the exported program, whose buffers are left unchanged."""
-    with quietly():
-        module = copy.deepcopy(source.module())
-    with torch.no_grad():
-        return _outputs(module(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
-
-
 def _outputs(result: Any) -> list[Any]:
     return [
         leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)
     ]
-
-
-_SUFFIX = ".ptd"
-
-
-def data_name(data: str | os.PathLike[str]) -> str:
-    """Return the package's name of a data file. Raises CallError where its suffix is wrong."""
-    path = Path(os.fsdecode(data))
-    if path.suffix != _SUFFIX or not path.stem:
-        raise CallError(f"the name {path.name!r} of the data file does not end in {_SUFFIX}")
-    return path.stem
 
 
 def write(
@@ -315,7 +293,12 @@ def write(
     Returns whether a data file was written: none is where backends took all constants. Either both
     files are replaced, or none. Raises what ``lower`` raises, and OSError.
     """
-    name = None if data is None else data_name(data)
+    name = None
+    if data is not None:
+        path = Path(os.fsdecode(data))
+        if path.suffix != ".ptd" or not path.stem:
+            raise CallError(f"the name {path.name!r} of the data file does not end in .ptd")
+        name = path.stem  # of the package
     step("lowering")
     lowered = lower(source.methods, backends=backends, data_name=name)
     constants = (lowered._tensor_data or {}).get(name)

@@ -102,8 +102,8 @@ def _models(
     opened: Container, options: LoadOptions
 ) -> tuple[dict[str, ExportedProgram], dict[str, Call]]:
     from tsarchive.formats.pt2.exporter import exported_program
+    from tsarchive.formats.pt2.importer import sample_values
     from tsarchive.formats.pt2.records import Records
-    from tsarchive.formats.pt2.tensors import sample_values
 
     methods: dict[str, ExportedProgram] = {}
     samples: dict[str, Call] = {}

@@ -184,7 +184,7 @@ _BUILTINS: Final = "builtins"
 
 
 def is_json(record: str) -> bool:
-    """Whether torch reads a record of this name as JSON of a program or of its payloads."""
+    """Return whether torch reads a record of this name as JSON of a program or its payloads."""
     if record == FLAT_PROGRAM or record.startswith((MODELS, AOTINDUCTOR)):
         return record.endswith(".json")
     return record.startswith((WEIGHTS, CONSTANTS)) and record.endswith("_config.json")
@@ -215,7 +215,7 @@ class Exported:
         found.findings.add(self._at_load(found))
 
     def _at_load(self, found: Collected) -> Iterator[Finding]:
-        """Pickles that name what is not known to be harmless, where torch unpickles them."""
+        """Yield pickles that name what is not known to be harmless, where torch unpickles them."""
         strange = {name.record for name in found.pickled_names if name.reason is None}
         for record in sorted(self.unpickled):
             if any(name and f"{name}/".startswith(f"{record}/") for name in strange):
@@ -298,7 +298,7 @@ class Exported:
 
 
 def _is_pickled(record: str) -> bool:
-    """Whether torch reads the whole record as a pickle, whatever configurations say."""
+    """Return whether torch reads the whole record as a pickle, whatever configurations say."""
     name = record.rpartition("/")[2]
     if record.startswith("serialized_") or record.startswith("data/sample_inputs/"):
         return record.endswith(".pt")

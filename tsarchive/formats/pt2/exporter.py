@@ -35,7 +35,7 @@ from tsarchive.run.natives.dtypes import LAYOUTS
 from tsarchive.run.slots import get_slot
 
 from . import schema
-from .json_codec import Fields, read_json, write_json
+from .importer import Tensors
 from .metadata import make_stable
 from .payloads import Payload, StoredView, stored_payloads
 from .program import Forward
@@ -55,6 +55,7 @@ from .schema import (
     DTYPES,
     SCALAR_TYPES,
     Device,
+    Fields,
     Layout,
     PayloadConfig,
     PayloadMeta,
@@ -62,9 +63,10 @@ from .schema import (
     SchemaVersion,
     SymInt,
     TensorMeta,
+    read_json,
+    write_json,
 )
 from .schema import ExportedProgram as Program
-from .tensors import Tensors
 
 _PICKLE_PROTOCOL = 2
 _FORMAT = "archive_format"
@@ -132,15 +134,13 @@ class PayloadWriter:
         return found
 
     def _add(self, prefix: str, data: bytes | memoryview, name: str | None) -> str:
-        name = name or self._free_name(prefix)
+        if not name:
+            numbers = self._numbers.setdefault(prefix, count())
+            names = (f"{prefix}{number}" for number in numbers)
+            name = next(free for free in names if free not in self._taken)
         self._used.add(name)
         self.records.append(NewRecord(f"{self.folder}{name}", data))
         return name
-
-    def _free_name(self, prefix: str) -> str:
-        numbers = self._numbers.setdefault(prefix, count())
-        names = (f"{prefix}{number}" for number in numbers)
-        return next(name for name in names if name not in self._taken)
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
@@ -349,6 +349,7 @@ class _Saving:
 
     def in_place(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
         """Yield the records of the archive in their order, with the model's present state."""
+        programs = {self.records.program_record(model): model for model in self.records.models}
         new: dict[str, list[NewRecord]] = {}
         dropped = {_FINGERPRINT, *self.records.under(EXTRA)}
         for folder in FLAT_STATES:
@@ -364,8 +365,10 @@ class _Saving:
                 extras = []
             if name in new:
                 yield from new[name]
+            elif name in programs:
+                yield NewRecord(name, self._text(programs[name]))
             elif name not in dropped:
-                yield from self._as_it_is(name)
+                yield from as_read(self.container, [name])
         yield from extras
 
     def _folder(
@@ -384,13 +387,6 @@ class _Saving:
         payloads = writer.payloads(values, _PREFIXES[folder], known)
         config = config_record(folder, self.model, payloads)
         return config, writer.records, {f"{folder}{path}" for path in known.values()}
-
-    def _as_it_is(self, name: str) -> Iterator[NewRecord]:
-        for model in self.records.models:
-            if name == self.records.program_record(model):
-                yield NewRecord(name, self._text(model))
-                return
-        yield from as_read(self.container, [name])
 
     def converted(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
         """Yield the archive in the current layout."""
@@ -451,14 +447,13 @@ def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
         value = _value_at(module, state.target)
         _check(state.target, value, stored[state.folder].get(state.target))
         held[state.folder][state.target] = value
-    return {folder: _complete(held[folder], stored[folder]) for folder in held}
-
-
-def _complete(held: Mapping[str, Any], stored: Mapping[str, Payload]) -> dict[str, Any]:
-    """Add what the archive holds and its program does not use."""
-    unused = {name: payload for name, payload in stored.items() if name not in held}
-    found = {**held, **read_values(unused)}
-    return {name: found[name] for name in (*stored, *(held.keys() - stored.keys()))}
+    for folder, values in held.items():
+        # The archive may hold what its program does not use.
+        names = (*stored[folder], *(values.keys() - stored[folder].keys()))
+        unused = {name: stored[folder][name] for name in stored[folder] if name not in values}
+        values |= read_values(unused)
+        held[folder] = {name: values[name] for name in names}
+    return held
 
 
 def _value_at(module: ArchiveModule, target: str) -> Any:
@@ -574,7 +569,7 @@ def traced_program(
     *,
     dynamic_shapes: Any = None,
 ) -> ExportedProgram:
-    """The program of one call of ``forward``. Raises CallError and UnsupportedError as
+    """Return the program of one call of ``forward``. Raises CallError and UnsupportedError as
     :func:`tsarchive.to_exported_program` says."""
     given = dict(kwargs) if kwargs else None
     arguments = _checked(module, example_inputs, given or {})
@@ -595,7 +590,7 @@ def traced_program(
 def _checked(
     module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments of the example call. Raises CallError where they are none."""
+    """Return the arguments of the example call. Raises CallError where they are none."""
     if not isinstance(inputs, tuple | list):
         raise CallError(
             f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
@@ -610,7 +605,7 @@ def _checked(
 
 
 def _first_lines(error: Exception) -> str:
-    """What an error says first: a line, and after a colon the one that it announces."""
+    """Return what an error says first: a line, and after a colon the one that it announces."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:

@@ -57,7 +57,7 @@ class TextFault(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def expression_fault(text: str) -> TextFault | None:
-    """What is wrong with a text that must be an expression over symbols; None where nothing is."""
+    """Return the fault of a text that must be an expression over symbols; None if it is one."""
     try:
         parse(text)
     except FormatError as error:
@@ -67,7 +67,7 @@ def expression_fault(text: str) -> TextFault | None:
 
 
 def _is_code(text: str) -> bool:
-    """Whether evaluating a text may do more than arithmetic."""
+    """Return whether evaluating a text may do more than arithmetic."""
     strings = ["".join(match) for match in _STRING.findall(text)]
     if not all(map(_PLAIN_STRING.fullmatch, strings)):
         return True
@@ -79,7 +79,7 @@ def _is_code(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def guard_fault(text: str) -> TextFault | None:
-    """What is wrong with the text of a guard. torch pastes it into the source of a function."""
+    """Return the fault of a guard's text, which torch pastes into the source of a function."""
     try:
         read_guard(text)
     except ArchiveError as error:
@@ -197,7 +197,7 @@ _SHOWN = 80
 
 
 def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Iterator[Finding]:
-    """What is wrong with the names of a graph, and of the graphs in it.
+    """Check the names of a graph, and of the graphs in it.
 
     ``objects`` are the names of objects that the archive holds, which nodes may name as well.
     """
@@ -206,13 +206,11 @@ def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Itera
         place, current = pending.pop()
         for message in _name_faults(current, objects):
             yield broken(_VALUE, f"{place}: {message}", record)
-        graphs = (
-            given.arg.value
-            for node in current.nodes
-            for given in node.inputs
-            if given.arg.tag == "as_graph"
-        )
-        pending += ((f"the graph {inner.name[:_SHOWN]!r}", inner.graph) for inner in graphs)
+        for node in current.nodes:
+            for given in node.inputs:
+                if given.arg.tag == "as_graph":
+                    inner = given.arg.value
+                    pending.append((f"the graph {inner.name[:_SHOWN]!r}", inner.graph))
 
 
 def _name_faults(graph: Graph, objects: Collection[str]) -> Iterator[str]:
@@ -256,7 +254,7 @@ Stored = tuple[Mapping[str, Payload], frozenset[str]]
 
 
 def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
-    """Whether inputs and outputs of the graph are those that the signature tells of."""
+    """Check that inputs and outputs of the graph are those that the signature tells of."""
     graph, signature = program.graph_module.graph, program.graph_module.signature
     given = [_name_in(spec) for spec in signature.input_specs]
     yield from _same("inputs", [*map(_name, graph.inputs)], given, record)
@@ -313,7 +311,7 @@ def _targets(
 def state_findings(
     program: ExportedProgram, weights: Stored, constants: Stored, record: str
 ) -> Iterator[Finding]:
-    """Whether what the signature needs is stored, and of the sizes that the graph tells."""
+    """Check that what the signature needs is stored, and of the sizes that the graph tells."""
     named: set[str] = set()
     for spec in program.graph_module.signature.input_specs:
         target = spec.target
@@ -381,7 +379,7 @@ def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
 
 
 def convention_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
-    """Whether the trees of arguments and results parse, and have as many leaves as there are."""
+    """Check that trees of arguments and results parse, and have as many leaves as there are."""
     entries = program.graph_module.module_call_graph
     roots = [entry for entry in entries if entry.fqn == "" and entry.signature is not None]
     if len(roots) != 1:

@@ -20,8 +20,7 @@ from tsarchive.comparing import GraphReport, changes
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
 
-from .json_codec import decoded, parse_json, read_json, write_json
-from .schema import ExportedProgram, PayloadConfig
+from .schema import ExportedProgram, PayloadConfig, decoded, parse_json, read_json, write_json
 
 FLAT_PROGRAM = "serialized_exported_program.json"
 FLAT_WEIGHTS = "serialized_state_dict.pt"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -39,7 +40,6 @@ from .payloads import (
     Configured,
     Payload,
     Saved,
-    Storage,
     StoredView,
     saved_payload,
     weight_records,
@@ -68,7 +68,7 @@ from .records import (
     Records,
     config_name,
 )
-from .schema import DTYPES, ExportedProgram, PayloadConfig, PayloadMeta
+from .schema import DTYPES, ExportedProgram, PayloadMeta
 
 _RULE: Final = "payload"
 _FILE_NAME: Final = re.compile(r"[^/\\\0]+")
@@ -129,7 +129,11 @@ class Payloads:
         except ArchiveError as error:
             self._findings.add([refused(error, "payload-config", record)])
             return _NOTHING
-        self._findings.add(_texts(config, record))
+        for place, text in expressions_of_payloads(config):
+            # No size that is stored is an expression; torch evaluates one that is there.
+            message = f"{place[:_SHOWN]} has the expression {text[:_SHOWN]!r} as a size"
+            finding = broken if expression_fault(text) is None else hostile
+            self._findings.add([finding("program-expression", message, record)])
         reader = Configured(self._records.container, folder, record)
         found: dict[str, Payload] = {}
         for name, meta in config.config.items():
@@ -147,7 +151,10 @@ class Payloads:
             return None
         path = f"{reader.folder}{meta.path_name}"
         self.referenced.add(path)
-        self._findings.add(self._owner(path, model, reader.record))
+        owner = self._owners.setdefault(path, model)
+        if owner != model:
+            message = f"{path}: the record is of the model {owner!r} as well: torch shares none"
+            self._findings.add([unusual(_RULE, message, reader.record)])
         try:
             payload = reader.payload(name, meta)
         except MissingRecordError as error:
@@ -156,22 +163,12 @@ class Payloads:
         except ArchiveError as error:
             self._findings.add([refused(error, _RULE, reader.record)])
             return None
-        self._note(path, meta)
-        self._findings.add(self._unusual(name, path, meta, payload, reader.record))
-        return payload
-
-    def _owner(self, path: str, model: str, config: str) -> Iterator[Finding]:
-        owner = self._owners.setdefault(path, model)
-        if owner != model:
-            message = f"the record is of the model {owner!r} as well: torch shares none"
-            yield unusual(_RULE, f"{path}: {message}", config)
-
-    def _note(self, path: str, meta: PayloadMeta) -> None:
-        """Remember what a record is: a tensor, a file of ``torch.save``, a pickle."""
         if meta.path_name.startswith(OPAQUE_OBJECT):
             self.opaque[path] = None
         elif meta.use_pickle or meta.path_name.startswith(OBJECTS):
             self.pickled[path] = None
+        self._findings.add(self._unusual(name, path, meta, payload, reader.record))
+        return payload
 
     def _unusual(
         self, name: str, path: str, meta: PayloadMeta, payload: Payload, config: str
@@ -185,25 +182,11 @@ class Payloads:
             if size % itemsize:
                 message = f"{shown!r} has elements of {itemsize} bytes in a record of {size:,}"
                 yield unusual(_RULE, message, config)
-            if _begins(payload.storage) == _ZIP:
-                message = f"{shown!r} has no use_pickle, and its record is a zip archive"
-                yield unusual(_RULE, message, config)
-
-
-def _begins(storage: Storage) -> bytes:
-    """The first bytes of a storage; none of one that the check of the container found damaged."""
-    try:
-        return bytes(storage.data()[:4])
-    except ArchiveError:
-        return b""
-
-
-def _texts(config: PayloadConfig, record: str) -> Iterable[Finding]:
-    """No size that is stored is an expression; torch evaluates one that is there."""
-    for place, text in expressions_of_payloads(config):
-        message = f"{place[:_SHOWN]} has the expression {text[:_SHOWN]!r} as a size"
-        is_sound = expression_fault(text) is None
-        yield (broken if is_sound else hostile)("program-expression", message, record)
+            # The check of the container finds records that are damaged.
+            with suppress(ArchiveError):
+                if payload.storage.data()[:4] == _ZIP:
+                    message = f"{shown!r} has no use_pickle, and its record is a zip archive"
+                    yield unusual(_RULE, message, config)
 
 
 _PICKLE: Final = "data.pkl"
@@ -223,7 +206,7 @@ _AUDIT: Final = "See with 'tsarchive audit' what it can do; nothing of it is run
 def saved_findings(
     container: Container, record: str, containers: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """What is wrong with a file of ``torch.save`` in a record: its zip, its pickle, its tensors.
+    """Check a file of ``torch.save`` in a record: its zip, its pickle, its tensors.
 
     ``containers`` are the names, without modules, of classes whose instances hold arguments of
     the program. Its example inputs name them as well, which is worth a note.
@@ -234,7 +217,11 @@ def saved_findings(
         yield refused(error, "zip-record", record)
         return
     with found:
-        yield from (_inside(finding, record) for finding in found.findings)
+        for finding in found.findings:
+            # Offsets are in the record around it.
+            inside = record if finding.record is None else f"{record}/{finding.record}"
+            rule = _NO_ARCHIVE if finding.rule.startswith("file-") else finding.rule
+            yield replace(finding, rule=rule, record=inside)
         if found.container is not None:
             of_pickle = _of_pickle(container, found, record, frozenset(containers))
             is_checked = _has_checksum(container, record)
@@ -243,15 +230,8 @@ def saved_findings(
 
 
 def _has_checksum(container: Container, record: str) -> bool:
-    """Whether damage to a record, where it is there, would be seen."""
+    """Return whether damage to a record, where it is there, would be seen."""
     return record not in container.records or container.records[record].crc is not None
-
-
-def _inside(finding: Finding, record: str) -> Finding:
-    """The finding of a record inside; offsets are in the record around it."""
-    inside = record if finding.record is None else f"{record}/{finding.record}"
-    rule = _NO_ARCHIVE if finding.rule.startswith("file-") else finding.rule
-    return replace(finding, rule=rule, record=inside)
 
 
 def _of_pickle(
@@ -283,18 +263,15 @@ def _of_pickle(
         offset_of=named.storages.get,
         in_doubt=lambda key: f"data/{key}" in found.in_doubt,
     )
-    yield from map(_of_tensor, findings)
-
-
-def _of_tensor(finding: Finding) -> Finding:
-    """Subclasses of tensors have functions of their own, which nothing here calls."""
-    if finding.rule != _UNKNOWN_FUNCTION:
-        return finding
-    return replace(finding, severity=Severity.WARNING, nature=Nature.UNUSUAL)
+    for finding in findings:
+        if finding.rule == _UNKNOWN_FUNCTION:
+            # Subclasses of tensors have functions of their own, which nothing here calls.
+            finding = replace(finding, severity=Severity.WARNING, nature=Nature.UNUSUAL)
+        yield finding
 
 
 def pickle_findings(container: Container, record: str) -> Iterator[Finding]:
-    """What is wrong with a record that is one pickle, of a Python object."""
+    """Check a record that is one pickle, of a Python object."""
     try:
         data = container.read(record)
     except ArchiveError as error:
@@ -363,7 +340,7 @@ _OF_A_MODEL: Final = (
 def record_findings(
     container: Container, records: Records, table: RecordTable
 ) -> Iterator[Finding]:
-    """What is wrong with the set of records, without what programs and payloads say of it."""
+    """Check the set of records, without what programs and payloads say of it."""
     yield from unknown_records(container, table)
     yield from _versions(container, records)
     yield from byte_order_findings(container)
@@ -374,7 +351,12 @@ def record_findings(
 
 def _versions(container: Container, records: Records) -> Iterator[Finding]:
     if records.layout is Layout.FLAT:
-        yield from _schema_version(container)
+        text = _content(container, "version")
+        if text is None:
+            yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
+        elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}", text):
+            message = f"the version is {text[:20]!r}, not two numbers with a dot between"
+            yield broken("record-version", message, "version")
         return
     if not records.has(_FORMAT):
         message = "a PT2 archive has this record, and it is not there: torch refuses the file"
@@ -417,31 +399,18 @@ def _container_version(container: Container) -> Iterator[Finding]:
             yield broken("record-version", message, record)
 
 
-def _schema_version(container: Container) -> Iterator[Finding]:
-    text = _content(container, "version")
-    if text is None:
-        yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
-    elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}", text):
-        message = f"the version is {text[:20]!r}, not two numbers with a dot between"
-        yield broken("record-version", message, "version")
-
-
 def _missing(records: Records) -> Iterator[Finding]:
-    """Records that torch reads with every program."""
+    """Find records that torch reads with every program and that are missing."""
     for model in records.models:
-        for record in _required(records, model):
+        states = {
+            Layout.FLAT: FLAT_STATES.values(),
+            Layout.WHOLE: [f"{folder}{model}.pt" for folder in FLAT_STATES],
+            Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
+        }
+        for record in (*states[records.layout], records.inputs_record(model)):
             if not records.has(record):
                 message = f"the model {model!r} has this record, and it is not there"
                 yield broken("record-missing", message, record, INCOMPLETE)
-
-
-def _required(records: Records, model: str) -> tuple[str, ...]:
-    states = {
-        Layout.FLAT: FLAT_STATES.values(),
-        Layout.WHOLE: [f"{folder}{model}.pt" for folder in FLAT_STATES],
-        Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
-    }
-    return (*states[records.layout], records.inputs_record(model))
 
 
 def _of_no_model(records: Records) -> Iterator[Finding]:
@@ -500,7 +469,12 @@ class Pt2Check:
         programs = dict(self._programs())
         step("tensors")
         for model in self._records.models:
-            self._check_model(model, programs.get(model))
+            weights, constants = (self._payloads.stored(model, one) for one in FLAT_STATES)
+            if program := programs.get(model):
+                record = self._records.program_record(model)
+                self._findings.add(state_findings(program, weights, constants, record))
+                graph = program.graph_module.graph
+                self._findings.add(graph_findings(graph, record, constants[1]))
         self._check_compiled()
         step("pickles")
         self._check_pickles(programs)
@@ -523,16 +497,8 @@ class Pt2Check:
             self._findings.add(signature_findings(program, record))
             yield model, program
 
-    def _check_model(self, model: str, program: ExportedProgram | None) -> None:
-        weights, constants = (self._payloads.stored(model, folder) for folder in FLAT_STATES)
-        if program is not None:
-            record = self._records.program_record(model)
-            self._findings.add(state_findings(program, weights, constants, record))
-            graph = program.graph_module.graph
-            self._findings.add(graph_findings(graph, record, constants[1]))
-
     def _check_compiled(self) -> None:
-        """What AOTInductor says of the machine, and of weights beside its code."""
+        """Check what AOTInductor says of the machine, and of weights beside its code."""
         for name in self._records.under(AOTINDUCTOR):
             if not name.endswith(".json") or name in self._damaged:
                 continue
@@ -567,7 +533,7 @@ class Pt2Check:
 
 
 def pt2_findings(container: Container, table: RecordTable) -> Findings:
-    """What is wrong with an opened archive, whose container is sound.
+    """Return the findings about an opened archive, whose container is sound.
 
     Loaded tensors are views of its data, so what was written to them is no damage.
     """

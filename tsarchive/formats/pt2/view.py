@@ -136,12 +136,12 @@ class Pt2View(View):
 
     @property
     def has_modules(self) -> bool:
-        """Whether there is a program."""
+        """Return whether there is a program."""
         return bool(self.models)
 
     @property
     def has_tensors(self) -> bool:
-        """Whether tensors can be listed, also those beside compiled code."""
+        """Return whether tensors can be listed, also those beside compiled code."""
         return bool(self.models or self.beside_code())
 
     @property
@@ -338,7 +338,9 @@ def _infos(
 ) -> Iterator[tuple[str, TensorInfo]]:
     """Yield tensors, without payloads that only a pickle describes."""
     for name, payload in payloads.items():
-        role = _role(payload, is_buffer=name in buffers)
+        role: Role = "buffer" if name in buffers else "attribute"
+        if payload.is_parameter:
+            role = "parameter"
         if isinstance(payload, StoredView):
             yield name, _dense_info(payload, role)
         elif payload.meta is not None:
@@ -346,12 +348,6 @@ def _infos(
             info = _pickled_info(StorageInfo(payload.record, 0, size), payload.meta, role)
             if info is not None:
                 yield name, info
-
-
-def _role(payload: Payload, *, is_buffer: bool) -> Role:
-    if payload.is_parameter:
-        return "parameter"
-    return "buffer" if is_buffer else "attribute"
 
 
 def _dense_info(view: StoredView, role: Role) -> TensorInfo:
@@ -479,7 +475,11 @@ def _model(view: Pt2View, name: str) -> ModelFacts:
     program = view.program(name)
     infos = [info for _, info in view.tensors()]
     version = program.schema_version
-    inputs, problem = _inputs(view, name)
+    inputs = problem = None
+    try:
+        inputs = sample_inputs(view.records, name)
+    except PickleError as error:
+        problem = error.message
     return ModelFacts(
         name=name,
         main_class=tree.qualified_class,
@@ -501,7 +501,11 @@ def _model(view: Pt2View, name: str) -> ModelFacts:
             for symbol, constraint in program.range_constraints.items()
         },
         guards=tuple(program.guards_code),
-        objects=tuple(_objects(view, name)),
+        objects=tuple(
+            ObjectFacts(one, payload.kind.value, payload.class_name, payload.record)
+            for one, payload in view.payloads(name).items()
+            if isinstance(payload, PickledPayload)
+        ),
         sample_inputs=inputs,
         sample_inputs_problem=problem,
     )
@@ -509,18 +513,3 @@ def _model(view: Pt2View, name: str) -> ModelFacts:
 
 def _count(module: ModuleInfo) -> int:
     return 1 + sum(map(_count, module.children))
-
-
-def _objects(view: Pt2View, model: str) -> list[ObjectFacts]:
-    return [
-        ObjectFacts(name, payload.kind.value, payload.class_name, payload.record)
-        for name, payload in view.payloads(model).items()
-        if isinstance(payload, PickledPayload)
-    ]
-
-
-def _inputs(view: Pt2View, model: str) -> tuple[str | None, str | None]:
-    try:
-        return sample_inputs(view.records, model), None
-    except PickleError as error:
-        return None, error.message
