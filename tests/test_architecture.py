@@ -171,7 +171,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.edits", "tsarchive.formats.torchscript.format",
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.needs",
     "tsarchive.formats.torchscript.pickled", "tsarchive.formats.torchscript.stored_tensors",
-    "tsarchive.formats.torchscript.verifying", "tsarchive.formats.verification",
+    "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
     "tsarchive.reporting", "tsarchive.scanning", "tsarchive.strict_json", "tsarchive.verifying",

@@ -20,7 +20,6 @@ from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy
 from tsarchive.preparing.sources import (
     EXPORTED,
-    Source,
     is_program,
     opened_archive,
     require_call,
@@ -104,7 +103,14 @@ def convert(
     if destination.is_lowered:
         _require(map_location is None, "map_location", "programs of ExecuTorch run on the CPU")
         source = source_of(src, example, model=model, policy=policy)
-        return _prepared(source, destination, dst, data, backends, step)
+        from tsarchive.preparing.lowering import check, write
+
+        beside = data if write(source, dst, data, backends=backends, step=step) else None
+        step("comparing with the runtime")
+        agreements = check(source, dst, beside)
+        shown = None if beside is None else os.fsdecode(beside)
+        made = _conversion(source.name, source.kind, dst, destination)
+        return replace(made, data=shown, agreements=agreements)
     _require(data is None and not backends, "data and backends", "only .pte files have them")
     if is_program(src):
         return _from_programs(src, dst, destination, example)
@@ -165,25 +171,6 @@ def _conversion(
 def _require(holds: bool, names: str, reason: str) -> None:
     if not holds:
         raise CallError(f"{names} cannot be given here: {reason}")
-
-
-def _prepared(
-    source: Source,
-    destination: Format,
-    dst: str | os.PathLike[str],
-    data: str | os.PathLike[str] | None,
-    backends: Sequence[str],
-    step: Callable[[str], None],
-) -> Conversion:
-    from tsarchive.preparing.lowering import check, write
-
-    has_data = write(source, dst, data, backends=backends, step=step)
-    beside = data if has_data else None
-    step("comparing with the runtime")
-    agreements = check(source, dst, beside)
-    shown = None if beside is None else os.fsdecode(beside)
-    made = _conversion(source.name, source.kind, dst, destination)
-    return replace(made, data=shown, agreements=agreements)
 
 
 def _format_of_name(path: str | os.PathLike[str]) -> Format:

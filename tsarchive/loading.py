@@ -100,16 +100,6 @@ def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
 
 def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
     found = format_of(opened)
-    _require_taken(found, options)
-    importer = found.importer(opened, options)
-    importer.classes.origin = _Origin(importer, found, options, key)
-    with _lock:
-        _living[key] = importer.classes
-    return importer
-
-
-def _require_taken(found: Format, options: LoadOptions) -> None:
-    """Raise CallError for options that are not for archives of this format."""
     if options.data is not None and not found.has_data_beside:
         raise CallError(
             f"only programs of ExecuTorch have data beside them; this archive is {found.kind}",
@@ -120,6 +110,11 @@ def _require_taken(found: Format, options: LoadOptions) -> None:
             f"the archive has no models by name: it is of the kind {found.kind!r}",
             hint="Leave out the argument model",
         )
+    importer = found.importer(opened, options)
+    importer.classes.origin = _Origin(importer, found, options, key)
+    with _lock:
+        _living[key] = importer.classes
+    return importer
 
 
 class _Origin:

@@ -1,4 +1,4 @@
-"""The interface of formats, and of opened archives and the views that formats give of them.
+"""The interface of formats: opened archives, their views, what loads, saves and verifies them.
 
 ``registry`` has all formats.
 """
@@ -12,7 +12,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, NoReturn, Protocol, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    ClassVar,
+    Final,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    cast,
+)
 
 from tsarchive.container import Container
 from tsarchive.container.source import Closing
@@ -23,6 +34,7 @@ from tsarchive.errors import (
     SaveError,
     UnsupportedError,
 )
+from tsarchive.findings import Finding, Findings, is_fine
 from tsarchive.formats.records import RecordTable
 from tsarchive.garbage import not_collecting
 
@@ -34,8 +46,6 @@ if TYPE_CHECKING:
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.describing.facts import Facts
-    from tsarchive.findings import Findings
-    from tsarchive.formats.verification import Step, VerifyReport
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.ir.types import Type
@@ -612,3 +622,53 @@ class Example:
     @property
     def is_given(self) -> bool:
         return self.args is not None or self.kwargs is not None
+
+
+Step = Callable[[str], None]
+
+Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", "hostile"]
+
+# The rule of a finding that says: this is an archive of another kind.
+OTHER_KIND = "file-kind"
+# Rules that tell of parts which archives have as a matter of course.
+_NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The extent and the findings of a verification.
+
+    ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
+    can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
+    the file, 0 where it is not known. ``records`` and ``code_records`` count what was checked,
+    ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it lists none:
+    for archives of other kinds, and those that are too broken. ``findings`` stand in the order
+    of severity, worst first, then of their place.
+    """
+
+    kind: str | None
+    format_version: int | None
+    bytes: int
+    records: int
+    tensors: TensorTotals | None
+    code_records: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no finding is above ``Severity.INFO``."""
+        return is_fine(self.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest nature among the findings, in a word; notes are left aside.
+
+        ``hostile``: only intent explains it; ``inconsistent``: it contradicts itself, so it is
+        damaged or forged; ``broken``: an accident explains it; ``another kind``: a file of another
+        kind, nothing wrong with it; ``unusual``: no writer of archives does so, and it does no
+        harm; ``sound``: nothing but notes.
+        """
+        natures = [finding.nature for finding in self.findings if finding.rule not in _NOTES]
+        if not natures:
+            return "sound"
+        return cast(Verdict, max(natures, key=lambda nature: nature.rank).value)

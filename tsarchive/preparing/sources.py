@@ -85,7 +85,7 @@ def require_call(call: Example) -> None:
 
 
 def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
-    """A file to be converted, and its format. Raises UnsupportedError for files of ExecuTorch."""
+    """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
     source = open_source(src)
     own = file_format(source.data)
     if own is not None:
@@ -108,19 +108,15 @@ def _models(
     methods: dict[str, ExportedProgram] = {}
     samples: dict[str, Call] = {}
     records = Records(opened)
-    for name, method in _method_names(records.models, options.model).items():
+    # Loading reports an unknown ``model``.
+    names = records.models if options.model is None else [options.model]
+    for name in names:
+        method = name if len(names) > 1 else FORWARD
         methods[method] = exported_program(load_opened(opened, replace(options, model=name)))
         found = sample_values(records, name)
         if found is not None:
             samples[method] = found
     return methods, samples
-
-
-def _method_names(models: Sequence[str], model: str | None) -> dict[str, str]:
-    """Return the method name of each model; loading reports an unknown ``model``."""
-    if model is not None:
-        return {model: FORWARD}
-    return {name: name if len(models) > 1 else FORWARD for name in models}
 
 
 def _take_no_shapes(call: Example) -> None:

@@ -146,11 +146,6 @@ class JsonField(NamedTuple):
         items = enumerate(self.value) if is_list else ()
         return [(f"{self.place}[{n}]", item) for n, item in items if isinstance(item, str)]
 
-    @property
-    def keys(self) -> list[str]:
-        """The keys of an object; none where it is none."""
-        return [key for key, _ in self.value] if isinstance(self.value, _Object) else []
-
 
 def fields_of(data: bytes, record: str) -> Iterator[JsonField]:
     """Every field of every object, with its place.
@@ -249,8 +244,8 @@ class Exported:
         match field.key, field.value:
             case "expr_str", str(text):
                 self._expression(text, str(field.place), record)
-            case "range_constraints", _:
-                for key in field.keys:
+            case "range_constraints", _Object() as pairs:
+                for key, _ in pairs:
                     self._expression(key, "a key of range_constraints", record)
             case "guards_code", _:
                 for place, text in field.texts:

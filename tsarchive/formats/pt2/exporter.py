@@ -541,7 +541,13 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
     for folder in FLAT_STATES:
         name = config_name(folder, model)
         found = read_json(PayloadConfig, bytes(written[name].data), name)
-        _require_no_pickles(found, name)
+        pickled = next((one for one, meta in found.config.items() if meta.use_pickle), None)
+        if pickled is not None:
+            raise UnsupportedError(
+                f"{pickled!r} is pickled, and torch would run what its pickle names",
+                record=name,
+                hint="Export the model again from its source, or save it where you trust the file",
+            )
         paths = dict.fromkeys(meta.path_name for meta in found.config.values())
         names = (f"{folder}{path}" for path in paths)
         yield from (written[name] for name in names if name in written)
@@ -550,16 +556,6 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
     yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
     yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
     yield from end_records()
-
-
-def _require_no_pickles(config: PayloadConfig, record: str) -> None:
-    for name, meta in config.config.items():
-        if meta.use_pickle:
-            raise UnsupportedError(
-                f"{name!r} is pickled, and torch would run what its pickle names",
-                record=record,
-                hint="Export the model again from its source, or save it where you trust the file",
-            )
 
 
 def traced_program(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, SaveOptions, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import (
-        Example,
-        LoadOptions,
-        OpenedArchive,
-        SaveOptions,
-        View,
-    )
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -135,8 +129,6 @@ class _Pt2(ZipFormat):
     def convert(
         self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
     ) -> None:
-        from tsarchive.formats.base import SaveOptions
-
         from .exporter import traced_program
 
         program = traced_program(

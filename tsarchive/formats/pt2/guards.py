@@ -274,22 +274,17 @@ class Checks:
     # Values and errors
 
     def _value(self, source: Source) -> Value:
-        found = self._sources.get(str(source))
-        if found is None:
-            found = self._sources[str(source)] = self._made(source)
-        return found
-
-    def _made(self, source: Source) -> Value:
-        body = self._body
+        known, body = self._sources.get(str(source)), self._body
+        if known is not None:
+            return known
         leaf = self._leaves[source.place]
         if source.method is None:
             return leaf
         if leaf.type != TENSOR:
             raise FormatError(f"{source.place} is no tensor")
-        kind = f"aten::{source.method}"
-        if source.index is None:
-            return body.value(kind, leaf)
-        return body.value(kind, leaf, body.integer(source.index))
+        index = () if source.index is None else (body.integer(source.index),)
+        found = self._sources[str(source)] = body.value(f"aten::{source.method}", leaf, *index)
+        return found
 
 
 def _escape_braces(text: str) -> str:

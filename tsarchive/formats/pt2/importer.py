@@ -62,14 +62,7 @@ from tsarchive.strict_json import parse_text
 
 from .metadata import nodes_of, places
 from .payloads import Kind as PayloadKind
-from .payloads import (
-    Payload,
-    PickledPayload,
-    Saved,
-    StoredView,
-    saved_payload,
-    stored_payloads,
-)
+from .payloads import Payload, PickledPayload, Saved, StoredView, saved_payload, stored_payloads
 from .program import Forward
 from .pytrees import FACTORIES, MAPPINGS, Kind, Tree
 from .records import FLAT_STATES, USUAL_NAME, Records
@@ -157,18 +150,16 @@ class Tensors:
         if target.type == "meta":
             nbytes = max(view.storage.nbytes, _reach(view))
             return torch.empty(nbytes, dtype=torch.uint8, device="meta").untyped_storage()
-        made = self._on_cpu(view, dtype)
+        elements = view.storage.nbytes // dtype.itemsize
+        if not view.has_data:
+            made = torch.zeros(self._zeros[view.storage.name], dtype=torch.uint8)
+        elif elements:
+            made = tensor_over(view.storage.data(), elements, dtype)
+        else:
+            made = torch.empty(0, dtype=dtype)
         if target.type != "cpu":
             made = move_tensor(made, target, view.storage.name)
         return made.untyped_storage()
-
-    def _on_cpu(self, view: StoredView, dtype: torch.dtype) -> torch.Tensor:
-        if not view.has_data:
-            return torch.zeros(self._zeros[view.storage.name], dtype=torch.uint8)
-        elements = view.storage.nbytes // dtype.itemsize
-        if not elements:
-            return torch.empty(0, dtype=dtype)
-        return tensor_over(view.storage.data(), elements, dtype)
 
 
 def _reach(view: StoredView) -> int:

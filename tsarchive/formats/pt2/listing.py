@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
+from math import isfinite
 from typing import Any
 
 from tsarchive.errors import FormatError, UnsupportedError
@@ -151,7 +152,7 @@ def parameter(value: Argument, graph: Graph) -> str:
 
 
 def _literal(value: Any) -> str:
-    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
+    if isinstance(value, float) and not isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
@@ -164,14 +165,9 @@ def _named(value: Any) -> str:
 
 def _tagged(value: Tagged) -> str:
     """Return a name, a tensor's name, a literal or None."""
-    match value.tag:
-        case "as_name":
-            return name(value.value)
-        case "as_tensor":
-            return _named(value.value)
-        case "as_none":
-            return "None"
-    return _literal(value.value)
+    if value.tag == "as_name":
+        return name(value.value)
+    return _ARGUMENTS.get(value.tag, _literal)(value.value)
 
 
 def _list_of(show: Callable[[Any], str]) -> Callable[[list[Any]], str]:

@@ -213,17 +213,14 @@ PUBLIC_FORMS: Final[Mapping[str, Emit]] = {
 
 
 def _asserted(body: Body, given: Given) -> list[Value]:
-    body.raise_unless(body.truth(given["self"]), _message(given))
-    return []
-
-
-def _message(given: Given) -> str:
-    message = given.get("assert_msg")
+    holds, message = body.truth(given["self"]), given.get("assert_msg")
     if message is None:
-        return "a tensor that must hold a true value does not"
-    if not message.node.is_constant:
+        body.raise_unless(holds, "a tensor that must hold a true value does not")
+    elif not message.node.is_constant:
         raise UnsupportedError("the message of an assertion is no literal")
-    return str(message.node.attributes["value"])
+    else:
+        body.raise_unless(holds, str(message.node.attributes["value"]))
+    return []
 
 
 def _in_range(body: Body, given: Given) -> list[Value]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Value, nested_blocks
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -18,8 +18,7 @@ from . import schema
 from .arguments import Values, argument_value, bind_results, define, flat_outputs, lookup, operands
 from .building import Body, Operators
 from .guards import Checks
-from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall
-from .library import Library
+from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall, Library
 from .metadata import NodePlace, Places
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
@@ -158,16 +157,12 @@ class Forward:
 
     def function(self) -> Function:
         owner = self.module.type
-        return Function(f"{owner.qualified_name}.forward", self._schema(owner), self._graph)
-
-    def _schema(self, owner: ClassType) -> FunctionSchema:
-        names = argument_names(self.signature)
-        arguments = [
-            Argument(name, typed.type) for name, typed in zip(names, self.parameters, strict=True)
-        ]
-        return FunctionSchema(
-            "forward", "", (Argument("self", owner), *arguments), (Argument("", self.result.type),)
-        )
+        arguments = [Argument("self", owner)]
+        for name, typed in zip(argument_names(self.signature), self.parameters, strict=True):
+            arguments.append(Argument(name, typed.type))
+        result = Argument("", self.result.type)
+        schema = FunctionSchema("forward", "", tuple(arguments), (result,))
+        return Function(f"{owner.qualified_name}.forward", schema, self._graph)
 
     def _graph(self) -> Block:
         try:

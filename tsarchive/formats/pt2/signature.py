@@ -328,8 +328,7 @@ class _Reader:
         specs = self._specs.user_inputs
         if len(specs) != len(places):
             _fail(f"there are {len(specs)} inputs for {len(places)} arguments")
-        for spec, place in zip(specs, places, strict=True):
-            yield self._input(spec, place)
+        yield from map(self._input, specs, places)
 
     def _input(self, spec: InputSpec, place: str) -> Input:
         argument = spec.value.value if spec.tag == "constant_input" else spec.value.arg

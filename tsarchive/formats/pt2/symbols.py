@@ -129,15 +129,10 @@ def depth_of(expression: Expression) -> int:
 
 def free_symbols(expression: Expression) -> frozenset[str]:
     """Return the names of the symbols in an expression."""
-    return frozenset(_symbols(expression))
-
-
-def _symbols(expression: Expression) -> Iterator[str]:
     if isinstance(expression, Symbol):
-        yield expression.name
-    elif isinstance(expression, Operation):
-        for argument in expression.arguments:
-            yield from _symbols(argument)
+        return frozenset([expression.name])
+    inner = expression.arguments if isinstance(expression, Operation) else ()
+    return frozenset[str]().union(*map(free_symbols, inner))
 
 
 @lru_cache(maxsize=4096)
@@ -220,15 +215,14 @@ class _Parser:
         if function == "Sub":
             function, right = "Add", _negative(right)
         elif function == "Div":
-            function, right = "Mul", self._inverse(right)
-        return self._made(function, (left, right))
-
-    def _inverse(self, divisor: Expression) -> Expression:
-        if isinstance(divisor, Number) and isinstance(divisor.value, int | Fraction):
-            if not divisor.value:
+            function = "Mul"
+            if not (isinstance(right, Number) and isinstance(right.value, int | Fraction)):
+                right = self._made("Pow", (right, Number(-1)))
+            elif right.value:
+                right = rational(Fraction(1) / right.value)
+            else:
                 raise self.error("divides by zero")
-            return rational(Fraction(1) / divisor.value)
-        return self._made("Pow", (divisor, Number(-1)))
+        return self._made(function, (left, right))
 
     def _made(self, function: str, arguments: tuple[Expression, ...]) -> Expression:
         least, most = ARITIES[function]
@@ -578,7 +572,9 @@ class _Reader:
             case ast.Call(function, arguments, []):
                 return self._called(_dotted(function), arguments, depth)
             case ast.Attribute() | ast.Name():
-                return self._named_number(_dotted(node))
+                named = _NAMED_NUMBERS.get(_dotted(node) or "")
+                if named is not None:
+                    return Number(named)
         self._fail()
 
     def _made(self, function: str, arguments: Any, depth: int) -> Expression:
@@ -608,12 +604,6 @@ class _Reader:
         if not least <= len(arguments) <= most:
             self._fail()
         return self._made(function, arguments, depth)
-
-    def _named_number(self, name: str | None) -> Expression:
-        value = _NAMED_NUMBERS.get(name or "")
-        if value is None:
-            self._fail()
-        return Number(value)
 
 
 def _source(node: ast.expr) -> Source | None:

@@ -22,6 +22,7 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
+from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, OLDEST_VERSION
 from tsarchive.formats.torchscript.conversion import MAX_DEPTH
@@ -33,17 +34,9 @@ from tsarchive.formats.torchscript.verifying.pickles import (
     is_foreign,
     names_in_pickle,
 )
-from tsarchive.formats.verification import Step
 from tsarchive.pickler import loads
 
-from .payloads import (
-    Configured,
-    Payload,
-    Saved,
-    StoredView,
-    saved_payload,
-    weight_records,
-)
+from .payloads import Configured, Payload, Saved, StoredView, saved_payload, weight_records
 from .program_checks import (
     Stored,
     container_classes,
@@ -184,7 +177,7 @@ class Payloads:
                 yield unusual(_RULE, message, config)
             # The check of the container finds records that are damaged.
             with suppress(ArchiveError):
-                if payload.storage.data()[:4] == _ZIP:
+                if bytes(payload.storage.data()[:4]) == _ZIP:
                     message = f"{shown!r} has no use_pickle, and its record is a zip archive"
                     yield unusual(_RULE, message, config)
 

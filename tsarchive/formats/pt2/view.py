@@ -217,7 +217,7 @@ class Pt2View(View):
     def beside_code(self) -> dict[str, dict[str, Payload]]:
         """Return the weights stored beside compiled code, by model and name.
 
-        None where one program was chosen. Raises what ``compiled.stored_weights`` raises.
+        None where one program was chosen. Raises what ``stored_weights`` raises.
         """
         if self.models != self.records.models:
             return {}

@@ -11,6 +11,7 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault, note, unusual
+from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
     DEBUG_SUFFIX,
@@ -19,7 +20,6 @@ from tsarchive.formats.torchscript.code_records import (
     CodeRecords,
     format_version,
 )
-from tsarchive.formats.verification import Step
 from tsarchive.frontend import CodeImporter
 from tsarchive.pickler import Object
 
