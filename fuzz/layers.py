@@ -20,7 +20,7 @@ from texts import innocent
 
 import tsarchive
 from tsarchive.formats.pt2 import schema
-from tsarchive.formats.pt2.json_codec import decoded
+from tsarchive.formats.pt2.schema import decoded
 from tsarchive.operators.registry import known_operators, untried_torch
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_bytes import mutate_bytes

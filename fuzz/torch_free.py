@@ -9,8 +9,8 @@ from functools import cache
 import tsarchive
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import ChangedContainer, Container
-from tsarchive.formats.pt2.facts import sample_inputs
 from tsarchive.formats.pt2.payloads import compiled
+from tsarchive.formats.pt2.view import sample_inputs
 from tsarchive.formats.torchscript.debug import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import Root, module_tree, named_tensors
 from tsarchive.ir.classes import ClassType

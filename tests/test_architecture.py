@@ -46,7 +46,6 @@ MAY_IMPORT = {
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.analyses": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
     "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir"},
-    "tsarchive.fresh_processes": {"tsarchive.policy"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
@@ -94,8 +93,8 @@ MAY_IMPORT = {
     },
     "tsarchive.archive": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
-        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.ir",
-        "tsarchive.pickler",
+        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
@@ -110,22 +109,15 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
         "tsarchive.formats.torchscript", "tsarchive.run",
     },
-    "tsarchive.exporting": {
-        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.registry",
-        "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
-    },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
-        "tsarchive.fresh_processes", "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
         "tsarchive.saving",
     },
     "tsarchive.preparing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
         "tsarchive.policy",
-    },
-    "tsarchive.requirements": {
-        "tsarchive.archive", "tsarchive.frontend", "tsarchive.ir", "tsarchive.run",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
@@ -139,8 +131,9 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.converting": {
-        "tsarchive.formats", "tsarchive.formats.registry", "tsarchive.formats.torchscript",
-        "tsarchive.loading", "tsarchive.policy", "tsarchive.preparing", "tsarchive.saving",
+        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.registry",
+        "tsarchive.formats.torchscript", "tsarchive.loading", "tsarchive.policy",
+        "tsarchive.preparing", "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
@@ -158,16 +151,16 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.adopt", "tsarchive.analyses", "tsarchive.archive",
     "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
-    "tsarchive.errors", "tsarchive.findings", "tsarchive.formats.archive",
-    "tsarchive.formats.base", "tsarchive.formats.description", "tsarchive.formats.executorch",
+    "tsarchive.errors", "tsarchive.findings", "tsarchive.formats.base",
+    "tsarchive.formats.description", "tsarchive.formats.executorch",
     "tsarchive.formats.foreign",
     "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.inspection",
     "tsarchive.formats.legacy.model", "tsarchive.formats.legacy.verifying",
-    "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.facts",
-    "tsarchive.formats.pt2.format", "tsarchive.formats.pt2.guard_texts",
-    "tsarchive.formats.pt2.json_codec", "tsarchive.formats.pt2.listing",
-    "tsarchive.formats.pt2.metadata", "tsarchive.formats.pt2.payloads",
-    "tsarchive.formats.pt2.pytrees", "tsarchive.formats.pt2.records",
+    "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.format",
+    "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.metadata",
+    "tsarchive.formats.pt2.payloads",
+    "tsarchive.formats.pt2.program_checks", "tsarchive.formats.pt2.pytrees",
+    "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
     "tsarchive.formats.records", "tsarchive.formats.registry",
@@ -177,7 +170,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.format",
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.needs",
     "tsarchive.formats.torchscript.pickled", "tsarchive.formats.torchscript.stored_tensors",
-    "tsarchive.formats.torchscript.verifying", "tsarchive.formats.verification",
+    "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
     "tsarchive.reporting", "tsarchive.scanning", "tsarchive.strict_json", "tsarchive.verifying",

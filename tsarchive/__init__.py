@@ -44,10 +44,9 @@ if TYPE_CHECKING:
         SaveComparison,
         Unprinted,
     )
-    from tsarchive.converting import Conversion, convert
+    from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
-    from tsarchive.exporting import to_exported_program
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
     from tsarchive.loading import load
@@ -56,8 +55,7 @@ if TYPE_CHECKING:
     from tsarchive.saving import save
     from tsarchive.verifying import VerifyReport, verify
 
-    from .archive import open
-    from .requirements import Missing, missing
+    from .archive import Missing, missing, open
 
 __version__ = "0.1.0"
 
@@ -116,18 +114,16 @@ __all__ = [
 _HOMES = {
     name: f"tsarchive.{module}"
     for module, names in {
-        "archive": "Archive open",
+        "archive": "Archive Missing missing open",
         "auditing": "AuditReport audit",
         "comparing": (
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
-        "converting": "Conversion convert",
+        "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
-        "exporting": "to_exported_program",
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
-        "requirements": "Missing missing",
         "loading": "load",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",

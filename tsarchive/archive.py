@@ -1,14 +1,16 @@
-"""Opening of files, and opened archives: records, code, tensors, modules; without torch."""
+"""Opened archives: records, code, tensors, modules, without torch, and what this process lacks."""
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.archive import Opened, OpenedArchive
-from tsarchive.formats.base import NO_MODELS
+from tsarchive.formats.base import NO_MODELS, Opened, OpenedArchive
 from tsarchive.formats.registry import format_named, format_of, opened_file
+from tsarchive.ir.names import NATIVE_PREFIX
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.view import ExecutorchView
@@ -96,3 +98,43 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
 def archive_of(opened: Opened) -> Archive:
     """Return an opened file as an archive to look at."""
     return Archive(opened, format_of(opened))
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Names as in :class:`tsarchive.Needs`. It is true when anything is missing."""
+
+    operators: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.operators or self.classes)
+
+    @property
+    def hints(self) -> dict[str, str]:
+        """Advice on each name."""
+        from tsarchive.frontend.libraries import what_registers
+
+        classes = {name: what_registers(f"{NATIVE_PREFIX}{name}") for name in self.classes}
+        return {name: what_registers(name) for name in self.operators} | classes
+
+
+def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
+    """Return the operators and torchbind classes that a file needs and this process lacks.
+
+    ``source`` is a path, a binary file object or an opened archive. A library registers its
+    operators when it is imported, so the answer may change. Operators count by name: an
+    overload may still be missing where nothing is.
+
+    Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
+    not parse, OSError when it cannot be read.
+    """
+    from tsarchive.run.operators import native_class, operator_schemas
+
+    opened = nullcontext(source) if isinstance(source, Archive) else open(source)
+    with opened as archive:
+        needs = archive.needs
+    return Missing(
+        tuple(sorted(name for name in needs.operators if not operator_schemas(name))),
+        tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),
+    )

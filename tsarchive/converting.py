@@ -1,4 +1,7 @@
-"""Converting: TorchScript archives to PT2 archives and back, and old layouts to those of today."""
+"""Converting: TorchScript archives to PT2 archives and back, and old layouts to those of today.
+
+Archives also become programs of torch.export, and of ExecuTorch.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from tsarchive.errors import CallError
-from tsarchive.formats.base import Example, Format, LoadOptions, leave_out
-from tsarchive.formats.registry import FORMATS
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions, leave_out
+from tsarchive.formats.pt2.exporter import traced_program
+from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy
 from tsarchive.preparing.sources import (
     EXPORTED,
-    Source,
     is_program,
     opened_archive,
     require_call,
     source_of,
 )
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-    from tsarchive.preparing.writing import Agreement
+    from tsarchive.preparing.lowering import Agreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,14 @@ def convert(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
         source = source_of(src, example, model=model, policy=policy)
-        return _prepared(source, destination, dst, data, backends, step)
+        from tsarchive.preparing.lowering import check, write
+
+        beside = data if write(source, dst, data, backends=backends, step=step) else None
+        step("comparing with the runtime")
+        agreements = check(source, dst, beside)
+        shown = None if beside is None else os.fsdecode(beside)
+        made = _conversion(source.name, source.kind, dst, destination)
+        return replace(made, data=shown, agreements=agreements)
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
     _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
     if is_program(src):
@@ -165,25 +176,6 @@ def _require(holds: bool, argument: str, reason: str) -> None:
         raise CallError(reason, hint=leave_out(argument))
 
 
-def _prepared(
-    source: Source,
-    destination: Format,
-    dst: str | os.PathLike[str],
-    data: str | os.PathLike[str] | None,
-    backends: Sequence[str],
-    step: Callable[[str], None],
-) -> Conversion:
-    from tsarchive.preparing.writing import check, write
-
-    has_data = write(source, dst, data, backends=backends, step=step)
-    beside = data if has_data else None
-    step("comparing with the runtime")
-    agreements = check(source, dst, beside)
-    shown = None if beside is None else os.fsdecode(beside)
-    made = _conversion(source.name, source.kind, dst, destination)
-    return replace(made, data=shown, agreements=agreements)
-
-
 def _format_of_name(path: str | os.PathLike[str]) -> Format:
     """Return the format that a file of this name is written in. Raises CallError for others."""
     suffix = os.path.splitext(os.fspath(path))[1].lower()
@@ -205,3 +197,35 @@ def _check_example(example: Example, *, is_traced: bool) -> None:
             "nothing is traced on this way, so it takes no arguments",
             hint="Leave out args, kwargs and dynamic_shapes",
         )
+
+
+def to_exported_program(
+    module: ArchiveModule | str | os.PathLike[str],
+    example_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    policy: Policy | None = None,
+) -> ExportedProgram:
+    """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
+
+    ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
+    branches that these arguments take, in the mode (train or eval) that the module is in.
+    ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
+    constants. The keys of the state_dict are those of the module, which is left as it was.
+    ``policy`` is that of ``load``, for a path.
+
+    Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
+    torch.export cannot follow the code, such as a branch on the values of a tensor, with what
+    stopped it as the cause; what ``load`` raises for a path.
+    """
+    if isinstance(module, str | os.PathLike):
+        module = load(module, policy=policy)
+    if not isinstance(module, ArchiveModule):
+        raise CallError(
+            f"a {type(module).__name__} is neither a loaded module nor a path",
+            hint="torch.export.export takes modules that are written in Python",
+        )
+    if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
+        raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
+    return traced_program(module, example_inputs, kwargs, dynamic_shapes=dynamic_shapes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeGuard
 
 INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
@@ -124,12 +124,8 @@ class PolicyError(SourceError, PermissionError):
         self.operator = operator
         self.function = function
 
-    def __reduce__(self) -> tuple[Callable[..., PolicyError], tuple[str, str], dict[str, object]]:
-        return _policy_error, (self.message, self.operator), dict(vars(self))
-
-
-def _policy_error(message: str, operator: str) -> PolicyError:
-    return PolicyError(message, operator=operator)
+    def __reduce__(self) -> tuple[Callable[..., PolicyError], tuple[str], dict[str, object]]:
+        return partial(PolicyError, operator=self.operator), (self.message,), dict(vars(self))
 
 
 class LimitError(ArchiveError, RuntimeError):
@@ -159,12 +155,8 @@ class ScriptError(ArchiveError, RuntimeError):
         super().__init__(message)
         self.exception = exception
 
-    def __reduce__(self) -> tuple[Callable[..., ScriptError], tuple[str, str]]:
-        return _script_error, (self.message, self.exception)
-
-
-def _script_error(message: str, exception: str) -> ScriptError:
-    return ScriptError(message, exception=exception)
+    def __reduce__(self) -> tuple[Callable[..., ScriptError], tuple[str]]:
+        return partial(ScriptError, exception=self.exception), (self.message,)
 
 
 @cache

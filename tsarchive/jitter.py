@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.comparing import (
@@ -20,6 +24,7 @@ from tsarchive.comparing import (
 )
 from tsarchive.container import Container, write_container
 from tsarchive.container.source import open_source
+from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.policy import Guard, Policy
 
@@ -137,8 +142,6 @@ def _comparison(first: bytes, second: bytes) -> SaveComparison:
 def _compare_processes(module: torch.nn.Module, first: bytes, terms: _Terms) -> SaveComparison:
     from tsarchive.saving import save
 
-    from .fresh_processes import canonical_saves
-
     buffer = io.BytesIO()
     save(module, buffer, canonical=True)
     saves = canonical_saves(first, terms.map_location, terms.policy, terms.model)
@@ -150,3 +153,53 @@ def _compare_with_read(read: Container, first: Container) -> ReadComparison:
     with read.buffer() as one, first.buffer() as two:
         same_file = one == two
     return ReadComparison(same_file, () if same_file else tuple(container_differences(read, first)))
+
+
+_SAVE = """
+import sys, tsarchive
+archive, device, model, target, trusted, *allowed = sys.argv[1:]
+policy = tsarchive.Policy(frozenset(allowed), bool(trusted))
+module = tsarchive.load(archive, map_location=device or None, policy=policy, model=model or None)
+tsarchive.save(module, target, canonical=True)
+"""
+# Hash seeds: 0 disables randomization of hashes.
+_SEEDS = ("0", "4242")
+
+
+def canonical_saves(
+    archive: bytes,
+    map_location: str | torch.device | None,
+    policy: Policy,
+    model: str | None = None,
+) -> list[bytes]:
+    """Return the canonical form of an archive as saved by fresh processes, one per hash seed.
+
+    Raises ArchiveError when one of them fails, such as for lack of a library of this process.
+    """
+    with TemporaryDirectory() as folder:
+        source = Path(folder, "archive.pt")
+        source.write_bytes(archive)
+        places = [Path(folder, f"process{seed}") for seed in _SEEDS]
+        device = "" if map_location is None else str(map_location)
+        pairs = zip(_SEEDS, places, strict=True)
+        trusted = "trusted" if policy.is_trusting else ""
+        terms = [device, model or "", "canonical.pt", trusted, *policy.allowed]
+        started = [_start(seed, place, [str(source), *terms]) for seed, place in pairs]
+        failures = [process.communicate()[1] for process in started]
+        for process, failure in zip(started, failures, strict=True):
+            if process.returncode:
+                raise ArchiveError(f"a fresh process cannot save the canonical form: {failure}")
+        return [(place / "canonical.pt").read_bytes() for place in places]
+
+
+def _start(seed: str, place: Path, arguments: list[str]) -> subprocess.Popen[str]:
+    place.mkdir()
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-c", _SAVE, *arguments],
+        cwd=place,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from tsarchive.errors import CallError
-from tsarchive.formats.archive import Opened
-from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions
+from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
 from tsarchive.formats.registry import format_of, opened_file
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
@@ -101,21 +100,16 @@ def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:
 
 def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
     found = format_of(opened)
-    _require_taken(found, options)
-    importer = found.importer(opened, options)
-    importer.classes.origin = _Origin(importer, found, options, key)
-    with _lock:
-        _living[key] = importer.classes
-    return importer
-
-
-def _require_taken(found: Format, options: LoadOptions) -> None:
-    """Raise CallError for options that are not for archives of this format."""
     if options.data is not None and not found.has_data_beside:
         reason = "only programs of ExecuTorch have data beside them"
         raise found.not_taken("data", reason, CallError)
     if options.model is not None and not found.has_models:
         raise found.not_taken("model", NO_MODELS, CallError)
+    importer = found.importer(opened, options)
+    importer.classes.origin = _Origin(importer, found, options, key)
+    with _lock:
+        _living[key] = importer.classes
+    return importer
 
 
 class _Origin:

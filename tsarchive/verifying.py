@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
@@ -12,9 +13,8 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity
-from tsarchive.formats.archive import known_totals
+from tsarchive.formats.base import Step, Verdict, VerifyReport, known_totals
 from tsarchive.formats.registry import file_format, zip_format
-from tsarchive.formats.verification import Step, Verdict, VerifyReport
 
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
@@ -87,21 +87,17 @@ def _verified(
         hint = "Python's recursion limit, which sys.setrecursionlimit raises, bounds the depth"
         findings.add([Finding("record-depth", Severity.ERROR, Nature.HOSTILE, message, hint=hint)])
     archive = Archive(container, found)
+    version = None
+    with suppress(ArchiveError):
+        version = archive.format_version
     with container.buffer() as buffer:
         size = buffer.nbytes
     return VerifyReport(
         found.kind,
-        _format_version(archive),
+        version,
         size,
         len(container.records),
         known_totals(archive),
         check.code_records,
         findings.ordered(),
     )
-
-
-def _format_version(archive: Archive) -> int | None:
-    try:
-        return archive.format_version
-    except ArchiveError:
-        return None

@@ -227,7 +227,7 @@ def test_a_canonical_form_that_differs_is_shown(monkeypatch):
     module = torch.jit.script(torch.nn.Linear(2, 2))
     other = saved(torch.jit.script(torch.nn.Linear(2, 3)), canonical=True)
     forms = [saved(module, canonical=True), other]
-    monkeypatch.setattr("tsarchive.fresh_processes.canonical_saves", lambda *_: forms)
+    monkeypatch.setattr("tsarchive.jitter.canonical_saves", lambda *_: forms)
     found = tsarchive.check_jitter(module, canonical=True)
     assert found.stable
     assert not found.canonical.same
@@ -235,7 +235,7 @@ def test_a_canonical_form_that_differs_is_shown(monkeypatch):
 
 
 def test_a_process_that_fails_says_why(monkeypatch):
-    monkeypatch.setattr("tsarchive.fresh_processes._SAVE", "raise ValueError('no such library')")
+    monkeypatch.setattr("tsarchive.jitter._SAVE", "raise ValueError('no such library')")
     with pytest.raises(ArchiveError, match="no such library"):
         tsarchive.check_jitter(torch.jit.script(torch.nn.ReLU()), canonical=True)
 

@@ -9,9 +9,9 @@ from torch.export import export
 
 import tsarchive
 from tests.support.features import stores_weights_apart
+from tsarchive.formats.pt2.exporter import exported_program
+from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
-from tsarchive.formats.pt2.reexporting import exported_program
-from tsarchive.formats.pt2.tensors import sample_values
 
 
 class Net(nn.Module):

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import tsarchive
 from tests.support.archives import ARCHIVES, ROOT, records_of
 from tests.support.suite import examples
-from tsarchive.formats.pt2.json_codec import read_json
-from tsarchive.formats.pt2.schema import ExportedProgram
+from tsarchive.formats.pt2.schema import ExportedProgram, read_json
 from tsarchive.pickler import loads
 from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
 from tsarchive.testing.mutated_archive import HEADERS, mutate_archive, take_apart

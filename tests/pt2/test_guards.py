@@ -19,9 +19,8 @@ from tests.support.pt2_archives import saved_today
 from tests.support.symbols import evaluate
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.formats.pt2.guard_texts import read_guard
 from tsarchive.formats.pt2.guards import SizeFacts
-from tsarchive.formats.pt2.symbols import MAX_DEPTH, MAX_TEXT
+from tsarchive.formats.pt2.symbols import MAX_DEPTH, MAX_TEXT, read_guard
 
 RECORD = "models/model.json"
 FAILURES = (RuntimeError, AssertionError, LookupError)

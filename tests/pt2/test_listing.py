@@ -13,8 +13,7 @@ import tsarchive
 from tests.support.features import exports_numbers
 from tests.support.pt2_archives import NAMES, changed, corpus_files, fixture
 from tsarchive.container import Container
-from tsarchive.formats.pt2.formatting import argument, expression, name, target
-from tsarchive.formats.pt2.listing import Listings, range_text
+from tsarchive.formats.pt2.listing import Listings, argument, expression, name, range_text, target
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.pt2.schema import RangeConstraint
 
@@ -274,8 +273,7 @@ def test_code_of_an_archive_is_its_listings():
 
 
 def test_special_values_of_arguments():
-    from tsarchive.formats.pt2.json_codec import decoded
-    from tsarchive.formats.pt2.schema import Argument
+    from tsarchive.formats.pt2.schema import Argument, decoded
 
     rows = {
         "[]": {"as_tensors": []},

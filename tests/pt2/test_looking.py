@@ -25,12 +25,11 @@ from tests.support.pt2_archives import (
 )
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, MissingRecordError, UnsupportedError
-from tsarchive.formats.pt2.facts import sample_inputs
 from tsarchive.formats.pt2.metadata import Frame, ModulePlace, frames, modules, operator_name
 from tsarchive.formats.pt2.payloads import compiled
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.pt2.schema import Node
-from tsarchive.formats.pt2.view import module_tree
+from tsarchive.formats.pt2.view import module_tree, sample_inputs
 
 MODEL = "models/model.json"
 CONFIG = "data/weights/model_weights_config.json"

@@ -17,8 +17,7 @@ from tests.support.features import stores_weights_apart
 from tests.support.processes import output_of
 from tests.support.pt2_archives import MODEL, PROGRAMS, nested, shared
 from tsarchive.formats.pt2.exporter import unknown_fields
-from tsarchive.formats.pt2.json_codec import read_json, write_json
-from tsarchive.formats.pt2.schema import ExportedProgram
+from tsarchive.formats.pt2.schema import ExportedProgram, read_json, write_json
 
 FINGERPRINT = ".data/serialization_id"
 

@@ -26,7 +26,7 @@ from fixtures.hostile_samples.exported_archive import (
 )
 from fixtures.hostile_samples.sample import NUMBERS
 from tests.support.pt2_archives import NAMES, corpus_files, fixture
-from tsarchive.formats.pt2.verifying.texts import expression_fault, guard_fault
+from tsarchive.formats.pt2.program_checks import expression_fault, guard_fault
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, dumps
 
 SYMBOL = "Symbol('s7', positive=True, integer=True)"

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_leaves
 from tsarchive.container import Container, write_container
 from tsarchive.formats.pt2 import schema
 from tsarchive.formats.pt2.arguments import argument_value, define, type_of_argument
-from tsarchive.formats.pt2.json_codec import decoded
 from tsarchive.formats.pt2.program import Translation
 from tsarchive.formats.pt2.records import USUAL_NAME, Records
+from tsarchive.formats.pt2.schema import decoded
 from tsarchive.formats.torchscript.saving import canonical_loaded_records
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block, nested_blocks

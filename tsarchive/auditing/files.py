@@ -20,14 +20,12 @@ from tsarchive.container.recognise import HEAD_BYTES, recognise
 from tsarchive.container.source import not_a_file, open_source, read_all
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
-from tsarchive.formats.archive import known_totals
-from tsarchive.formats.base import FileFormat
+from tsarchive.formats.base import OTHER_KIND, FileFormat, known_totals
 from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
-from tsarchive.formats.verification import OTHER_KIND
 from tsarchive.garbage import rarely_collecting
 from tsarchive.scanning.collecting import TAR, UNKNOWN, ZIP, Collected, Form, form_of, has_zip_end
 from tsarchive.scanning.pickle_names import Budgets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 
 from tsarchive.container import Record
@@ -11,18 +12,21 @@ from tsarchive.describing.facts import Facts, GroupFacts, TensorFacts
 from tsarchive.describing.text import method_name
 from tsarchive.errors import MissingRecordError
 
-from .archive import OpenedArchive
+from .base import OpenedArchive
 from .records import GROUPS, RecordTable
 
 
 def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Describe a zip archive of any kind, from a file of this name and size."""
     records = archive.records.values()
+    version = None
+    with suppress(MissingRecordError):
+        version = archive.format_version
     return Facts(
         file=file,
         bytes=nbytes,
         kind=archive.kind,
-        format_version=_version(archive),
+        format_version=version,
         root=archive.container.root,
         byte_order=_text(archive, "byteorder"),
         serialization_id=_text(archive, ".data/serialization_id"),
@@ -32,13 +36,6 @@ def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable
         exported=None,
         tensors=None,
     )
-
-
-def _version(archive: OpenedArchive) -> int | None:
-    try:
-        return archive.format_version
-    except MissingRecordError:
-        return None
 
 
 def _text(archive: OpenedArchive, name: str) -> str | None:

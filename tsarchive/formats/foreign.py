@@ -6,23 +6,21 @@ They are looked at and audited, and neither loaded nor saved.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import Check, Importer, ZipFormat
+from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
-from tsarchive.formats.verification import OTHER_KIND, Step
 
-from .archive import View
+from .base import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
 
-    from .archive import OpenedArchive
-    from .base import LoadOptions, SaveOptions
+    from .base import LoadOptions, OpenedArchive, SaveOptions
     from .torchscript.code_records import CodeRecords
     from .torchscript.debug import DebugRecords
 
@@ -76,19 +74,16 @@ class _ForeignCheck:
 
     def run(self, step: Step) -> None:
         if self._format.may_be_torchscript and any(map(_TELLING.fullmatch, self._names)):
-            self._findings.add(self._missing())
+            message = "a TorchScript archive has this record, and it is not there"
+            for name in ("data.pkl", "constants.pkl"):
+                if name not in self._names:
+                    self._findings.add([broken("record-missing", message, name, INCOMPLETE)])
             return
         what, hint = self._format.what_it_is, self._format.what_to_do
         message = f"it is {what}, not a TorchScript archive: only its container was checked"
         self._findings.add(
             [Finding(OTHER_KIND, Severity.WARNING, Nature.OTHER_KIND, message, hint=hint)]
         )
-
-    def _missing(self) -> Iterator[Finding]:
-        message = "a TorchScript archive has this record, and it is not there"
-        for name in ("data.pkl", "constants.pkl"):
-            if name not in self._names:
-                yield broken("record-missing", message, name, INCOMPLETE)
 
 
 class _ForeignView(View):

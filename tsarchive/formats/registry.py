@@ -9,8 +9,7 @@ from typing import BinaryIO, Final
 
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
-from tsarchive.formats.archive import Opened
-from tsarchive.formats.base import FileFormat, Format, ZipFormat
+from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
 from .executorch.format import EXECUTORCH

@@ -1,30 +1,40 @@
-"""Lowering of torch.export programs to ExecuTorch programs.
+"""Lowering of torch.export programs to ExecuTorch programs, which are written and compared.
 
 The executorch package does the lowering: edge dialect, out variants, memory plan, delegates.
 Recorded operators that it does not accept are replaced by core ATen operators before. It is asked
 for bytes that hold the whole model: initial values of mutated buffers, which it omits by default,
-and a data file under its final name.
+and a data file under its final name. What was written is run beside its source and in the runtime.
 """
 
 from __future__ import annotations
 
 import copy
 import importlib
+import io
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
-from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.container.writer import replacing
+from tsarchive.errors import ArchiveError, CallError, UnsupportedError
+from tsarchive.formats.executorch.modules.comparing import compare_outputs
+from tsarchive.formats.executorch.modules.delegates import Backends
+from tsarchive.loading import load
+
+from .sources import Source
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
 
 _ATEN: Final = torch.ops.aten
 _Call = tuple[Any, tuple[Any, ...]]
@@ -196,13 +206,9 @@ def _changed_buffers(program: ExportedProgram) -> Iterator[str]:
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     for placeholder, buffer in signature.inputs_to_buffers.items():
-        if buffer in changed and _has_content(program, buffer):
+        found = program.state_dict.get(buffer, program.constants.get(buffer))
+        if buffer in changed and isinstance(found, torch.Tensor) and found.count_nonzero():
             yield placeholder
-
-
-def _has_content(program: ExportedProgram, buffer: str) -> bool:
-    found = program.state_dict.get(buffer, program.constants.get(buffer))
-    return isinstance(found, torch.Tensor) and bool(found.count_nonzero())
 
 
 @contextmanager
@@ -211,3 +217,111 @@ def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+# The runtime's kernels add in another order than torch's.
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The agreement of one method's results for its example inputs.
+
+    ``runtime_difference`` is the maximum difference of all elements between our runner and the
+    ExecuTorch runtime, ``source_difference`` that between our runner and the source program; None
+    where there are none to compare. ``problem`` says what disagrees, or fails.
+    """
+
+    method: str
+    runtime_difference: float | None
+    source_difference: float | None
+    problem: str | None
+
+    @property
+    def ok(self) -> bool:
+        return self.problem is None
+
+
+def _of_method(
+    name: str,
+    program: bytes,
+    data: bytes | None,
+    source: ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Agreement:
+    with quietly():
+        original = copy.deepcopy(source.module())  # whose buffers are left unchanged
+    with torch.no_grad():
+        expected = _outputs(original(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    try:
+        module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
+        found = _outputs(getattr(module, name)(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    except (ArchiveError, RuntimeError) as error:
+        return Agreement(name, None, None, f"our runner: {error}")
+    beside = compare_outputs(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
+    try:
+        runtime = Backends(program, () if data is None else (data,))
+        there = _outputs(
+            runtime.run(name, tree_leaves((copy.deepcopy(args), copy.deepcopy(kwargs))))
+        )
+    except ArchiveError as error:
+        return Agreement(name, None, beside.max_difference, str(error))
+    other = compare_outputs(found, there, rtol=_RELATIVE, atol=_ABSOLUTE)
+    problem = f"the runtime: {other.problem}" if other.problem else None
+    if problem is None and beside.problem is not None:
+        problem = f"the program it was made from: {beside.problem}"
+    return Agreement(name, other.max_difference, beside.max_difference, problem)
+
+
+def _outputs(result: Any) -> list[Any]:
+    return [
+        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)
+    ]
+
+
+def write(
+    source: Source,
+    dst: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    *,
+    backends: Sequence[str] = (),
+    step: Callable[[str], None] = lambda description: None,
+) -> bool:
+    """Lower programs and write them, with their constants in the file ``data`` if given.
+
+    Returns whether a data file was written: none is where backends took all constants. Either both
+    files are replaced, or none. Raises what ``lower`` raises, and OSError.
+    """
+    name = None
+    if data is not None:
+        path = Path(os.fsdecode(data))
+        if path.suffix != ".ptd" or not path.stem:
+            raise CallError(f"the name {path.name!r} of the data file does not end in .ptd")
+        name = path.stem  # of the package
+    step("lowering")
+    lowered = lower(source.methods, backends=backends, data_name=name)
+    constants = (lowered._tensor_data or {}).get(name)
+    step(f"writing {os.fspath(dst)}")
+    with ExitStack() as files:
+        lowered.write_to_file(files.enter_context(replacing(os.fsdecode(dst))))
+        if data is not None and constants is not None:
+            constants.write_to_file(files.enter_context(replacing(os.fsdecode(data))))
+    return constants is not None
+
+
+def check(
+    source: Source, dst: str | os.PathLike[str], data: str | os.PathLike[str] | None
+) -> tuple[Agreement, ...]:
+    """Compare the written program with its source and with the runtime.
+
+    Each method that has example inputs is run three times: here, in the runtime, and its source.
+    """
+    if not source.examples:
+        return ()
+    program = Path(dst).read_bytes()
+    content = None if data is None else Path(data).read_bytes()
+    return tuple(
+        _of_method(name, program, content, source.methods[name], args, kwargs)
+        for name, (args, kwargs) in source.examples.items()
+    )

@@ -13,7 +13,7 @@ from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import Example, LoadOptions, ZipFormat, leave_out
-from tsarchive.formats.pt2.reexporting import traced_program
+from tsarchive.formats.pt2.exporter import traced_program
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard, Policy
@@ -85,7 +85,7 @@ def require_call(call: Example) -> None:
 
 
 def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
-    """A file to be converted, and its format. Raises UnsupportedError for files of ExecuTorch."""
+    """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
     source = open_source(src)
     own = file_format(source.data)
     if own is not None:
@@ -101,26 +101,22 @@ def opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
 def _models(
     opened: Container, options: LoadOptions
 ) -> tuple[dict[str, ExportedProgram], dict[str, Call]]:
+    from tsarchive.formats.pt2.exporter import exported_program
+    from tsarchive.formats.pt2.importer import sample_values
     from tsarchive.formats.pt2.records import Records
-    from tsarchive.formats.pt2.reexporting import exported_program
-    from tsarchive.formats.pt2.tensors import sample_values
 
     methods: dict[str, ExportedProgram] = {}
     samples: dict[str, Call] = {}
     records = Records(opened)
-    for name, method in _method_names(records.models, options.model).items():
+    # Loading reports an unknown ``model``.
+    names = records.models if options.model is None else [options.model]
+    for name in names:
+        method = name if len(names) > 1 else FORWARD
         methods[method] = exported_program(load_opened(opened, replace(options, model=name)))
         found = sample_values(records, name)
         if found is not None:
             samples[method] = found
     return methods, samples
-
-
-def _method_names(models: Sequence[str], model: str | None) -> dict[str, str]:
-    """Return the method name of each model; loading reports an unknown ``model``."""
-    if model is not None:
-        return {model: FORWARD}
-    return {name: name if len(models) > 1 else FORWARD for name in models}
 
 
 def _take_no_shapes(call: Example) -> None:

@@ -16,7 +16,7 @@ from tsarchive.container.faults import Stopped
 from tsarchive.describing.text import listed
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.base import OpenedArchive
 from tsarchive.formats.records import RecordTable
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import Collected, has_zip_end, native_format

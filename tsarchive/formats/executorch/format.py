@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from tsarchive.container import Container
     from tsarchive.container.source import Source
     from tsarchive.describing.facts import Facts
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import LoadOptions, SaveOptions
-    from tsarchive.formats.verification import Step, VerifyReport
+    from tsarchive.formats.base import (
+        LoadOptions,
+        OpenedArchive,
+        SaveOptions,
+        Step,
+        VerifyReport,
+        View,
+    )
     from tsarchive.scanning.collecting import Collected
 
     from .regions import Regions

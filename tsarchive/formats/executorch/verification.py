@@ -16,7 +16,7 @@ from tsarchive.container.source import Source
 from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
-from tsarchive.formats.verification import Step, VerifyReport
+from tsarchive.formats.base import Step, VerifyReport
 
 from .data_file import DataFile, Entry
 from .listing import type_text

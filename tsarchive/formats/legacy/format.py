@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import LoadOptions, SaveOptions
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, SaveOptions, View
 
 
 _TABLE: Final = RecordTable(

@@ -9,17 +9,14 @@ from typing import TypeVar
 
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import fault
-from tsarchive.formats.torchscript.verifying.checking import (
-    ArchiveCheck,
-    record_findings,
-)
+from tsarchive.formats.base import Step
+from tsarchive.formats.torchscript.verifying.checking import ArchiveCheck, record_findings
 from tsarchive.formats.torchscript.verifying.pickles import (
     debug_findings,
     is_debug,
     unreferenced,
     use_findings,
 )
-from tsarchive.formats.verification import Step
 from tsarchive.frontend import CodeImporter
 
 from .inspection import LegacyView

@@ -132,12 +132,6 @@ def _named(
     return lookup(values, value.name)
 
 
-def _optional_tensor(
-    body: Body, value: schema.Tagged, values: Mapping[str, Value], wanted: Type | None
-) -> Value:
-    return body.none() if value.tag == "as_none" else lookup(values, value.value.name)
-
-
 def _listed(make: _Make, type_: Type) -> _Make:
     """Make lists of what ``make`` makes, which is of ``type_`` unless something else is wanted."""
 
@@ -156,7 +150,12 @@ _ITEMS: Final[Mapping[str, tuple[Type, _Make]]] = {
     **{tag: (type_, _literal(type_)) for tag, type_ in LITERALS.items()},
     **{tag: (type_, _symbolic(type_)) for tag, type_ in SYMBOLIC.items()},
     "as_tensor": (TENSOR, _named),
-    "as_optional_tensor": (OptionalType(TENSOR), _optional_tensor),
+    "as_optional_tensor": (
+        OptionalType(TENSOR),
+        lambda body, value, values, wanted: (
+            body.none() if value.tag == "as_none" else lookup(values, value.value.name)
+        ),
+    ),
 }
 _ENUMERATIONS: Final = ("as_scalar_type", "as_layout", "as_memory_format")
 _MAKERS: Final[Mapping[str, _Make]] = {

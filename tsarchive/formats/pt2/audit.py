@@ -28,8 +28,8 @@ from tsarchive.scanning.report import (
 from tsarchive.strict_json import check_depth
 
 from .metadata import operator_name
+from .program_checks import TextFault, expression_fault, guard_fault
 from .records import AOTINDUCTOR, CONSTANTS, FLAT_PROGRAM, MODELS, OBJECTS, WEIGHTS
-from .verifying.texts import TextFault, expression_fault, guard_fault
 
 # An operator as AOTInductor writes it.
 _COMPILED: Final = re.compile(r"(\w+::\w+)(?:\.\w+)?", re.ASCII)
@@ -146,11 +146,6 @@ class JsonField(NamedTuple):
         items = enumerate(self.value) if is_list else ()
         return [(f"{self.place}[{n}]", item) for n, item in items if isinstance(item, str)]
 
-    @property
-    def keys(self) -> list[str]:
-        """The keys of an object; none where it is none."""
-        return [key for key, _ in self.value] if isinstance(self.value, _Object) else []
-
 
 def fields_of(data: bytes, record: str) -> Iterator[JsonField]:
     """Every field of every object, with its place.
@@ -184,7 +179,7 @@ _BUILTINS: Final = "builtins"
 
 
 def is_json(record: str) -> bool:
-    """Whether torch reads a record of this name as JSON of a program or of its payloads."""
+    """Return whether torch reads a record of this name as JSON of a program or its payloads."""
     if record == FLAT_PROGRAM or record.startswith((MODELS, AOTINDUCTOR)):
         return record.endswith(".json")
     return record.startswith((WEIGHTS, CONSTANTS)) and record.endswith("_config.json")
@@ -215,7 +210,7 @@ class Exported:
         found.findings.add(self._at_load(found))
 
     def _at_load(self, found: Collected) -> Iterator[Finding]:
-        """Pickles that name what is not known to be harmless, where torch unpickles them."""
+        """Yield pickles that name what is not known to be harmless, where torch unpickles them."""
         strange = {name.record for name in found.pickled_names if name.reason is None}
         for record in sorted(self.unpickled):
             if any(name and f"{name}/".startswith(f"{record}/") for name in strange):
@@ -249,8 +244,8 @@ class Exported:
         match field.key, field.value:
             case "expr_str", str(text):
                 self._expression(text, str(field.place), record)
-            case "range_constraints", _:
-                for key in field.keys:
+            case "range_constraints", _Object() as pairs:
+                for key, _ in pairs:
                     self._expression(key, "a key of range_constraints", record)
             case "guards_code", _:
                 for place, text in field.texts:
@@ -298,7 +293,7 @@ class Exported:
 
 
 def _is_pickled(record: str) -> bool:
-    """Whether torch reads the whole record as a pickle, whatever configurations say."""
+    """Return whether torch reads the whole record as a pickle, whatever configurations say."""
     name = record.rpartition("/")[2]
     if record.startswith("serialized_") or record.startswith("data/sample_inputs/"):
         return record.endswith(".pt")

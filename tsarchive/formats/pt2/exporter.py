@@ -1,17 +1,22 @@
-"""Programs of torch.export as the records of a PT2 archive, in torch's order.
+"""PT2 archives as they are written: programs of torch.export, and modules that were loaded.
 
 torch converts its graph to JSON; process-dependent parts of that JSON are removed. Weights are
 written directly from memory: a record holds a whole storage, and tensors of one dtype that share
-it share the record.
+it share the record. Of a loaded module, data are new, and everything else is as it was read;
+archives of layouts before torch 2.9 are written in the current layout.
+
+torch's own loader unpickles what a file tells it to, so for torch.export it is given records that
+were read and checked here, of one model, with nothing pickled among them.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 import pickle
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from itertools import count
 from types import MappingProxyType
@@ -21,28 +26,50 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
-from tsarchive.container import NewRecord
-from tsarchive.errors import SaveError
+from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.errors import ArchiveError, CallError, SaveError, UnsupportedError
+from tsarchive.formats.base import as_read
 from tsarchive.formats.torchscript.tensors import storage_bytes
+from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.natives.conversions import LAYOUTS
+from tsarchive.run.slots import get_slot
 
 from . import schema
-from .json_codec import Fields, read_json, write_json
+from .importer import Tensors
 from .metadata import make_stable
-from .records import CONSTANTS, EXTRA, MODELS, SAMPLE_INPUTS, WEIGHTS, config_name
+from .payloads import Payload, StoredView, stored_payloads
+from .program import Forward
+from .records import (
+    CONSTANTS,
+    EXTRA,
+    FLAT_STATES,
+    MODELS,
+    SAMPLE_INPUTS,
+    USUAL_NAME,
+    WEIGHTS,
+    Records,
+    config_name,
+)
+from .records import Layout as ArchiveLayout
 from .schema import (
+    DTYPES,
     SCALAR_TYPES,
     Device,
+    Fields,
     Layout,
     PayloadConfig,
     PayloadMeta,
     ScalarType,
+    SchemaVersion,
     SymInt,
     TensorMeta,
+    read_json,
+    write_json,
 )
 from .schema import ExportedProgram as Program
 
 _PICKLE_PROTOCOL = 2
+_FORMAT = "archive_format"
 _SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
     getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)
 }
@@ -60,7 +87,7 @@ class PayloadWriter:
     ``taken`` are names of records there that must not be used.
     """
 
-    def __init__(self, folder: str, taken: Container[str] = ()) -> None:
+    def __init__(self, folder: str, taken: Collection[str] = ()) -> None:
         self.folder = folder
         self.records: list[NewRecord] = []
         self._taken = taken
@@ -107,15 +134,13 @@ class PayloadWriter:
         return found
 
     def _add(self, prefix: str, data: bytes | memoryview, name: str | None) -> str:
-        name = name or self._free_name(prefix)
+        if not name:
+            numbers = self._numbers.setdefault(prefix, count())
+            names = (f"{prefix}{number}" for number in numbers)
+            name = next(free for free in names if free not in self._taken)
         self._used.add(name)
         self.records.append(NewRecord(f"{self.folder}{name}", data))
         return name
-
-    def _free_name(self, prefix: str) -> str:
-        numbers = self._numbers.setdefault(prefix, count())
-        names = (f"{prefix}{number}" for number in numbers)
-        return next(name for name in names if name not in self._taken)
 
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
@@ -176,9 +201,6 @@ def _is_fake(tensor: torch.Tensor) -> TypeGuard[FakeTensor]:
     return isinstance(tensor, FakeTensor)
 
 
-_FORMAT, _ARCHIVE_VERSION, _CONTAINER_VERSION = b"pt2", b"0", b"6\n"
-
-
 def exported_records(
     programs: Mapping[str, ExportedProgram],
     files: Mapping[str, bytes],
@@ -222,9 +244,9 @@ def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
 def end_records() -> list[NewRecord]:
     """Return the records that identify the file as a PT2 archive."""
     return [
-        NewRecord("archive_format", _FORMAT),
-        NewRecord("archive_version", _ARCHIVE_VERSION),
-        NewRecord(".data/version", _CONTAINER_VERSION),
+        NewRecord(_FORMAT, b"pt2"),
+        NewRecord("archive_version", b"0"),
+        NewRecord(".data/version", b"6\n"),
         NewRecord("byteorder", b"little"),
     ]
 
@@ -272,3 +294,317 @@ def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
             f"the object {lost[0]!r} is an argument in the graph, which PT2 archives do not store",
             hint="Make it an attribute of the module that is exported",
         )
+
+
+_NEWEST = SchemaVersion(8, 20)
+_FINGERPRINT = ".data/serialization_id"
+_PREFIXES = {WEIGHTS: "weight_", CONSTANTS: "tensor_"}
+
+State = dict[str, dict[str, Any]]
+
+
+def resaved_records(
+    module: ArchiveModule, files: Mapping[str, bytes], *, debug: bool, keeps_extras: bool = True
+) -> list[NewRecord]:
+    """Return every record except the serialization id.
+
+    With ``keeps_extras``, extra files are kept unless replaced. Other models of the archive are
+    written as they are. Raises SaveError for a part of a program, and for a tensor that differs in
+    type or shape from the exported one.
+    """
+    forward = forward_of(module)
+    records = Records(module.tsarchive_classes.container)
+    model = records.model_of(forward.record)
+    saving = _Saving(records, model, forward, debug)
+    state = _state(module, forward, saving)
+    written = saving.in_place if records.layout is ArchiveLayout.RAW else saving.converted
+    extras = saving.kept_extras(files) if keeps_extras else ()
+    return list(written(state, [*extras, *extra_records(files)]))
+
+
+def forward_of(module: ArchiveModule) -> Forward:
+    """Return the program of a module. Raises SaveError for a part of one."""
+    forward: Forward | None = vars(type(module)).get("tsarchive_program")
+    if forward is None:
+        raise SaveError(
+            f"{type(module).__name__} is a part of an exported program, which has one graph",
+            hint="Save the module that tsarchive.load gave",
+        )
+    return forward
+
+
+class _Saving:
+    def __init__(self, records: Records, model: str, forward: Forward, debug: bool) -> None:
+        self.records = records
+        self.model = model
+        self._forward = forward
+        self._debug = debug
+
+    @property
+    def container(self) -> Container:
+        return self.records.container
+
+    def stored(self, model: str) -> dict[str, dict[str, Payload]]:
+        return {folder: stored_payloads(self.records, folder, model) for folder in FLAT_STATES}
+
+    def in_place(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
+        """Yield the records of the archive in their order, with the model's present state."""
+        programs = {self.records.program_record(model): model for model in self.records.models}
+        new: dict[str, list[NewRecord]] = {}
+        dropped = {_FINGERPRINT, *self.records.under(EXTRA)}
+        for folder in FLAT_STATES:
+            config, written, replaced = self._folder(folder, state[folder])
+            dropped |= replaced - {record.name for record in written}
+            for record in written:
+                place = record.name if record.name in replaced else config.name
+                new.setdefault(place, []).append(record)
+            new.setdefault(config.name, []).append(config)
+        for name in self.container.records:
+            if name == _FORMAT or name.startswith(EXTRA):
+                yield from extras
+                extras = []
+            if name in new:
+                yield from new[name]
+            elif name in programs:
+                yield NewRecord(name, self._text(programs[name]))
+            elif name not in dropped:
+                yield from as_read(self.container, [name])
+        yield from extras
+
+    def _folder(
+        self, folder: str, values: dict[str, Any]
+    ) -> tuple[NewRecord, list[NewRecord], set[str]]:
+        """Return the configuration and records of a folder, and the names of those they replace."""
+        configs = {
+            name: self.records.payload_config(config_name(folder, name))
+            for name in self.records.models
+        }
+        own = {name: meta.path_name for name, meta in configs.pop(self.model).config.items()}
+        others = {meta.path_name for found in configs.values() for meta in found.config.values()}
+        known = {name: path for name, path in own.items() if path not in others}
+        names = {name.removeprefix(folder) for name in self.records.under(folder)}
+        writer = PayloadWriter(folder, names)
+        payloads = writer.payloads(values, _PREFIXES[folder], known)
+        config = config_record(folder, self.model, payloads)
+        return config, writer.records, {f"{folder}{path}" for path in known.values()}
+
+    def converted(self, state: State, extras: list[NewRecord]) -> Iterator[NewRecord]:
+        """Yield the archive in the current layout."""
+        writers = {folder: PayloadWriter(folder) for folder in _PREFIXES}
+        for model in self.records.models:
+            values = state
+            if model != self.model:
+                values = {name: read_values(held) for name, held in self.stored(model).items()}
+            for folder, writer in writers.items():
+                payloads = writer.payloads(values[folder], _PREFIXES[folder])
+                yield from writer.take()
+                yield config_record(folder, model, payloads)
+            yield NewRecord(f"{MODELS}{model}.json", self._text(model))
+            inputs = self.records.inputs_record(model)
+            data = self.container.read(inputs) if self.records.has(inputs) else b""
+            yield NewRecord(f"{SAMPLE_INPUTS}{model}.pt", data)
+        yield from extras
+        yield from end_records()
+
+    def kept_extras(self, files: Mapping[str, bytes]) -> Iterator[NewRecord]:
+        """Yield the extra files of the archive that ``files`` do not replace."""
+        for name, record in self.records.extra_files().items():
+            if name not in files:
+                yield NewRecord(f"{EXTRA}{name}", self.container.read(record))
+
+    def _text(self, model: str) -> bytes:
+        """Return a program as read, or encoded anew if it was moved, is old, or loses origins."""
+        read = self.records.program(model)
+        program = self._forward.program if model == self.model else read
+        is_old = program.schema_version.major < _NEWEST.major
+        if self._debug and program == read and not is_old:
+            return self.container.read(self.records.program_record(model))
+        text = write_json(replace(program, schema_version=_NEWEST) if is_old else program)
+        if self._debug:
+            return text
+        copied = read_json(Program, text, MODELS)
+        make_stable(copied.graph_module.graph, origins=False, paths=True)
+        return write_json(copied)
+
+
+def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
+    """Return stored tensors by name. Raises SaveError for what only a pickle describes."""
+    views = {name: view for name, view in payloads.items() if isinstance(view, StoredView)}
+    for name in payloads.keys() - views.keys():
+        raise SaveError(
+            f"{name!r} is pickled, so it cannot be moved to a record of its own",
+            hint="torch.export.load and torch.export.save write it where you trust the file",
+        )
+    tensors = Tensors(views.values(), None)
+    return {name: tensors.build(view) for name, view in views.items()}
+
+
+def _state(module: ArchiveModule, forward: Forward, saving: _Saving) -> State:
+    """Return the present state of the module, by folder and dotted name, in archive order."""
+    stored = saving.stored(saving.model)
+    held: State = {folder: {} for folder in FLAT_STATES}
+    for state in forward.signature.states:
+        value = _value_at(module, state.target)
+        _check(state.target, value, stored[state.folder].get(state.target))
+        held[state.folder][state.target] = value
+    for folder, values in held.items():
+        # The archive may hold what its program does not use.
+        names = (*stored[folder], *(values.keys() - stored[folder].keys()))
+        unused = {name: stored[folder][name] for name in stored[folder] if name not in values}
+        values |= read_values(unused)
+        held[folder] = {name: values[name] for name in names}
+    return held
+
+
+def _value_at(module: ArchiveModule, target: str) -> Any:
+    *path, name = target.split(".")
+    owner: Any = module
+    try:
+        for part in path:
+            owner = get_slot(owner, type(owner).tsarchive_class.attributes[part])
+        return get_slot(owner, type(owner).tsarchive_class.attributes[name])
+    except (KeyError, AttributeError, AssertionError):
+        raise SaveError(
+            f"the attribute {target!r} is gone, or a module on the way to it was replaced",
+            hint="A loaded module is saved with all that it was loaded with",
+        ) from None
+
+
+def _check(target: str, value: Any, payload: Payload | None) -> None:
+    """Raise SaveError for a tensor of another shape or type than the program was exported for."""
+    if not isinstance(payload, StoredView):
+        return
+    expected = DTYPES[payload.dtype].dtype
+    if not isinstance(value, torch.Tensor):
+        raise SaveError(f"{target!r} is a {type(value).__name__}, not a tensor")
+    if tuple(value.shape) != payload.shape or str(value.dtype) != f"torch.{expected}":
+        raise SaveError(
+            f"{target!r} is now of shape {tuple(value.shape)} and {value.dtype}; the program was "
+            f"exported for {payload.shape} and torch.{expected}",
+            hint="Export the changed model with torch.export",
+        )
+
+
+_ARCHIVE_NAME = "model"
+_MOST_LETTERS = 300
+
+
+def exported_program(module: ArchiveModule) -> ExportedProgram:
+    """Return the program of a module from a PT2 archive, with the module's present state.
+
+    It has no example inputs, and holds a copy of the weights. Raises SaveError for a part of a
+    program and for weights that only a pickle describes; UnsupportedError for pickled objects, and
+    for what torch itself cannot read, such as unregistered operators, or the layout before torch
+    2.9.
+    """
+    load_pt2 = _loader()
+    forward = forward_of(module)
+    records = Records(module.tsarchive_classes.container)
+    model = records.model_of(forward.record)
+    written = {
+        record.name: record
+        for record in resaved_records(module, {}, debug=True, keeps_extras=False)
+    }
+    stream = io.BytesIO()
+    write_container(stream, _of_model(written, model), root=_ARCHIVE_NAME)
+    stream.seek(0)
+    try:
+        program: ExportedProgram = load_pt2(stream).exported_programs[USUAL_NAME]
+        return program
+    except Exception as error:  # torch raises errors of many unrelated classes
+        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+        raise UnsupportedError(
+            f"torch.export cannot read the program: {lines[-1][:_MOST_LETTERS]}",
+            record=forward.record,
+            hint="Import what registers its operators and named tuples",
+        ) from error
+
+
+def _loader() -> Callable[[io.BytesIO], Any]:
+    """Return torch's loader of archives whose weights are records of their own."""
+    try:
+        constants = importlib.import_module("torch.export.pt2_archive.constants")
+        package: Any = importlib.import_module("torch.export.pt2_archive._package")
+    except ModuleNotFoundError:
+        constants = None
+    if not hasattr(constants, "WEIGHTS_CONFIG_FILENAME_FORMAT"):
+        raise UnsupportedError(
+            "this torch does not read the layout in which programs are handed to torch.export",
+            hint="torch 2.9 and later read it",
+        )
+    loader: Callable[[io.BytesIO], Any] = package.load_pt2
+    return loader
+
+
+def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecord]:
+    """Yield the records of one model, under the name that torch expects."""
+    for folder in FLAT_STATES:
+        name = config_name(folder, model)
+        found = read_json(PayloadConfig, bytes(written[name].data), name)
+        pickled = next((one for one, meta in found.config.items() if meta.use_pickle), None)
+        if pickled is not None:
+            raise UnsupportedError(
+                f"{pickled!r} is pickled, and torch would run what its pickle names",
+                record=name,
+                hint="Export the model again from its source, or save it where you trust the file",
+            )
+        paths = dict.fromkeys(meta.path_name for meta in found.config.values())
+        names = (f"{folder}{path}" for path in paths)
+        yield from (written[name] for name in names if name in written)
+        yield config_record(folder, USUAL_NAME, found.config)
+    program = written[f"{MODELS}{model}.json"]
+    yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
+    yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
+    yield from end_records()
+
+
+def traced_program(
+    module: ArchiveModule,
+    example_inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Return the program of one call of ``forward``. Raises CallError and UnsupportedError as
+    :func:`tsarchive.to_exported_program` says."""
+    given = dict(kwargs) if kwargs else None
+    arguments = _checked(module, example_inputs, given or {})
+    try:
+        return torch.export.export(
+            module, arguments, given, dynamic_shapes=dynamic_shapes, strict=False
+        )
+    except ArchiveError:
+        raise
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise UnsupportedError(
+            f"torch.export cannot export {type(module).__name__}: {_first_lines(error)}",
+            hint="The traceback of its cause names the line of code; sizes that stay open need "
+            "examples of 2 or more",
+        ) from error
+
+
+def _checked(
+    module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the arguments of the example call. Raises CallError where they are none."""
+    if not isinstance(inputs, tuple | list):
+        raise CallError(
+            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
+            hint="Pass (x,) for a forward that takes x",
+        )
+    forward: Any = module.forward
+    try:
+        inspect.signature(forward).bind(*inputs, **keywords)
+    except TypeError as error:
+        raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
+    return tuple(inputs)
+
+
+def _first_lines(error: Exception) -> str:
+    """Return what an error says first: a line, and after a colon the one that it announces."""
+    name = type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return name
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{name}: {first.rstrip('.')}"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, SaveOptions, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -130,9 +129,7 @@ class _Pt2(ZipFormat):
     def convert(
         self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
     ) -> None:
-        from tsarchive.formats.base import SaveOptions
-
-        from .reexporting import traced_program
+        from .exporter import traced_program
 
         program = traced_program(
             module, example.args or (), example.kwargs, dynamic_shapes=example.dynamic_shapes
@@ -174,7 +171,7 @@ class _Pt2(ZipFormat):
         return Exported(names, read)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .facts import pt2_facts
+        from .view import pt2_facts
 
         return pt2_facts(archive, file, nbytes, self.table(archive.container))
 
@@ -182,8 +179,8 @@ class _Pt2(ZipFormat):
 def _loaded_records(module: Any, options: SaveOptions, *, debug: bool) -> list[NewRecord]:
     from tsarchive.findings import require_whole
 
-    from .resaving import resaved_records
-    from .verifying.checking import pt2_findings
+    from .exporter import resaved_records
+    from .verifying import pt2_findings
 
     container = module.tsarchive_classes.container
     require_whole(pt2_findings(container, PT2.table(container)))

@@ -18,11 +18,21 @@ from tsarchive.ir.graph import Value
 from tsarchive.ir.types import INT, NONE, TENSOR
 
 from .building import Body
-from .guard_texts import Guard, Source, read_guard
 from .scalars import lower
-from .schema import ExportedProgram, RangeConstraint, SymInt, TensorMeta
+from .schema import ExportedProgram, RangeConstraint, SymInt
 from .signature import Input, Parameter
-from .symbols import Expression, Number, Operation, Symbol, canonical, free_symbols, parse
+from .symbols import (
+    Expression,
+    Guard,
+    Number,
+    Operation,
+    Source,
+    Symbol,
+    canonical,
+    free_symbols,
+    parse,
+    read_guard,
+)
 
 # Whether bounds imply a comparison with a number: ``x > 5`` holds from 6 on.
 _BOUNDED: Mapping[str, Callable[[float, float, int], bool]] = {
@@ -138,7 +148,9 @@ class Checks:
 
     def _check_tensor(self, input_: Input, leaf: Value) -> Iterator[tuple[Source, Expression]]:
         """Check rank and fixed sizes; yield the dynamic sizes."""
-        meta = self._meta(input_)
+        meta = self._program.graph_module.graph.tensor_values.get(input_.name or "")
+        if meta is None:
+            raise FormatError(f"nothing says what the tensor {input_.name!r} is")
         sizes = [self._size(size) for size in meta.sizes]
         fixed = [size.value for size in sizes if isinstance(size, Number)]
         if len(fixed) == len(sizes):
@@ -156,12 +168,6 @@ class Checks:
                 self._facts.add_equal(str(source), int(size.value))
             else:
                 yield source, size
-
-    def _meta(self, input_: Input) -> TensorMeta:
-        found = self._program.graph_module.graph.tensor_values.get(input_.name or "")
-        if found is None:
-            raise FormatError(f"nothing says what the tensor {input_.name!r} is")
-        return found
 
     def _check_whole_size(self, input_: Input, leaf: Value, sizes: Sequence[Any]) -> None:
         body = self._body
@@ -190,7 +196,12 @@ class Checks:
             if isinstance(size, Number):
                 self._check_equal(source, self._value(source), lower(self._body, size, {}))
             elif free_symbols(size) <= self._symbols.keys():
-                self._check_expression(source, size)
+                wanted = lower(self._body, size, self._symbols)
+                if isinstance(size, Symbol):
+                    self._facts.add_equal(str(source), self._places[size.name])
+                names = sorted(free_symbols(size))
+                why = ", ".join(f"{name} is {self._places[name]}" for name in names)
+                self._check_equal(source, self._value(source), wanted, f" ({size}, where {why})")
         for source, size in sizes:
             constraint = self._ranges.get(size)
             if constraint is not None:
@@ -223,13 +234,6 @@ class Checks:
         self._symbols[name] = body.value("aten::floordiv", scaled, numerator)
         self._places[name] = f"what makes {size} of {source}"
         return True
-
-    def _check_expression(self, source: Source, size: Expression) -> None:
-        wanted = lower(self._body, size, self._symbols)
-        if isinstance(size, Symbol):
-            self._facts.add_equal(str(source), self._places[size.name])
-        names = ", ".join(f"{name} is {self._places[name]}" for name in sorted(free_symbols(size)))
-        self._check_equal(source, self._value(source), wanted, f" ({size}, where {names})")
 
     def _check_equal(self, source: Source, held: Value, wanted: Value, why: str = "") -> None:
         fits = self._body.value("aten::eq", held, wanted)
@@ -270,22 +274,17 @@ class Checks:
     # Values and errors
 
     def _value(self, source: Source) -> Value:
-        found = self._sources.get(str(source))
-        if found is None:
-            found = self._sources[str(source)] = self._made(source)
-        return found
-
-    def _made(self, source: Source) -> Value:
-        body = self._body
+        known, body = self._sources.get(str(source)), self._body
+        if known is not None:
+            return known
         leaf = self._leaves[source.place]
         if source.method is None:
             return leaf
         if leaf.type != TENSOR:
             raise FormatError(f"{source.place} is no tensor")
-        kind = f"aten::{source.method}"
-        if source.index is None:
-            return body.value(kind, leaf)
-        return body.value(kind, leaf, body.integer(source.index))
+        index = () if source.index is None else (body.integer(source.index),)
+        found = self._sources[str(source)] = body.value(f"aten::{source.method}", leaf, *index)
+        return found
 
 
 def _escape_braces(text: str) -> str:

@@ -2,7 +2,8 @@
 
 ``torch.vmap`` in programs that are not decomposed is lowered here too: calls of Python functions
 mark where a batch begins and ends, which tensors are split into rows and which results are stacked.
-The nodes between become the body of a loop over the batch.
+The nodes between become the body of a loop over the batch. Parts of torch's Python library that
+programs use, such as contexts, are TorchScript classes and functions here.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Value
-from tsarchive.ir.schema import Argument
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     BOOL,
@@ -29,11 +32,111 @@ from tsarchive.ir.types import (
 )
 from tsarchive.run.passes.alias_analysis import Aliases
 
-from . import schema
+from . import quantized_decomposed, schema
 from .arguments import Values, argument_value, bind_results, operands
 from .building import Body, Loop
-from .library import AUTOCAST, NO_GRAD, WITH_GRAD, Library
-from .operators import call_with, given_arguments, operator_of
+from .operators import Target, call_with, given_arguments, operator_of
+
+# The operator version of the texts.
+_VERSION: Final = 10
+
+_GRAD_MODE: Final = "__torch__.torch.autograd.grad_mode"
+NO_GRAD: Final = f"{_GRAD_MODE}.no_grad"
+WITH_GRAD: Final = f"{_GRAD_MODE}.enable_grad"
+AUTOCAST: Final = "__torch__.torch.amp.autocast_mode.autocast"
+
+
+def _grad_mode_class(name: str, is_enabled: bool) -> str:
+    return f"""\
+class {name}:
+  prev : bool
+  def __enter__(self: {_GRAD_MODE}.{name}) -> NoneType:
+    self.prev = torch.is_grad_enabled()
+    torch.set_grad_enabled({is_enabled})
+    return None
+  def __exit__(self: {_GRAD_MODE}.{name},
+    exc_type: Any,
+    exc_value: Any,
+    traceback: Any) -> NoneType:
+    prev = self.prev
+    torch.set_grad_enabled(prev)
+    return None
+  def __init__(self: {_GRAD_MODE}.{name}) -> NoneType:
+    self.prev = False
+    return None
+"""
+
+
+_AUTOCAST_CLASS: Final = f"""\
+class autocast:
+  fast_dtype : int
+  _enabled : bool
+  device : str
+  def __call__(self: {AUTOCAST},
+    func: Tensor) -> Tensor:
+    return func
+  def __enter__(self: {AUTOCAST}) -> {AUTOCAST}:
+    return self
+  def __exit__(self: {AUTOCAST},
+    exc_type: Any,
+    exc_val: Any,
+    exc_tb: Any) -> NoneType:
+    return None
+  def __init__(self: {AUTOCAST},
+    device_type: str,
+    dtype: Optional[int]=None,
+    enabled: bool=True,
+    cache_enabled: Optional[bool]=None) -> NoneType:
+    device_type0 = unchecked_cast(str, device_type)
+    if torch.__is__(dtype, None):
+      _1 = torch.get_autocast_dtype(device_type0)
+      _0 = _1
+    else:
+      _0 = unchecked_cast(int, dtype)
+    self.fast_dtype = _0
+    self._enabled = enabled
+    self.device = device_type0
+    return None
+"""
+
+# ``with torch.no_grad():`` in TorchScript code is an object of such a class.
+_CONTEXT_MANAGERS: Final[Mapping[str, str]] = {
+    "code/__torch__/torch/autograd/grad_mode.py": _grad_mode_class("no_grad", False)
+    + _grad_mode_class("enable_grad", True),
+    "code/__torch__/torch/amp/autocast_mode.py": _AUTOCAST_CLASS,
+}
+
+
+class Library:
+    """Parses the texts; each class and function on first use."""
+
+    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
+        self._code = CodeImporter(
+            {**_CONTEXT_MANAGERS, **quantized_decomposed.files()},
+            operators=operators,
+            constant=_no_constant,
+            version=_VERSION,
+            native_class=lambda name: None,
+            evaluate=lambda schema: None,
+        )
+
+    def class_of(self, qualified_name: str) -> ClassType:
+        found = self._code.find_class(qualified_name)
+        assert isinstance(found, ClassType)
+        return found
+
+    def function(self, target: Target) -> Function | None:
+        """Return the implementation of an operator that torch has in Python; None for others."""
+        name = quantized_decomposed.FUNCTIONS.get(target)
+        if name is None:
+            return None
+        found = self._code.find(name)
+        assert isinstance(found, FunctionType)
+        return found.function
+
+
+def _no_constant(index: int) -> tuple[object, ClassType]:
+    raise IndexError(index)
 
 
 class HigherOrderCall(NamedTuple):
@@ -101,18 +204,14 @@ def _cond(call: HigherOrderCall) -> list[Value]:
     if len(results[0]) != len(results[1]):
         raise FormatError(f"its branches give {len(results[0])} and {len(results[1])} results")
     for one, other in zip(*results, strict=True):
-        node.add_output(_common(one, other))
+        type_ = unify(one.type, other.type)
+        if type_ is None:
+            shown = f"{annotation(one.type)} in one branch and {annotation(other.type)}"
+            raise FormatError(f"a result is {shown} in the other")
+        node.add_output(type_)
         blocks[0].add_return(one)
         blocks[1].add_return(other)
     return node.outputs
-
-
-def _common(one: Value, other: Value) -> Type:
-    type_ = unify(one.type, other.type)
-    if type_ is None:
-        shown = f"{annotation(one.type)} in one branch and {annotation(other.type)} in the other"
-        raise FormatError(f"a result is {shown}")
-    return type_
 
 
 def _exactly(values: list[Value], count: int, what: str) -> list[Value]:
@@ -266,12 +365,21 @@ class Batches:
             case "_vmap_increment_nesting", [size, randomness]:
                 return self._begin(body, size, randomness)
             case "_add_batch_dim", [tensor, dim, level]:
-                bind_results(
-                    body, node.outputs, [self._row(body, tensor, dim, level)], self._values
-                )
+                counter = self._innermost(level).loop.counter
+                given = self._value(body, tensor, TENSOR)
+                row = body.value("aten::select", given, self._value(body, dim, INT), counter)
+                bind_results(body, node.outputs, [row], self._values)
                 return body
             case "_remove_batch_dim", [tensor, level, _, dim]:
-                self._collect(body, tensor, dim, self._innermost(level), node.outputs)
+                batch = self._innermost(level)
+                # A list of the rows, which is stacked where the batch ends, is created before the
+                # loop that fills it.
+                rows = batch.outside.list_of(TENSOR, ())
+                nodes = batch.outside.block.nodes
+                nodes.insert(nodes.index(batch.loop.node), nodes.pop())
+                body.call(_COLLECTING, rows, self._value(body, tensor, TENSOR))
+                place = self._value(batch.outside, dim, INT)
+                batch.results.append((rows, place, node.outputs))
                 return body
             case "_vmap_decrement_nesting", []:
                 return self._end()
@@ -301,29 +409,6 @@ class Batches:
             raise UnsupportedError("it is about a batch around the innermost one", hint=_HINT)
         batch.level = level.value
         return batch
-
-    def _row(
-        self, body: Body, tensor: schema.Argument, dim: schema.Argument, level: schema.Argument
-    ) -> Value:
-        counter = self._innermost(level).loop.counter
-        given = self._value(body, tensor, TENSOR)
-        return body.value("aten::select", given, self._value(body, dim, INT), counter)
-
-    def _collect(
-        self,
-        body: Body,
-        tensor: schema.Argument,
-        dim: schema.Argument,
-        batch: _Batch,
-        outputs: Sequence[schema.Argument],
-    ) -> None:
-        """Append the rows of a tensor to a list, which is stacked where the batch ends."""
-        rows = batch.outside.list_of(TENSOR, ())
-        # The list is created before the loop that fills it.
-        nodes = batch.outside.block.nodes
-        nodes.insert(nodes.index(batch.loop.node), nodes.pop())
-        body.call(_COLLECTING, rows, self._value(body, tensor, TENSOR))
-        batch.results.append((rows, self._value(batch.outside, dim, INT), outputs))
 
     def _end(self) -> Body:
         if not self._open:
@@ -377,8 +462,7 @@ class _Base(NamedTuple):
 def _with_effects(call: HigherOrderCall) -> list[Value]:
     """Call an operator with an effect token; nodes here keep their order anyway."""
     token = call.operands(0)
-    kind, overload = operator_of(call.literal(1, "as_operator"))
-    named = call.body.operators.overload(kind, overload)
+    named = call.body.operators.overload(*operator_of(call.literal(1, "as_operator")))
     given = given_arguments(call.body, named, call.node.inputs[2:], call.values)
     results = call_with(call.body, named, given)
     return [*token, *(results or [call.body.none()])]
@@ -432,8 +516,7 @@ def _on_copies(
     call: HigherOrderCall, given: dict[str, schema.Argument], make: Callable[[Argument], Value]
 ) -> list[Value]:
     """Return the results of the operator, its mutated arguments being made by ``make``."""
-    kind, overload = operator_of(call.literal(0, "as_operator"))
-    named = call.body.operators.overload(kind, overload)
+    named = call.body.operators.overload(*operator_of(call.literal(0, "as_operator")))
     made = {argument.name: make(argument) for argument in named.arguments if argument.is_write}
     rest = [schema.NamedArgument(name, value) for name, value in given.items() if name not in made]
     arguments = given_arguments(call.body, named, rest, call.values, made)

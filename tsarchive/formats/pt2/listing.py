@@ -2,32 +2,26 @@
 
 They look like Python and parse as Python, but are never run: graphs in arguments are nested
 functions, the type of a call's result follows it as a comment, sizes are expressions over the
-symbols whose ranges are listed at the top.
+symbols whose ranges are listed at the top. ``float32[s77, 4]`` is a tensor of that shape,
+``int[s77 + 1]`` a number that depends on symbols. Names that are not identifiers are shown as
+strings, so that no name looks like something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
+from math import isfinite
 from typing import Any
 
 from tsarchive.errors import FormatError, UnsupportedError
 
-from .formatting import (
-    argument,
-    expression,
-    is_name,
-    name,
-    one_line,
-    parameter,
-    target,
-    type_of,
-    type_of_tensor,
-)
 from .metadata import Frame, ModulePlace, frames, modules, places
 from .pytrees import LEAF, Kind, Tree, read_tree
 from .records import Records
 from .schema import (
+    DTYPES,
     Argument,
     ArgumentKind,
     CustomObjArgument,
@@ -35,13 +29,172 @@ from .schema import (
     Graph,
     GraphModule,
     InputSpec,
-    ModuleCallSignature,
+    Layout,
     NamedArgument,
     Node,
     RangeConstraint,
     Tagged,
     TensorArgument,
+    TensorMeta,
+    device_name,
 )
+from .symbols import parse
+
+UNKNOWN = "?"
+
+
+def is_name(text: str) -> bool:
+    return text.isidentifier() and not iskeyword(text)
+
+
+def name(text: str) -> str:
+    """Return an identifier as it is, other names as string literals."""
+    return text if is_name(text) else ascii(text)
+
+
+def target(text: str) -> str:
+    """Return a dotted operator name as it is, other names as string literals."""
+    return text if all(map(is_name, text.split("."))) else ascii(text)
+
+
+def one_line(text: str) -> str:
+    """Escape text for a comment: whatever would end the line or act on a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def expression(text: str) -> str:
+    """Return an expression over symbols in infix form; as it is where it does not parse."""
+    try:
+        return str(parse(text))
+    except FormatError:
+        return ascii(text)
+
+
+def symbolic(value: Tagged) -> str:
+    """Return a symbolic size, number or truth value: a literal, or an expression."""
+    return expression(value.value.expr_str) if value.tag == "as_expr" else repr(value.value)
+
+
+def type_of_tensor(meta: TensorMeta) -> str:
+    """Return ``float32[s77, 4]``, followed by an unusual device and layout."""
+    dtype = DTYPES[meta.dtype].dtype if meta.dtype in DTYPES else UNKNOWN
+    parts = [", ".join(map(symbolic, meta.sizes)) or "()"]
+    if (device := device_name(meta.device)) != "cpu":
+        parts.append(ascii(device))
+    if meta.layout != Layout.STRIDED:
+        parts.append(ascii(meta.layout.name.lower()))
+    return f"{dtype}[{', '.join(parts)}]"
+
+
+def type_of(value: Argument, graph: Graph) -> str:
+    """Return the type of an input or output of a graph."""
+    show = _TYPES.get(value.tag)
+    return _PLAIN_TYPES.get(value.tag, UNKNOWN) if show is None else show(value.value, graph)
+
+
+def _tensor_type(tensor: Any, graph: Graph) -> str:
+    meta = graph.tensor_values.get(tensor.name)
+    return UNKNOWN if meta is None else type_of_tensor(meta)
+
+
+def _list_type(show: Callable[[Any, Graph], str]) -> Callable[[list[Any], Graph], str]:
+    return lambda items, graph: f"list[{', '.join(show(item, graph) for item in items) or '()'}]"
+
+
+def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
+    """Return a function for the type of a number by its name in a table of the graph."""
+
+    def show(value: Tagged, graph: Graph) -> str:
+        if value.tag != "as_name":
+            return kind
+        found = getattr(graph, table).get(value.value)
+        return kind if found is None else f"{kind}[{symbolic(found)}]"
+
+    return show
+
+
+_ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+    "as_tensor": _tensor_type,
+    "as_optional_tensor": lambda tensor, graph: (
+        "None" if tensor.tag == "as_none" else _tensor_type(tensor.value, graph)
+    ),
+    "as_sym_int": _symbol_type("int", "sym_int_values"),
+    "as_sym_float": _symbol_type("float", "sym_float_values"),
+    "as_sym_bool": _symbol_type("bool", "sym_bool_values"),
+}
+_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+    **_ITEM_TYPES,
+    **{f"{tag}s": _list_type(show) for tag, show in _ITEM_TYPES.items()},
+    "as_nested_tensors": _list_type(_list_type(_tensor_type)),
+    "as_custom_obj": lambda value, graph: target(value.class_fqn),
+}
+_PLAIN_TYPES = {
+    "as_none": "None", "as_int": "int", "as_float": "float", "as_bool": "bool",
+    "as_string": "str", "as_complex": "complex", "as_ints": "list[int]",
+    "as_floats": "list[float]", "as_bools": "list[bool]", "as_strings": "list[str]",
+    "as_int_lists": "list[list[int]]", "as_float_lists": "list[list[float]]",
+    "as_device": "torch.device", "as_scalar_type": "torch.dtype", "as_layout": "torch.layout",
+    "as_memory_format": "torch.memory_format",
+}  # fmt: skip
+
+
+def argument(value: Argument) -> str:
+    """Return a literal, or the names of values."""
+    show = _ARGUMENTS.get(value.tag)
+    return _literal(value.value) if show is None else show(value.value)
+
+
+def parameter(value: Argument, graph: Graph) -> str:
+    """Return an input of a graph as a parameter: ``x: float32[2]``, ``_: Literal[3]``."""
+    if value.name is not None:
+        return f"{argument(value)}: {type_of(value, graph)}"
+    return f"_: Literal[{argument(value)}]"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, float) and not isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return ascii(value)
+
+
+def _named(value: Any) -> str:
+    return name(value.name)
+
+
+def _tagged(value: Tagged) -> str:
+    """Return a name, a tensor's name, a literal or None."""
+    if value.tag == "as_name":
+        return name(value.value)
+    return _ARGUMENTS.get(value.tag, _literal)(value.value)
+
+
+def _list_of(show: Callable[[Any], str]) -> Callable[[list[Any]], str]:
+    return lambda items: f"[{', '.join(map(show, items))}]"
+
+
+_ITEMS: dict[str, Callable[[Any], str]] = {
+    "as_tensor": _named,
+    **dict.fromkeys(("as_optional_tensor", "as_sym_int", "as_sym_float", "as_sym_bool"), _tagged),
+}
+_ARGUMENTS: dict[str, Callable[[Any], str]] = {
+    **_ITEMS,
+    **{f"{tag}s": _list_of(show) for tag, show in _ITEMS.items()},
+    "as_none": lambda value: "None",
+    "as_nested_tensors": _list_of(_list_of(_named)),
+    "as_scalar_type": lambda v: f"torch.{DTYPES[v].dtype}" if v in DTYPES else UNKNOWN,
+    "as_layout": lambda value: f"torch.{value.name.lower()}",
+    "as_memory_format": lambda value: f"torch.{value.name.lower()}",
+    "as_device": lambda value: f"torch.device({device_name(value)!a})",
+    "as_graph": _named,
+    "as_custom_obj": _named,
+    "as_operator": target,
+    "as_complex": lambda value: f"complex({_literal(value.real)}, {_literal(value.imag)})",
+    "as_string_to_argument": lambda value: (
+        "{" + ", ".join(f"{key!a}: {argument(item)}" for key, item in value.items()) + "}"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +226,21 @@ def convention(module: GraphModule) -> Convention:
     try:
         return _nested(module, inputs, outputs)
     except (FormatError, UnsupportedError) as error:
-        return _flat(inputs, outputs, one_line(error.message))
+        tree = Tree(Kind.TUPLE, (LEAF,) * len(outputs))
+        return Convention(
+            parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
+            bindings=(),
+            result=_format_tree(tree, iter([leaf.type for leaf in outputs])),
+            returned=_format_tree(tree, iter([leaf.name for leaf in outputs])),
+            problem=one_line(error.message),
+        )
 
 
 def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> Convention:
-    signature = _call_signature(module)
+    calls = (entry.signature for entry in module.module_call_graph if not entry.fqn)
+    signature = next((call for call in calls if call is not None), None)
+    if signature is None:
+        raise FormatError("the program has no signature")
     fields = module.treespec_namedtuple_fields
     takes = read_tree(signature.in_spec, fields)
     gives = read_tree(signature.out_spec, fields)
@@ -88,7 +251,9 @@ def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> C
     leaves = iter(inputs)
     for given, tree in _parameters(takes, signature.forward_arg_names or []):
         mine = [next(leaves) for _ in range(tree.leaves)]
-        title = name(given or _name_of(tree, mine, len(texts)))
+        # The file names no parameters before torch 2.6.
+        title = given or (tree.kind is Kind.LEAF and mine[0].name) or f"args_{len(texts)}"
+        title = name(title)
         texts.append(f"{title}: {_format_tree(tree, iter([leaf.type for leaf in mine]))}")
         bindings += _bindings(tree, title, mine)
     positional = len(takes.children[0].children)
@@ -110,24 +275,6 @@ def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
             yield f"{leaf.name} = {step}"
 
 
-def _flat(inputs: list[_Leaf], outputs: list[_Leaf], problem: str) -> Convention:
-    tree = Tree(Kind.TUPLE, (LEAF,) * len(outputs))
-    return Convention(
-        parameters=", ".join(f"{leaf.name or '_'}: {leaf.type}" for leaf in inputs),
-        bindings=(),
-        result=_format_tree(tree, iter([leaf.type for leaf in outputs])),
-        returned=_format_tree(tree, iter([leaf.name for leaf in outputs])),
-        problem=problem,
-    )
-
-
-def _call_signature(module: GraphModule) -> ModuleCallSignature:
-    for entry in module.module_call_graph:
-        if not entry.fqn and entry.signature is not None:
-            return entry.signature
-    raise FormatError("the program has no signature")
-
-
 # The values of the graph
 
 
@@ -138,14 +285,6 @@ def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
     if value.name is not None:
         return _Leaf(argument(value), type_of(value, module.graph))
     return _Leaf("", f"Literal[{argument(value)}]")
-
-
-# Trees
-
-
-def _name_of(tree: Tree, leaves: list[_Leaf], index: int) -> str:
-    """Return a name for a parameter that the file does not name, as before torch 2.6."""
-    return (tree.kind is Kind.LEAF and leaves[0].name) or f"args_{index}"
 
 
 def _parameters(takes: Tree, names: list[str]) -> Iterator[tuple[str | None, Tree]]:

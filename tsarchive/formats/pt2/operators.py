@@ -7,7 +7,7 @@ become conditions: they have no results, so dead code elimination would drop the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -41,7 +41,11 @@ def _called(form: PublicForm) -> Emit:
         positional = [_value(body, name, given) for name in names]
         keywords = {name: given[name] for name in form.keywords}
         results = body.call(operator, *positional, overload=overload, **keywords)
-        return results if form.results is None else _in_places(body, results, form.results)
+        if form.results is None:
+            return results
+        # None stands in the places that have no result.
+        left = iter(results)
+        return [next(left) if is_given else body.none() for is_given in form.results]
 
     return call
 
@@ -50,12 +54,6 @@ def _value(body: Body, argument: str | bool | None, given: Given) -> Value:
     if isinstance(argument, str):
         return given[argument]
     return body.constant(argument, NONE if argument is None else BOOL)
-
-
-def _in_places(body: Body, results: Iterable[Value], is_given: Iterable[bool]) -> list[Value]:
-    """Return the results in the places that have one, and None for the others."""
-    left = iter(results)
-    return [next(left) if is_one else body.none() for is_one in is_given]
 
 
 def _batch_norm_functional(body: Body, given: Given) -> list[Value]:
@@ -97,9 +95,8 @@ def _embedding_bag(body: Body, given: Given) -> list[Value]:
 
 
 def _real_transform(body: Body, given: Given) -> list[Value]:
-    if not _literal(given["onesided"]):
-        return _transform(body, given, "aten::fft_fftn", _FORWARD_NORMS)
-    return _transform(body, given, "aten::fft_rfftn", _FORWARD_NORMS)
+    kind = "aten::fft_rfftn" if _literal(given["onesided"]) else "aten::fft_fftn"
+    return _transform(body, given, kind, _FORWARD_NORMS)
 
 
 def _complex_transform(body: Body, given: Given) -> list[Value]:
@@ -216,17 +213,14 @@ PUBLIC_FORMS: Final[Mapping[str, Emit]] = {
 
 
 def _asserted(body: Body, given: Given) -> list[Value]:
-    body.raise_unless(body.truth(given["self"]), _message(given))
-    return []
-
-
-def _message(given: Given) -> str:
-    message = given.get("assert_msg")
+    holds, message = body.truth(given["self"]), given.get("assert_msg")
     if message is None:
-        return "a tensor that must hold a true value does not"
-    if not message.node.is_constant:
+        body.raise_unless(holds, "a tensor that must hold a true value does not")
+    elif not message.node.is_constant:
         raise UnsupportedError("the message of an assertion is no literal")
-    return str(message.node.attributes["value"])
+    else:
+        body.raise_unless(holds, str(message.node.attributes["value"]))
+    return []
 
 
 def _in_range(body: Body, given: Given) -> list[Value]:
@@ -411,7 +405,11 @@ def call_with(body: Body, named: FunctionSchema, given: Given) -> list[Value]:
     results = body.call_schema(kind, named, positional, keywords)
     for argument, value in zip(named.arguments, positional, strict=False):
         if argument.is_write and value.type == ListType(TENSOR):
-            _note_writes(body, value)
+            # In TorchScript code an operator that writes to the tensors of a list counts as a write
+            # to the list only, and would be eliminated where the list is not used again. So each
+            # tensor of the list is written to itself.
+            for tensor in body.unpacked(value, len(value.node.inputs)):
+                body.call("aten::squeeze_", tensor, body.list_of(INT, ()), overload="dims")
     return results
 
 
@@ -426,16 +424,6 @@ def _default(body: Body, argument: Argument) -> Value:
     if not argument.has_default:
         raise FormatError(f"the argument {argument.name!r} is missing")
     return body.default(argument)
-
-
-def _note_writes(body: Body, tensors: Value) -> None:
-    """Append a write of each tensor of a list to itself.
-
-    In TorchScript code an operator that writes to the tensors of a list counts as a write to the
-    list only, and would be eliminated where the list is not used again.
-    """
-    for tensor in body.unpacked(tensors, len(tensors.node.inputs)):
-        body.call("aten::squeeze_", tensor, body.list_of(INT, ()), overload="dims")
 
 
 def _with_tensors(

@@ -8,6 +8,7 @@ never loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -217,7 +218,12 @@ class Configured:
         if meta.path_name.startswith(OBJECTS):
             return self._object(path, meta)
         if meta.use_pickle:
-            return self._pickled_tensor(path, meta)
+            saved, root = _open_readable(self.container, path)
+            view = None if saved is None else _view_of(saved, root)
+            class_name = None if saved is None else _class_name(root)
+            return view or PickledPayload(
+                path, Kind.TENSOR, class_name, meta.is_param, meta.tensor_meta
+            )
         if meta.tensor_meta is None:
             raise FormatError(f"{name!r} has no tensor_meta", record=self.record)
         return self._raw(name, path, size, meta.is_param, meta.tensor_meta)
@@ -248,18 +254,17 @@ class Configured:
             has_data=bool(size or not prod(shape)),
         )
 
-    def _pickled_tensor(self, path: str, meta: PayloadMeta) -> Payload:
-        saved, root = _open_readable(self.container, path)
-        view = None if saved is None else _view_of(saved, root)
-        if view is not None:
-            return view
-        class_name = None if saved is None else _class_name(root)
-        return PickledPayload(path, Kind.TENSOR, class_name, meta.is_param, meta.tensor_meta)
-
     def _object(self, path: str, meta: PayloadMeta) -> PickledPayload:
-        is_opaque = meta.path_name.startswith(OPAQUE_OBJECT)
-        kind = Kind.OPAQUE_OBJECT if is_opaque else Kind.CUSTOM_OBJECT
-        class_name = _class_of_object(self.container, path, kind)
+        class_name = None
+        if meta.path_name.startswith(OPAQUE_OBJECT):
+            kind = Kind.OPAQUE_OBJECT
+            # The restricted reader may refuse its form.
+            with suppress(PickleError):
+                class_name = _class_name(loads(self.container.read(path), record=path))
+        else:
+            kind = Kind.CUSTOM_OBJECT
+            saved, root = _open_readable(self.container, path)
+            class_name = None if saved is None else _class_name(root)
         return PickledPayload(path, kind, class_name, meta.is_param, None)
 
 
@@ -324,7 +329,9 @@ def saved_payload(saved: Saved, value: Value) -> Payload:
     view = _view_of(saved, value)
     if view is not None:
         return view
-    kind = Kind.TENSOR if _is_tensor(value) else Kind.CUSTOM_OBJECT
+    module = value.function.module if isinstance(value, Reduce) else None
+    is_tensor = module in (TENSOR_MODULE, "torch._tensor")
+    kind = Kind.TENSOR if is_tensor else Kind.CUSTOM_OBJECT
     return PickledPayload(saved.record, kind, _class_name(value), False, None)
 
 
@@ -400,20 +407,6 @@ def _dense(
 
 
 # What pickles name
-
-
-def _is_tensor(value: Value) -> bool:
-    return isinstance(value, Reduce) and value.function.module in (TENSOR_MODULE, "torch._tensor")
-
-
-def _class_of_object(container: Container, path: str, kind: Kind) -> str | None:
-    if kind is Kind.CUSTOM_OBJECT:
-        saved, root = _open_readable(container, path)
-        return None if saved is None else _class_name(root)
-    try:
-        return _class_name(loads(container.read(path), record=path))
-    except PickleError:
-        return None  # the restricted reader refuses its form
 
 
 def _class_name(value: Value) -> str | None:

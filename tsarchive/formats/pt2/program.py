@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Value, nested_blocks
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -18,14 +18,12 @@ from . import schema
 from .arguments import Values, argument_value, bind_results, define, flat_outputs, lookup, operands
 from .building import Body, Operators
 from .guards import Checks
-from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall
-from .library import Library
+from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall, Library
 from .metadata import NodePlace, Places
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
 from .schema import ExportedProgram
-from .signature import Module, Signature
-from .typed_trees import TypedTree, build, unpack
+from .signature import Module, Signature, TypedTree, build, unpack
 
 _PREFIX: Final = "torch.ops.higher_order."
 # Maximum nesting of graphs; torch itself writes a few levels.
@@ -51,7 +49,12 @@ class Translation:
 
     def inline(self, body: Body, graph: schema.Graph, given: Sequence[Value]) -> list[Value]:
         """Append the nodes of a nested graph to ``body``; return its results."""
-        values = _named_inputs(graph, given)
+        if len(given) != len(graph.inputs):
+            raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
+        values: Values = {}
+        for input_, value in zip(graph.inputs, given, strict=True):
+            if input_.name is not None:
+                define(values, input_.name, value)
         self._depth += 1
         if self._depth > _DEEPEST:
             raise UnsupportedError("graphs stand in each other too deeply", limit=_DEEPEST)
@@ -113,16 +116,6 @@ class Translation:
             raise
 
 
-def _named_inputs(graph: schema.Graph, given: Sequence[Value]) -> Values:
-    if len(given) != len(graph.inputs):
-        raise FormatError(f"a graph takes {len(graph.inputs)} inputs and is given {len(given)}")
-    values: Values = {}
-    for input_, value in zip(graph.inputs, given, strict=True):
-        if input_.name is not None:
-            define(values, input_.name, value)
-    return values
-
-
 # Pure operators that cannot fail where a program runs.
 _READING: Final = frozenset(
     {"aten::dim", "aten::new_zeros", "aten::size", "aten::storage_offset", "aten::stride"}
@@ -164,16 +157,12 @@ class Forward:
 
     def function(self) -> Function:
         owner = self.module.type
-        return Function(f"{owner.qualified_name}.forward", self._schema(owner), self._graph)
-
-    def _schema(self, owner: ClassType) -> FunctionSchema:
-        names = argument_names(self.signature)
-        arguments = [
-            Argument(name, typed.type) for name, typed in zip(names, self.parameters, strict=True)
-        ]
-        return FunctionSchema(
-            "forward", "", (Argument("self", owner), *arguments), (Argument("", self.result.type),)
-        )
+        arguments = [Argument("self", owner)]
+        for name, typed in zip(argument_names(self.signature), self.parameters, strict=True):
+            arguments.append(Argument(name, typed.type))
+        result = Argument("", self.result.type)
+        schema = FunctionSchema("forward", "", tuple(arguments), (result,))
+        return Function(f"{owner.qualified_name}.forward", schema, self._graph)
 
     def _graph(self) -> Block:
         try:
@@ -228,9 +217,9 @@ class Forward:
 
     def _write_back(self, body: Body, values: Values) -> None:
         """Copy new values of buffers and arguments into them."""
-        for mutation in self.signature.mutations:
-            target = lookup(values, mutation.target)
-            value = lookup(values, mutation.name)
+        for name, changed in self.signature.mutations:
+            target = lookup(values, changed)
+            value = lookup(values, name)
             if target.type != TENSOR:
-                raise FormatError(f"{mutation.target!r} is changed, and no tensor")
-            values[mutation.name] = body.value("aten::copy_", target, value)
+                raise FormatError(f"{changed!r} is changed, and no tensor")
+            values[name] = body.value("aten::copy_", target, value)

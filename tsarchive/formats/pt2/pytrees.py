@@ -200,12 +200,9 @@ class _Reader:
                 pass
             case _:
                 self._fail("the context of a named tuple is malformed")
-        if fields and (len(fields) != len(children) or not all(map(_is_field, fields))):
+        are_names = all(isinstance(f, str) and f.isascii() and f.isidentifier() for f in fields)
+        if fields and (len(fields) != len(children) or not are_names):
             self._fail(f"a named tuple of {len(children)} values has other fields")
         if len(set(fields)) != len(fields):
             self._fail("a named tuple has a field twice")
         return Tree(Kind.NAMED_TUPLE, children, fields=tuple(fields), name=name)
-
-
-def _is_field(name: Any) -> bool:
-    return isinstance(name, str) and name.isascii() and name.isidentifier()

@@ -20,8 +20,7 @@ from tsarchive.comparing import GraphReport, changes
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
 
-from .json_codec import decoded, parse_json, read_json, write_json
-from .schema import ExportedProgram, PayloadConfig
+from .schema import ExportedProgram, PayloadConfig, decoded, parse_json, read_json, write_json
 
 FLAT_PROGRAM = "serialized_exported_program.json"
 FLAT_WEIGHTS = "serialized_state_dict.pt"
@@ -126,20 +125,8 @@ class Records:
         Raises MissingRecordError when there is none, FormatError where it breaks a rule,
         UnsupportedError for a schema of another major version.
         """
-        found = self._programs.get(model)
-        if found is None:
-            found = self._programs[model] = self._read_program(model)
-        return found
-
-    def missing(self, model: str) -> MissingRecordError:
-        """Return the error for a model that the archive does not have."""
-        return MissingRecordError(
-            f"the archive has no model {model!r}",
-            record=self.program_record(model),
-            hint=f"It has: {', '.join(self.models) or 'none'}",
-        )
-
-    def _read_program(self, model: str) -> ExportedProgram:
+        if model in self._programs:
+            return self._programs[model]
         record = self.program_record(model)
         if not self.has(record):
             raise self.missing(model)
@@ -155,7 +142,16 @@ class Records:
                 record=record,
                 hint="Export the model again with torch 2.4 or later",
             )
+        self._programs[model] = found
         return found
+
+    def missing(self, model: str) -> MissingRecordError:
+        """Return the error for a model that the archive does not have."""
+        return MissingRecordError(
+            f"the archive has no model {model!r}",
+            record=self.program_record(model),
+            hint=f"It has: {', '.join(self.models) or 'none'}",
+        )
 
     def payload_config(self, record: str) -> PayloadConfig:
         """Return the payloads that a record describes.

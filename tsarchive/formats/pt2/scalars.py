@@ -62,7 +62,12 @@ def _power(body: Body, given: Sequence[Value], wanted: Type) -> Value:
         return _constant_power(body, base, exponent.node.attributes["value"])
     is_natural = body.value("aten::ge", exponent, body.integer(0))
     body.raise_unless(is_natural, "an int to a negative power is no int")
-    return _multiplied(body, base, exponent)
+    loop = Loop(body, exponent, body.constant(True, BOOL), [body.integer(1)])
+    inside = loop.body
+    # The condition is the first result of the body, so its node must come first.
+    condition = inside.constant(True, BOOL)
+    (power,) = loop.end(condition, [inside.value("aten::mul", *loop.carried, base)])
+    return power
 
 
 def _constant_power(body: Body, base: Value, exponent: int) -> Value:
@@ -79,16 +84,6 @@ def _constant_power(body: Body, base: Value, exponent: int) -> Value:
             assert result is not None
             return result
         base = body.value("aten::mul", base, base)
-
-
-def _multiplied(body: Body, base: Value, times: Value) -> Value:
-    """Return ``base`` to the power of ``times`` by repeated multiplication."""
-    loop = Loop(body, times, body.constant(True, BOOL), [body.integer(1)])
-    inside = loop.body
-    # The condition is the first result of the body, so its node must come first.
-    condition = inside.constant(True, BOOL)
-    (power,) = loop.end(condition, [inside.value("aten::mul", *loop.carried, base)])
-    return power
 
 
 def _chosen(body: Body, given: Sequence[Value], wanted: Type) -> Value:

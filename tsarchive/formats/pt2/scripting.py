@@ -20,11 +20,11 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import Aliases
 
+from .exporter import forward_of
 from .program import Forward
 from .pytrees import Kind
 from .records import Records
-from .resaving import forward_of
-from .typed_trees import TypedTree
+from .signature import TypedTree
 
 _VIEW, _OVERLOAD = "aten::view", "dtype"
 _COPY = "aten::view_copy"
@@ -41,7 +41,9 @@ def retyped_views_copied(graph: Block) -> Iterator[None]:
         # Each becomes a copy before the next is looked for: a copy shares nothing with its base.
         for node in _copyable(graph):
             before.append((node, node.kind, node.schema, node.lost))
-            _copy_view(node)
+            schemas = operator_schemas(_COPY)
+            node.kind, node.lost = _COPY, ()
+            node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
         yield
     finally:
         for node, kind, schema, lost in before:
@@ -50,7 +52,10 @@ def retyped_views_copied(graph: Block) -> Iterator[None]:
 
 def _copyable(graph: Block) -> Iterator[Node]:
     for index, top in enumerate(graph.nodes):
-        for node in filter(_is_retyped, walk([top])):
+        for node in walk([top]):
+            overload = None if node.schema is None else node.schema.overload
+            if (node.kind, overload) != (_VIEW, _OVERLOAD):
+                continue
             aliases = Aliases(graph)
             seen = aliases.places(node.output)
             # In a loop, everything beside a view also runs after it.
@@ -61,17 +66,6 @@ def _copyable(graph: Block) -> Iterator[Node]:
                     hint="Write to a clone of it in the model, and export that",
                 )
             yield node
-
-
-def _is_retyped(node: Node) -> bool:
-    return node.schema is not None and (node.kind, node.schema.overload) == (_VIEW, _OVERLOAD)
-
-
-def _copy_view(node: Node) -> None:
-    schemas = operator_schemas(_COPY)
-    node.kind = _COPY
-    node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
-    node.lost = ()
 
 
 # Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
@@ -96,7 +90,11 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
         _require_known_types(forward, typed, f"the argument {parameter.name}", is_item=False)
     _require_values(forward, forward.result, "the result")
     graph = forward.module.type.methods["forward"].graph
-    _require_operators(forward, graph)
+    for node in walk(graph.nodes):
+        name = "" if node.schema is None else node.schema.full_name
+        if hint := _IN_PYTHON.get(name.partition("::")[0]):
+            message = f"the program has no form in TorchScript: {name} is written in Python"
+            raise UnsupportedError(message, record=forward.record, hint=hint)
     records = Records(module.tsarchive_classes.container)
     files = {name: records.container.read(one) for name, one in records.extra_files().items()}
     with retyped_views_copied(graph):
@@ -124,7 +122,9 @@ def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_i
     Such items are of the type Any; torch.jit infers the type of an item, and fails for a container
     that is empty or itself heterogeneous.
     """
-    items = _type_of_items(typed.type)
+    items = None
+    if isinstance(typed.type, ListType | DictType):
+        items = typed.type.element if isinstance(typed.type, ListType) else typed.type.value
     if is_item and items is not None and (items == ANY or not typed.children):
         has = "items of several types" if typed.children else "no items"
         among = "and is itself among items of several types"
@@ -133,23 +133,9 @@ def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_i
         _require_known_types(forward, child, step, is_item=is_item or items == ANY)
 
 
-def _type_of_items(type_: Type) -> Type | None:
-    if isinstance(type_, ListType):
-        return type_.element
-    return type_.value if isinstance(type_, DictType) else None
-
-
 def _refuse(forward: Forward, message: str) -> NoReturn:
     raise UnsupportedError(
         f"the program has no form in TorchScript: {message}",
         record=forward.record,
         hint="Export a forward that takes and gives tuples in its place",
     )
-
-
-def _require_operators(forward: Forward, graph: Block) -> None:
-    for name in (node.schema.full_name for node in walk(graph.nodes) if node.schema is not None):
-        hint = _IN_PYTHON.get(name.partition("::")[0])
-        if hint is not None:
-            message = f"the program has no form in TorchScript: {name} is written in Python"
-            raise UnsupportedError(message, record=forward.record, hint=hint)

@@ -1,9 +1,12 @@
-"""The calling convention of a program: its arguments, its state, its results.
+"""The calling convention of a program: its arguments, its state, its results, and their types.
 
 Inputs of the graph are parameters, buffers and constants, and the user's arguments in flattened
-order; outputs are the user's results, and new values of mutated state. A program has one graph and
-no modules, but its state has dotted names: each module that they name becomes a class that declares
-its attributes, without methods; the root's has ``forward``.
+order; outputs are the user's results, and new values of mutated state. Trees of arguments and
+results become TorchScript types: a list or dict whose items are of several types holds ``Any``; a
+deque is a list, every mapping a dict, a registered object a tuple of its flattened items.
+
+A program has one graph and no modules, but its state has dotted names: each module that they name
+becomes a class that declares its attributes, without methods; the root's has ``forward``.
 """
 
 from __future__ import annotations
@@ -17,11 +20,26 @@ from typing import Any, NoReturn
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH
 from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.graph import Value
 from tsarchive.ir.names import to_identifier, to_type_name, unmangled, untaken_name
-from tsarchive.ir.types import BOOL, NONE, TENSOR, Type
+from tsarchive.ir.types import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+)
 
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
-from .pytrees import LEAF, Kind, Tree, read_tree
+from .building import Body
+from .pytrees import LEAF, MAPPINGS, Kind, Tree, read_tree
 from .records import CONSTANTS, WEIGHTS
 from .schema import (
     Argument,
@@ -31,7 +49,132 @@ from .schema import (
     InputSpec,
     ModuleCallSignature,
 )
-from .typed_trees import NamedTuples, TypedTree, typed_tree
+
+_KEY_TYPES = {str: STRING, int: INT, float: FLOAT, bool: BOOL}
+_LISTS = frozenset({Kind.LIST, Kind.DEQUE})
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTree:
+    """A tree with the type of each of its nodes."""
+
+    tree: Tree
+    type: Type
+    children: tuple[TypedTree, ...] = ()
+
+    def places(self, place: str) -> Iterator[tuple[str, TypedTree]]:
+        """Yield each child with its place in a tree that stands at ``place``."""
+        for (step, _), child in zip(self.tree.places(), self.children, strict=True):
+            yield place + step, child
+
+
+class NamedTuples:
+    """The named tuple types of one program: one for each name and types of fields."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[str, ...], tuple[Type, ...]], TupleType] = {}
+        self._taken: set[str] = set()
+
+    def type_of(self, tree: Tree, elements: tuple[Type, ...]) -> TupleType:
+        name = to_type_name(tree.name or "")
+        key = name, tree.fields, elements
+        found = self._known.get(key)
+        if found is None:
+            fields = tree.fields or tuple(f"field_{i}" for i in range(len(elements)))
+            qualified = untaken_name(f"__torch__.{name}", self._taken)
+            found = self._known[key] = TupleType(elements, qualified, fields)
+        return found
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The qualified names in use."""
+        return frozenset(self._taken)
+
+    def find(self, qualified_name: str) -> TupleType | None:
+        """Return the type of that name; None when there is none."""
+        types = self._known.values()
+        return next((type_ for type_ in types if type_.qualified_name == qualified_name), None)
+
+
+def typed_tree(tree: Tree, leaves: Iterator[Type], named: NamedTuples) -> TypedTree:
+    """Return the tree with types; ``leaves`` are the types of its leaves in order.
+
+    Raises UnsupportedError for a dict that TorchScript has no type for.
+    """
+    if tree.kind is Kind.LEAF:
+        return TypedTree(tree, next(leaves))
+    children = tuple([typed_tree(child, leaves, named) for child in tree.children])
+    types = tuple([child.type for child in children])
+    return TypedTree(tree, _type_of(tree, types, named), children)
+
+
+def _type_of(tree: Tree, types: tuple[Type, ...], named: NamedTuples) -> Type:
+    if tree.kind in _LISTS:
+        return ListType(common_type(types))
+    if tree.kind in MAPPINGS:
+        kinds = {type(key) for key in tree.keys} or {str}
+        key_type = _KEY_TYPES.get(kinds.pop())
+        if kinds or key_type is None:
+            raise UnsupportedError("a dict among arguments or results has keys of several types")
+        return DictType(key_type, common_type(types))
+    if tree.kind is Kind.NAMED_TUPLE:
+        return named.type_of(tree, types)
+    return TupleType(types)
+
+
+def common_type(types: Iterable[Type]) -> Type:
+    """Return the type of the items of a list or dict."""
+    found = dict.fromkeys(types)
+    has_none = NONE in found
+    found.pop(NONE, None)
+    if len(found) > 1:
+        return ANY
+    type_ = next(iter(found), TENSOR)
+    if has_none and type_ != ANY and not isinstance(type_, OptionalType):
+        return OptionalType(type_)
+    return type_
+
+
+def unpack(body: Body, value: Value, typed: TypedTree) -> Iterator[Value]:
+    """Append nodes that unpack a value; yield its leaves in order."""
+    if value.type != typed.type and typed.type != NONE:
+        value = body.append("prim::unchecked_cast", [value], typed.type).output
+    if typed.tree.kind is Kind.LEAF:
+        yield value
+        return
+    for part, child in zip(_parts(body, value, typed), typed.children, strict=True):
+        yield from unpack(body, part, child)
+
+
+def _parts(body: Body, value: Value, typed: TypedTree) -> Sequence[Value]:
+    if not typed.children:
+        return ()
+    if typed.tree.kind in _LISTS:
+        return body.unpacked(value, len(typed.children))
+    if isinstance(typed.type, DictType):
+        keys, type_ = typed.tree.keys, typed.type.key
+        return [body.value("aten::__getitem__", value, body.constant(key, type_)) for key in keys]
+    types = [child.type for child in typed.children]
+    return body.append("prim::TupleUnpack", [value], *types).outputs
+
+
+def build(body: Body, typed: TypedTree, leaves: Iterator[Value]) -> Value:
+    """Build a value from these leaves. Raises FormatError if it is not of the declared type."""
+    if typed.tree.kind is Kind.LEAF:
+        return next(leaves)
+    parts = [build(body, child, leaves) for child in typed.children]
+    if isinstance(typed.type, ListType):
+        return body.list_of(typed.type.element, parts)
+    if isinstance(typed.type, DictType):
+        key_type = typed.type.key
+        keys = [body.constant(key, key_type) for key in typed.tree.keys]
+        pairs = [value for pair in zip(keys, parts, strict=True) for value in pair]
+        return body.append("prim::DictConstruct", pairs, typed.type).output
+    for part, child in zip(parts, typed.children, strict=True):
+        if part.type != child.type:
+            raise FormatError("a result is not of the type that its place says")
+    return body.append("prim::TupleConstruct", parts, typed.type).output
+
 
 ClassOf = Callable[[str], Type]
 
@@ -39,18 +182,12 @@ _CONSTANT_TYPES = {"as_none": NONE, **LITERALS}
 
 
 class StateKind(Enum):
+    """The kind of a state by the tag of its input; the value is its name in errors."""
+
     PARAMETER = "parameter"
     BUFFER = "buffer"
-    CONSTANT = "tensor constant"
-    OBJECT = "custom object"
-
-
-_STATE_KINDS = {
-    "parameter": StateKind.PARAMETER,
-    "buffer": StateKind.BUFFER,
-    "tensor_constant": StateKind.CONSTANT,
-    "custom_obj": StateKind.OBJECT,
-}
+    TENSOR_CONSTANT = "tensor constant"
+    CUSTOM_OBJ = "custom object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +232,10 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
-    """A mutation: the value ``name`` is copied into the input ``target`` of the graph."""
-
-    name: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
 class Signature:
     """The signature of a program. ``results`` are the leaves of ``out_tree``.
 
+    ``mutations`` are pairs: a value of the graph, and the input that it is copied into.
     A program that computes gradients returns a tuple of its result and them.
     """
 
@@ -113,7 +243,7 @@ class Signature:
     inputs: tuple[Input, ...]
     states: tuple[State, ...]
     tokens: tuple[str, ...]
-    mutations: tuple[Mutation, ...]
+    mutations: tuple[tuple[str, str], ...]
     results: tuple[Argument, ...]
     result_types: tuple[Type, ...]
     out_tree: Tree
@@ -188,15 +318,17 @@ class _Reader:
         for argument in _arguments(tree)[0]:
             found = [next(leaves, None) for _ in range(argument.leaves)]
             first = found[0] if argument is LEAF else None
-            names.append(None if first is None else _input_name(first))
+            named: Any = None
+            if first is not None:
+                named = first.value if first.tag == "constant_input" else first.value.arg
+            names.append(None if named is None else named.name)
         return names
 
     def _inputs(self, places: Sequence[str]) -> Iterator[Input]:
         specs = self._specs.user_inputs
         if len(specs) != len(places):
             _fail(f"there are {len(specs)} inputs for {len(places)} arguments")
-        for spec, place in zip(specs, places, strict=True):
-            yield self._input(spec, place)
+        yield from map(self._input, specs, places)
 
     def _input(self, spec: InputSpec, place: str) -> Input:
         argument = spec.value.value if spec.tag == "constant_input" else spec.value.arg
@@ -212,11 +344,11 @@ class _Reader:
             return Input(place, _CONSTANT_TYPES[argument.tag], None, value)
         raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
 
-    def _changes(self) -> tuple[list[Argument], list[Mutation]]:
+    def _changes(self) -> tuple[list[Argument], list[tuple[str, str]]]:
         """Return gradients and mutations."""
         names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
         gradients: list[Argument] = []
-        mutations: list[Mutation] = []
+        mutations: list[tuple[str, str]] = []
         for spec in self._specs.output_specs:
             value = spec.value
             if spec.tag in ("buffer_mutation", "parameter_mutation"):
@@ -224,9 +356,9 @@ class _Reader:
                 target = getattr(value, f"{kind.value}_name")
                 if (kind, target) not in names:
                     _fail(f"{target!r} is changed, and no input")
-                mutations.append(Mutation(value.arg.name, names[kind, target]))
+                mutations.append((value.arg.name, names[kind, target]))
             elif spec.tag == "user_input_mutation":
-                mutations.append(Mutation(value.arg.name, value.user_input_name))
+                mutations.append((value.arg.name, value.user_input_name))
             elif spec.changed is not None:
                 gradients.append(Argument("as_tensor", value.arg))
         return gradients, mutations
@@ -275,15 +407,10 @@ def _parameters(
         yield Parameter(str(key), argument, is_keyword=True)
 
 
-def _input_name(spec: InputSpec) -> str | None:
-    found: str | None = spec.value.name if spec.tag == "constant_input" else spec.value.arg.name
-    return found
-
-
 def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
     for spec in specs:
         if spec.target is not None:
-            value, kind = spec.value, _STATE_KINDS[spec.tag]
+            value, kind = spec.value, StateKind[spec.tag.upper()]
             is_persistent = getattr(value, "persistent", True)
             class_fqn = getattr(value.arg, "class_fqn", None)
             yield State(value.arg.name, spec.target, kind, is_persistent, class_fqn)
@@ -364,7 +491,7 @@ class _Classes:
         module.type = self._class(path, tuple(unique.values()))
 
     def _attribute(self, name: str, state: State) -> Attribute:
-        if state.kind is StateKind.OBJECT:
+        if state.kind is StateKind.CUSTOM_OBJ:
             return Attribute(name, self._types[state.target])
         return Attribute(
             name,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
 from tsarchive.describing.facts import Facts, ProgramFacts
 from tsarchive.describing.hints import advice
-from tsarchive.formats.archive import OpenedArchive
+from tsarchive.formats.base import OpenedArchive
 from tsarchive.formats.description import tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
 

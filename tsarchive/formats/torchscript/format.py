@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.facts import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.archive import OpenedArchive, View
-    from tsarchive.formats.base import Example, LoadOptions, SaveOptions
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 

@@ -17,7 +17,7 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
-from tsarchive.formats.archive import View
+from tsarchive.formats.base import View
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.schema import Argument

@@ -10,6 +10,7 @@ from functools import cached_property
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault, note, unusual
+from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
     DEBUG_SUFFIX,
@@ -18,7 +19,6 @@ from tsarchive.formats.torchscript.code_records import (
     CodeRecords,
     format_version,
 )
-from tsarchive.formats.verification import Step
 from tsarchive.frontend import CodeImporter
 from tsarchive.pickler import Object
 

@@ -1,4 +1,8 @@
-"""Checks of a program: names in graphs, its signature, its state, its calling conventions."""
+"""Checks of a program: text, names in graphs, its signature, its state, its calling conventions.
+
+``torch.export.load`` evaluates the expressions of a program, and a loaded program its guards. What
+the grammar of expressions does not have is code, unless it is an expression that was damaged.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from tsarchive.errors import ArchiveError, UnsupportedError
-from tsarchive.findings import Finding, broken, note, refused, unusual
-from tsarchive.formats.pt2.payloads import Kind, Payload, PickledPayload, StoredView
-from tsarchive.formats.pt2.pytrees import Tree, read_tree
-from tsarchive.formats.pt2.records import NEWEST_SCHEMA
-from tsarchive.formats.pt2.schema import (
+from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
+from tsarchive.findings import Finding, Nature, Severity, broken, note, refused, unusual
+
+from .metadata import graphs_of
+from .payloads import Kind, Payload, PickledPayload, StoredView
+from .pytrees import Tree, read_tree
+from .records import NEWEST_SCHEMA
+from .schema import (
     Argument,
     ExportedProgram,
     Graph,
@@ -21,7 +28,130 @@ from tsarchive.formats.pt2.schema import (
     ModuleCallEntry,
     ModuleCallSignature,
     OutputSpec,
+    PayloadConfig,
+    TensorMeta,
 )
+from .symbols import FUNCTION_NAMES, parse, read_guard
+
+_STRING: Final = re.compile(r"""'([^'\\\n]*)'|"([^"\\\n]*)\"""")
+_PLAIN_STRING: Final = re.compile(r"[-+\w.]*", re.ASCII)
+_CALL: Final = re.compile(r"(\w+)\s*\(")
+# A name of which a member is taken, and a call of what an expression gives.
+_MEMBER: Final = re.compile(r"\.\s*[^\W\d]|[)\]]\s*\(")
+_FOREIGN: Final = re.compile(r"[\[\]{}:;@`\\$?]|[^\x00-\x7f]|\blambda\b")
+_FOREIGN_IN_GUARD: Final = re.compile(r"[{}:;@`$?#\\]|__|\blambda\b|\)\s*\(|\]\s*\(")
+_KNOWN_IN_GUARD: Final = FUNCTION_NAMES | {
+    "size", "stride", "storage_offset", "dim", "numel", "max", "min", "abs", "int", "float",
+    "round", "floor", "ceil", "trunc", "isnan", "sym_float", "sym_max", "sym_min", "sym_not",
+    "_sym_sqrt", "and", "or", "not", "if", "else", "in", "is",
+}  # fmt: skip
+_SHOWN_TEXT: Final = 120
+
+
+class TextFault(NamedTuple):
+    """Why a text is refused, and whether an accident explains it."""
+
+    reason: str
+    nature: Nature
+
+
+@lru_cache(maxsize=4096)
+def expression_fault(text: str) -> TextFault | None:
+    """Return the fault of a text that must be an expression over symbols; None if it is one."""
+    try:
+        parse(text)
+    except FormatError as error:
+        is_hostile = error.limit is not None or _is_code(text)
+        return TextFault(error.message, Nature.HOSTILE if is_hostile else Nature.BROKEN)
+    return None
+
+
+def _is_code(text: str) -> bool:
+    """Return whether evaluating a text may do more than arithmetic."""
+    strings = ["".join(match) for match in _STRING.findall(text)]
+    if not all(map(_PLAIN_STRING.fullmatch, strings)):
+        return True
+    bare = _STRING.sub("0", text)
+    if _FOREIGN.search(bare) or _MEMBER.search(bare):
+        return True
+    return not FUNCTION_NAMES.issuperset(_CALL.findall(bare))
+
+
+@lru_cache(maxsize=4096)
+def guard_fault(text: str) -> TextFault | None:
+    """Return the fault of a guard's text, which torch pastes into the source of a function."""
+    try:
+        read_guard(text)
+    except ArchiveError as error:
+        is_hostile = error.limit is not None or _is_code_in_guard(text)
+        is_form = not isinstance(error, FormatError)
+        accident = Nature.UNUSUAL if is_form else Nature.BROKEN
+        return TextFault(error.message, Nature.HOSTILE if is_hostile else accident)
+    if _is_code_in_guard(text):
+        message = f"the guard {text[:_SHOWN_TEXT]!r} would mean something else in torch's source"
+        return TextFault(message, Nature.HOSTILE)
+    return None
+
+
+def _is_code_in_guard(text: str) -> bool:
+    bare = _STRING.sub("0", text)
+    if "'" in bare or '"' in bare or _FOREIGN_IN_GUARD.search(bare):
+        return True
+    return not _KNOWN_IN_GUARD.issuperset(_CALL.findall(bare))
+
+
+def expressions(program: ExportedProgram) -> Iterator[tuple[str, str]]:
+    """Every text of a program that stands for an expression, behind its place."""
+    yield from _of_graph(program.graph_module.graph, "graph")
+    for key in program.range_constraints:
+        yield "a key of range_constraints", key
+
+
+def _of_graph(graph: Graph, place: str) -> Iterator[tuple[str, str]]:
+    for name, meta in graph.tensor_values.items():
+        yield from _of_tensor(meta, f"{place}.tensor_values.{name}")
+    symbols = ("sym_int_values", "sym_float_values", "sym_bool_values")
+    for table in symbols:
+        for name, symbol in getattr(graph, table).items():
+            if symbol.tag == "as_expr":
+                yield f"{place}.{table}.{name}", symbol.value.expr_str
+    for number, node in enumerate(graph.nodes):
+        for inner in graphs_of(node):
+            yield from _of_graph(inner, f"{place}.nodes[{number}]")
+
+
+def _of_tensor(meta: TensorMeta, place: str) -> Iterator[tuple[str, str]]:
+    for symbol in (*meta.sizes, *meta.strides, meta.storage_offset):
+        if symbol.tag == "as_expr":
+            yield place, symbol.value.expr_str
+
+
+def expressions_of_payloads(config: PayloadConfig) -> Iterator[tuple[str, str]]:
+    """The same of what a configuration says of tensors."""
+    for name, payload in config.config.items():
+        if payload.tensor_meta is not None:
+            yield from _of_tensor(payload.tensor_meta, f"config.{name}")
+
+
+def text_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+    """Expressions and guards that do not parse."""
+    for place, text in expressions(program):
+        found = expression_fault(text)
+        if found is not None:
+            yield _finding("program-expression", f"{place}: {found.reason}", found.nature, record)
+    for number, text in enumerate(program.guards_code):
+        found = guard_fault(text)
+        if found is not None:
+            message = f"guards_code[{number}]: {found.reason}"
+            yield _finding("program-guard", message, found.nature, record)
+
+
+def _finding(rule: str, message: str, nature: Nature, record: str) -> Finding:
+    severity = Severity.WARNING if nature is Nature.UNUSUAL else Severity.ERROR
+    hint = None
+    if nature is Nature.HOSTILE:
+        hint = "torch evaluates it as Python: never load this file with torch.export.load"
+    return Finding(rule, severity, nature, message, record, hint=hint)
 
 
 class ValueKind(Enum):
@@ -67,7 +197,7 @@ _SHOWN = 80
 
 
 def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Iterator[Finding]:
-    """What is wrong with the names of a graph, and of the graphs in it.
+    """Check the names of a graph, and of the graphs in it.
 
     ``objects`` are the names of objects that the archive holds, which nodes may name as well.
     """
@@ -76,13 +206,11 @@ def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Itera
         place, current = pending.pop()
         for message in _name_faults(current, objects):
             yield broken(_VALUE, f"{place}: {message}", record)
-        graphs = (
-            given.arg.value
-            for node in current.nodes
-            for given in node.inputs
-            if given.arg.tag == "as_graph"
-        )
-        pending += ((f"the graph {inner.name[:_SHOWN]!r}", inner.graph) for inner in graphs)
+        for node in current.nodes:
+            for given in node.inputs:
+                if given.arg.tag == "as_graph":
+                    inner = given.arg.value
+                    pending.append((f"the graph {inner.name[:_SHOWN]!r}", inner.graph))
 
 
 def _name_faults(graph: Graph, objects: Collection[str]) -> Iterator[str]:
@@ -126,7 +254,7 @@ Stored = tuple[Mapping[str, Payload], frozenset[str]]
 
 
 def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
-    """Whether inputs and outputs of the graph are those that the signature tells of."""
+    """Check that inputs and outputs of the graph are those that the signature tells of."""
     graph, signature = program.graph_module.graph, program.graph_module.signature
     given = [_name_in(spec) for spec in signature.input_specs]
     yield from _same("inputs", [*map(_name, graph.inputs)], given, record)
@@ -183,7 +311,7 @@ def _targets(
 def state_findings(
     program: ExportedProgram, weights: Stored, constants: Stored, record: str
 ) -> Iterator[Finding]:
-    """Whether what the signature needs is stored, and of the sizes that the graph tells."""
+    """Check that what the signature needs is stored, and of the sizes that the graph tells."""
     named: set[str] = set()
     for spec in program.graph_module.signature.input_specs:
         target = spec.target
@@ -251,7 +379,7 @@ def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
 
 
 def convention_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
-    """Whether the trees of arguments and results parse, and have as many leaves as there are."""
+    """Check that trees of arguments and results parse, and have as many leaves as there are."""
     entries = program.graph_module.module_call_graph
     roots = [entry for entry in entries if entry.fqn == "" and entry.signature is not None]
     if len(roots) != 1:
