@@ -96,7 +96,6 @@ def test_tied_weights_stay_tied(tmp_path):
         assert module.part.data_ptr() == module.a.weight[1:].data_ptr()
 
 
-@stores_weights_apart
 def test_conversions_of_one_process_are_equal(tmp_path):
     """Metadata tell neither a count of the process nor lines of the library."""
     source = ARCHIVES / "sequential.pt"
@@ -109,6 +108,7 @@ def test_conversions_of_one_process_are_equal(tmp_path):
     assert b"calls_from_python" not in first
 
 
+@stores_weights_apart
 def test_extra_files_are_kept(tmp_path):
     program = torch.export.export(Flags(), (torch.ones(1, 2),))
     torch.export.save(program, tmp_path / "a.pt2", extra_files={"notes/one.txt": "ä"})

@@ -104,8 +104,8 @@ VALUES = {
 }  # fmt: skip
 # An enum of Python has no class in an archive that never heard of it.
 ONLY_TORCH = {("of_any", "red")}
-# A set of booleans is a list of them since then.
-ONLY_NEWER = {("List[bool]", "set")} if TORCH < (2, 10) else set()
+# Sets are lists of booleans and of floats since then.
+ONLY_NEWER = {("List[bool]", "set"), ("List[float]", "set")} if TORCH < (2, 10) else set()
 
 
 @pytest.mark.parametrize("annotation", [*TYPES, *PYTHON_FUNCTIONS])
