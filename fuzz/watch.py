@@ -28,7 +28,7 @@ _PERMITTED: Final = {
     "compile": ("/ast.py", "/run/codegen.py", *_OTHERS),
     "exec": ("/run/linkage.py", *_OTHERS),
     # The boundary copies code of its own, so that torch.compile counts each function separately.
-    "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/operators.py"),
+    "code.__new__": ("/run/linkage.py", "/run/tracebacks.py", "/run/calls_from_python.py"),
 }
 # Memory that is not backed by a file.
 _ANONYMOUS: Final = -1

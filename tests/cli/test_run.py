@@ -84,7 +84,7 @@ def test_out_npz_names_the_places(tmp_path):
         (["--random", "2x3", "--random", "2x3"], "forward"),
         (["--arg", "3"], "forward"),
         (["--arg", "y=3"], "'y'"),
-        (["--random", "2x4"], "the model raised RuntimeError: mat1 and mat2"),
+        (["--random", "2x4"], "mat1 and mat2 shapes cannot be multiplied"),
         (["--method", "train"], "it has: forward"),
         (["--map-location", "nowhere"], "'nowhere'"),
         (["--map-location", "cuda:77"], "cannot use the device 'cuda:77'"),

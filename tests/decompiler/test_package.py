@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import json
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from tsarchive.operators.python_forms import (
     READABLE_STATEMENTS,
     WRAPPING,
 )
+from tsarchive.run import natives
 from tsarchive.run.operators import operator_schemas
 
 ARCHIVE = ARCHIVES / "sequential.pt"
@@ -49,6 +52,20 @@ class Sharing(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.whole += 1
         return self.second(self.first(x)) + self.part[0] + self.tables[0].sum()
+
+
+def test_operators_that_packages_copy_import_nothing_else_of_the_library():
+    folder = Path(natives.__file__).parent
+    copied = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
+    assert len(copied) > 5
+    for file in copied:
+        imports = [
+            n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom)
+        ]
+        own = {n.module for n in imports if n.module.startswith("tsarchive")}
+        assert own - {"tsarchive.errors"} == {n for n in own if n.startswith(natives.__name__)}, (
+            file
+        )
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def driver(*options, folder=None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
-@pytest.mark.long("tests/fuzz/test_regressions.py::test_ints_of_many_digits")
+@pytest.mark.long("test_an_input_is_made_again_by_its_number")
 def test_no_input_violates_the_property(tmp_path):
     """And a run that is started again goes on where the first one stopped: here, at its end."""
     options = ("--inputs", INPUTS, "--seed", 1, "--quiet", "--json", "counts.json", "--out", ".")
@@ -40,7 +40,6 @@ def test_no_input_violates_the_property(tmp_path):
     assert "7 inputs, 0 violations" in driver(*options, folder=tmp_path).stdout
 
 
-@pytest.mark.long("tests/fuzz/test_regressions.py::test_ints_of_many_digits")
 def test_an_input_is_made_again_by_its_number(tmp_path):
     path = tmp_path / "input.bin"
     made = driver("--reproduce", "pickle:5", "--seed", 1, "--out", path)
@@ -117,7 +116,7 @@ def watched(tmp_path_factory):
     return out, ran
 
 
-@pytest.mark.long("tests/fuzz/test_regressions.py::test_ints_of_many_digits")
+@pytest.mark.long("test_an_input_is_made_again_by_its_number")
 @pytest.mark.parametrize("name", VIOLATIONS)
 def test_a_violation_is_seen(watched, name):
     """What the watch must see, it sees, also when the library would hide it."""
@@ -126,7 +125,7 @@ def test_a_violation_is_seen(watched, name):
     assert VIOLATIONS[name][1] in (out / f"pickle-{number}.txt").read_text(), ran.stdout
 
 
-@pytest.mark.long("tests/fuzz/test_regressions.py::test_ints_of_many_digits")
+@pytest.mark.long("test_an_input_is_made_again_by_its_number")
 def test_a_run_goes_on_behind_violations(watched):
     _, ran = watched
     assert ran.returncode == 1

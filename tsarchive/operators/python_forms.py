@@ -38,7 +38,7 @@ _KEYS: Final = "str int bool float complex Tensor"
 _NUMBERS: Final = "int float int_float float_int"
 _SIGNS: Final = (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="))
 _ARITHMETIC: Final = (("add", "+"), ("sub", "-"), ("mul", "*"))
-ATTRIBUTES: Final = (
+_ATTRIBUTES: Final = (
     "data device grad is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_nested"
     " is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu itemsize name nbytes"
     " requires_grad"
@@ -110,7 +110,7 @@ _FAMILIES: Final = (
     ("aten::device{}", ".builtin ", "torch.device(_0)"),
     ("prim::EnumValue.{}", "int float str", "_0.value"),
     ("prim::{}.builtin", "T H mT mH", "_0.{}"),
-    ("prim::{}", ATTRIBUTES, "_0.{}"),
+    ("prim::{}", _ATTRIBUTES, "_0.{}"),
 )
 _SINGLE: Final = {
     "aten::list.t": "list(_0)",

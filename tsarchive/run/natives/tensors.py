@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.operators.python_forms import ATTRIBUTES
 from tsarchive.run.natives.conversions import (
     LAYOUTS,
     NUMBERS,
@@ -166,6 +165,13 @@ def tensor_of_number(value: complex) -> torch.Tensor:
     return torch.scalar_tensor(value, dtype=_NUMBER_TYPES[type(value)], device="cpu")
 
 
+# prim:: operators that are attributes in Python under the same name. Copies of this file in
+# decompiled packages import nothing of the library, so the names stand here once more.
+_ATTRIBUTES = (
+    "data", "device", "grad", "is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn",
+    "is_mps", "is_mtia", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_vulkan",
+    "is_xla", "is_xpu", "itemsize", "name", "nbytes", "requires_grad",
+)  # fmt: skip
 # aten:: operators that are methods in Python under the same name, arguments and result alike.
 _METHODS = (
     "dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "item", "numel",
@@ -186,7 +192,7 @@ def attribute(name: str, class_: type = torch.Tensor) -> Callable[[Any], Any]:
     return get
 
 
-for _name in ATTRIBUTES.split():
+for _name in _ATTRIBUTES:
     native(f"prim::{_name}")(attribute(_name))
 for _name in _METHODS:
     native(f"aten::{_name}")(getattr(torch.Tensor, _name))
