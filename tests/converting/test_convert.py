@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -24,6 +25,8 @@ from tests.converting.rows import ROWS, Registered
 from tests.support import pt2_corpus
 from tests.support.archives import ARCHIVES, records_of
 from tests.support.features import exports_numbers, stores_weights_apart
+from tsarchive.formats.pt2.metadata import make_stable
+from tsarchive.formats.pt2.schema import Graph, Node
 
 FORMS = {"plain": lambda program: program, "decomposed": lambda p: p.run_decompositions()}
 # torch makes Python code of a program that it calls, and of one that it decomposes; names that
@@ -106,6 +109,26 @@ def test_conversions_of_one_process_are_equal(tmp_path):
     assert first == second
     assert b"<tsarchive __torch__" in first
     assert b"calls_from_python" not in first
+
+
+def test_stack_traces_keep_frames_of_the_user_alone():
+    package = Path(tsarchive.__file__).parent
+    trace = """  File "/home/me/tsarchive_zoo/net.py", line 3, in forward
+    return helper(x)
+  File "<tsarchive __torch__.Net.forward #2>", line 4, in forward
+    stacked = aten_stack(xs); del xs
+  File "PACKAGE/run/natives/tensors.py", line 40, in stack
+    return torch.stack(xs)
+           ^^^^^^^^^^^^^^^""".replace("PACKAGE", str(package))
+    graph = Graph([], [], [Node("f", [], [], {"stack_trace": trace})], {}, {}, {})
+    make_stable(graph, origins=True, paths=True)
+    kept = graph.nodes[0].metadata["stack_trace"]
+    assert kept.splitlines() == [
+        'File "/home/me/tsarchive_zoo/net.py", line 3, in forward',
+        "    return helper(x)",
+        '  File "<tsarchive __torch__.Net.forward>", line 4, in forward',
+        "    stacked = aten_stack(xs); del xs",
+    ]
 
 
 @stores_weights_apart

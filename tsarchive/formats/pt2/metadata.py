@@ -145,7 +145,8 @@ _FILE = re.compile(r'(?<=File ")[^"\n]*(?=")')
 # Names of generated sources, which a process numbers, and frames of the runner of archive code.
 _COUNTED = re.compile(r'(<eval_with_key>)\.[0-9]+|(<tsarchive [^"\n]*?) #[0-9]+(?=>")')
 _RUNNER = re.compile(
-    rf'^ *File "{re.escape(str(Path(__file__).parents[2]))}[^"\n]*", line .*\n(?: {{4,}}.*\n)?',
+    rf'^ *File "{re.escape(str(Path(__file__).parents[2]))}{re.escape(os.sep)}(?:run|formats)'
+    rf'{re.escape(os.sep)}[^"\n]*", line .*(?:\n {{4,}}.*)*\n?',
     re.MULTILINE,
 )
 
@@ -175,7 +176,9 @@ class _Stable:
         self._numbers: dict[Any, int] = {}
 
     def stack_trace(self, text: str) -> str:
-        text = _RUNNER.sub("", text).lstrip()
+        without = _RUNNER.sub("", text)
+        if without != text:
+            text = without.strip()
         if not self._paths:
             text = without_paths(text)
         return _COUNTED.sub(lambda match: match[1] or match[2], text)
