@@ -28,7 +28,9 @@ def test_values_of_short_parameters_are_left_out_for_a_reason_alone(all_items):
         item for item in all_items if item.get_closest_marker("long") is None
     )
     left_out = {name for name, items in functions.items() if suite.left_out(items)}
-    assert left_out == {name for name, items in functions.items() if suite.gaps(items[0])}
+    # Where few items of a function are collected, the short suite runs them all.
+    may = {name for name, items in functions.items() if suite.gaps(items[0])}
+    assert left_out == {name for name in may if suite.kept(functions[name]) != set(functions[name])}
 
 
 # One row of 200 has the first list, which no sample would draw: but it is one of two values.

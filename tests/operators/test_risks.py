@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
 
+import tsarchive
 from tests.support.archives import TORCH
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.operators.registry import known_operators
@@ -89,6 +91,18 @@ def test_evidence_names_guards_that_there_are():
             assert named, row.pattern
             for module, name in named:
                 assert hasattr(import_module(f"tsarchive.run.{module}"), name), row
+
+
+def test_evidence_names_files_that_there_are():
+    package = Path(tsarchive.__file__).parent
+    named = {
+        (row.pattern, name)
+        for row in rows()
+        for name in re.findall(r"\b(?:run|natives|pt2|executorch|pte)/[\w/]+\.py\b", row.evidence)
+    }
+    assert len({name for _, name in named}) > 5
+    gone = {row for row in named if not list(package.glob(f"**/{row[1]}"))}
+    assert gone == set()
 
 
 def test_operators_with_a_guard_say_so():
