@@ -32,10 +32,10 @@ SECONDS = 0.001
 GENERATED = "(generated code)"
 # Titles of modules by the prefix of their names below the package; the first match counts.
 PARTS = {
-    "archive and pickles": ("container", "pickler", "opening", "kinds"),
+    "archive and pickles": ("container", "pickler", "formats.base", "formats.registry"),
     "code to graphs": ("frontend", "ir.text_limits"),
-    "records of code": ("torchscript.saving", "torchscript.debug_writing"),
-    "objects and tensors": ("torchscript", "run.classes", "run.slots", "run.modules"),
+    "records of code": ("formats.torchscript.saving", "formats.torchscript.debug"),
+    "objects and tensors": ("formats", "run.classes", "run.objects", "run.slots", "run.modules"),
     "graphs to Python": ("run",),
     "graphs of torch adopted": ("adopt",),
     "graphs and types": ("ir",),

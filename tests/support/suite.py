@@ -164,12 +164,14 @@ def _arguments(item: pytest.Item) -> Mapping[str, object]:
     return {name: _key(value) for name, value in _parameters(item).items()}
 
 
-def _key(value: object) -> tuple[object, object]:
+def _key(value: object) -> tuple[object, ...]:
     try:
         hash(value)
     except TypeError:
         return type(value), id(value)
-    return type(value), value  # as 1 and True are equal, and mean something else
+    # 1 and True are equal and mean something else, as do 0.0 and -0.0, alone and in tuples.
+    is_plain = isinstance(value, int | float | complex | tuple)
+    return type(value), value, repr(value) if is_plain else None
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, object]:

@@ -72,6 +72,7 @@ SOUND = {
     "data": (FIXTURES / "executorch/data.ptd").read_bytes(),
 }
 SLICES = 8
+STRIDE = 9  # in bits; odd, so that each bit of a byte has its turn
 
 
 def hostile(data: bytes) -> list[str]:
@@ -82,7 +83,7 @@ def hostile(data: bytes) -> list[str]:
 @pytest.mark.parametrize("name", SOUND)
 def test_no_flipped_bit_is_called_hostile(name, part):
     data = bytearray(SOUND[name])
-    for bit in range(part, 8 * len(data), 3 * thinned(SLICES)):
+    for bit in range(part, 8 * len(data), STRIDE * thinned(SLICES)):
         data[bit // 8] ^= 1 << bit % 8
         assert not hostile(bytes(data)), bit
         data[bit // 8] ^= 1 << bit % 8
