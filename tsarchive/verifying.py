@@ -15,6 +15,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity
 from tsarchive.formats.base import Step, Verdict, VerifyReport, known_totals
 from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.garbage import rarely_collecting
 
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
@@ -28,6 +29,7 @@ def _nothing(step: str) -> None:
     """Default no-op callback."""
 
 
+@rarely_collecting()
 def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> VerifyReport:
     """Check the integrity of an archive: its zip container, records, pickles, tensors and code.
 
