@@ -1,6 +1,7 @@
 """Pickle records of TorchScript archives: a writer, and a reader that never resolves names.
 
-Nothing here imports or calls what a pickle names, and Python's ``pickle`` is not used.
+Nothing here imports or calls what a pickle names, and Python's ``pickle`` is not used. May import
+the floor alone.
 """
 
 from .reader import Limits, loads

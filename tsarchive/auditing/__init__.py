@@ -1,4 +1,7 @@
-"""Auditing: the abilities of a file, read from its code, its pickles and its records."""
+"""Auditing: the abilities of a file, read from its code, its pickles and its records.
+
+May import scanners, analyses and formats.
+"""
 
 from tsarchive.auditing.files import audit
 from tsarchive.scanning.report import AuditReport

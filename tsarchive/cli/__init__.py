@@ -1,4 +1,7 @@
-"""The ``tsarchive`` command. Each command has a module of its own, imported when it is used."""
+"""The ``tsarchive`` command. Each command has a module of its own, imported when it is used.
+
+May import every room; no room imports it.
+"""
 
 from __future__ import annotations
 

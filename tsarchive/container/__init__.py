@@ -1,4 +1,4 @@
-"""The zip container of an archive: reading and writing its records."""
+"""The zip container of an archive: reading and writing its records. May import the floor alone."""
 
 from typing import TYPE_CHECKING, Any
 

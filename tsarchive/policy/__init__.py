@@ -1,4 +1,7 @@
-"""Which operators and classes the code of an archive may reach, and on which terms it is loaded."""
+"""The operators and classes that the code of an archive may reach, and the terms of its loading.
+
+May import the IR and the table of operators.
+"""
 
 from __future__ import annotations
 

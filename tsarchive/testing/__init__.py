@@ -2,7 +2,8 @@
 
 An assertion against jitter, and strategies for random programs and hostile files. Importing this
 package imports neither torch nor hypothesis; its members do so on use. The pytest fixture
-``assert_no_jitter`` is available as soon as tsarchive is installed.
+``assert_no_jitter`` is available as soon as tsarchive is installed. May import the verbs that save
+and compare, the container and pickles.
 """
 
 from __future__ import annotations

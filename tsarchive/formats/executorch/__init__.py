@@ -1,1 +1,4 @@
-"""Files of ExecuTorch: programs (.pte), data (.ptd), bundled programs (.bpte)."""
+"""Files of ExecuTorch: programs (.pte), data (.ptd), bundled programs (.bpte).
+
+May import formats that do not import it, and what formats may import.
+"""

@@ -1,1 +1,4 @@
-"""The TorchScript format: conversion between modules and records."""
+"""The TorchScript format: conversion between modules and records.
+
+May import the bridge to torch.jit, analyses, the printer, and what formats may import.
+"""
