@@ -13,8 +13,8 @@ from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
 from .flatbuffer import Buffer, EncodedFile, Table, check_all
 from .header import Header, read_data_header
+from .methods import Layout
 from .schema import FLAT_TENSOR, FLAT_TENSOR_06, Schema
-from .values import Layout
 
 RECORD = "tables"
 _FIELDS_07 = 3

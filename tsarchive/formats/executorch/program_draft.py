@@ -29,9 +29,9 @@ from .encoding import (
 )
 from .flatbuffer import Table
 from .header import AT, Header, program_header
+from .methods import Layout
 from .program import RECORD, Program
 from .schema import Schema
-from .values import Layout
 
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"

@@ -19,15 +19,17 @@ from tsarchive.findings import Finding, Findings, Nature, Severity, broken, faul
 from tsarchive.formats.base import Step, VerifyReport
 
 from .data_file import DataFile, Entry
-from .listing import type_text
-from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
-from .program import BUNDLE, BundledProgram, Program, Suite
-from .regions import Content, Regions, find_unclaimed, opened_regions
-from .schema import version_problem
-from .values import (
+from .methods import (
     NO_TENSOR,
+    DelegateCall,
+    Free,
     IndexList,
+    Instruction,
     IntList,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
     OptionalTensorList,
     Shape,
     Span,
@@ -35,7 +37,10 @@ from .values import (
     TensorList,
     Value,
 )
-from .view import ExecutorchView
+from .program import BUNDLE, BundledProgram, Program, Suite
+from .regions import Content, Regions, find_unclaimed, opened_regions
+from .schema import version_problem
+from .view import ExecutorchView, type_text
 
 _BOOL: Final = 11
 # How many pairs of tensors are compared; calls of real programs have few arguments.

@@ -30,11 +30,10 @@ from tsarchive.findings import require_whole
 from tsarchive.formats.executorch.data_file import DataFile, Entry
 from tsarchive.formats.executorch.draft import Draft
 from tsarchive.formats.executorch.header import PTD, kind_of
-from tsarchive.formats.executorch.methods import Method
+from tsarchive.formats.executorch.methods import Method, Tensor
 from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions, opened_regions
 from tsarchive.formats.executorch.schema import require_known
-from tsarchive.formats.executorch.values import Tensor
 from tsarchive.formats.executorch.verification import content_findings
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
@@ -49,8 +48,7 @@ from tsarchive.run.slots import get_slot, set_slot
 
 from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
 from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
-from .method_graphs import MethodGraph, function_of
-from .slots import NUMBERS
+from .method_graphs import NUMBERS, MethodGraph, function_of
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
