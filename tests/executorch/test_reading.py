@@ -40,6 +40,7 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.formats.executorch import methods
+from tsarchive.formats.executorch.flatbuffer import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.formats.executorch.methods import (
     Allocation,
     DelegateCall,
@@ -51,7 +52,6 @@ from tsarchive.formats.executorch.methods import (
     Operator,
     derived_strides,
 )
-from tsarchive.formats.executorch.schema import FLAT_TENSOR, FLAT_TENSOR_06
 
 
 def of_fixture(name):

@@ -11,10 +11,9 @@ from typing import NamedTuple, TypeVar
 
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
-from .flatbuffer import Buffer, EncodedFile, Table, check_all
+from .flatbuffer import FLAT_TENSOR, FLAT_TENSOR_06, Buffer, EncodedFile, Schema, Table, check_all
 from .header import Header, read_data_header
 from .methods import Layout
-from .schema import FLAT_TENSOR, FLAT_TENSOR_06, Schema
 
 RECORD = "tables"
 _FIELDS_07 = 3

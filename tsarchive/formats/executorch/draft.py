@@ -38,6 +38,7 @@ from .encoding import (
     set_scalar,
     table_values,
 )
+from .flatbuffer import BUNDLED_PROGRAM, FLAT_TENSOR
 from .header import data_header
 from .methods import Layout
 from .program import BUNDLE, SUITES, BundledProgram, Program
@@ -55,7 +56,6 @@ from .program_draft import (
     segment_users,
 )
 from .regions import Content, Regions, opened_regions
-from .schema import BUNDLED_PROGRAM, FLAT_TENSOR
 
 if TYPE_CHECKING:
     from .view import ExecutorchView

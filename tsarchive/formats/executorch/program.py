@@ -13,10 +13,9 @@ from typing import TypeAlias, TypeVar
 from tsarchive.errors import FormatError, MissingRecordError
 
 from .data_file import Entry, Segment, first_by_key, named_data, part_of, segments_of
-from .flatbuffer import Buffer, EncodedFile, Table
+from .flatbuffer import BUNDLED_PROGRAM, PROGRAM, Buffer, EncodedFile, Table
 from .header import AT, PROGRAM_MAGIC, Header, read_program_header
 from .methods import Delegate, Layout, Method, Tensor, decode_method
-from .schema import BUNDLED_PROGRAM, PROGRAM
 
 RECORD = "program"
 _T = TypeVar("_T")

@@ -27,11 +27,10 @@ from .encoding import (
     set_scalar,
     table_values,
 )
-from .flatbuffer import Table
+from .flatbuffer import Schema, Table
 from .header import AT, Header, program_header
 from .methods import Layout
 from .program import RECORD, Program
-from .schema import Schema
 
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"
@@ -577,7 +576,14 @@ class ProgramDraft:
 
         Returns whether the file had an older layout.
         """
-        is_old = self._extract_constants()
+        is_old = self._has_inline_constants
+        if is_old:
+            items = self.pool(False).items
+            self.root["constant_buffer"] = []
+            del self._pools[False]
+            pool = self.pool(False)
+            for item in items[1:]:
+                pool.add(item.data)
         if self.file.inserted[4:8] == _OLD_HEADER:
             width = len(self.file.inserted)
             self.file.inserted = program_header(b"", 0, 0, 0).ljust(width, b"\0")
@@ -664,14 +670,3 @@ class ProgramDraft:
             number = self.file.add_segment(data)
             set_scalar(group, "segment_index", number)
         return SegmentPool(group, self.file.segment(number), self._sizes(is_mutable), usual)
-
-    def _extract_constants(self) -> bool:
-        if not self._has_inline_constants:
-            return False
-        items = self.pool(False).items
-        self.root["constant_buffer"] = []
-        del self._pools[False]
-        pool = self.pool(False)
-        for item in items[1:]:
-            pool.add(item.data)
-        return True

@@ -19,6 +19,7 @@ from tsarchive.findings import Finding, Findings, Nature, Severity, broken, faul
 from tsarchive.formats.base import Step, VerifyReport
 
 from .data_file import DataFile, Entry
+from .flatbuffer import version_problem
 from .methods import (
     NO_TENSOR,
     DelegateCall,
@@ -39,7 +40,6 @@ from .methods import (
 )
 from .program import BUNDLE, BundledProgram, Program, Suite
 from .regions import Content, Regions, find_unclaimed, opened_regions
-from .schema import version_problem
 from .view import ExecutorchView, type_text
 
 _BOOL: Final = 11
@@ -63,18 +63,19 @@ def flow_faults(method: Method) -> Iterator[Fault]:
     for number, chain in enumerate(method.chains):
         where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
         for index, instruction in enumerate(chain.instructions):
-            for rule, message, severity in _instruction(method, instruction, given):
+            faults = _instruction(method, instruction, given, len(chain.instructions))
+            for rule, message, severity in faults:
                 yield Fault(rule, f"{where}{index} {message}", severity)
             for message in overlaps.of(instruction):
                 text = f"{where}{index} {message}"
                 yield Fault("executorch-overlap", text, Severity.WARNING)
-        yield from _jumps(chain.instructions, where)
         yield from _endless(chain.instructions, fixed, where)
 
 
 def _instruction(
-    method: Method, instruction: Instruction, given: frozenset[int]
+    method: Method, instruction: Instruction, given: frozenset[int], end: int
 ) -> Iterator[Fault]:
+    """Yield what is wrong with an instruction of a chain of ``end`` instructions."""
     match instruction:
         case KernelCall(operator, args):
             yield from _in_range("operator", operator, len(method.operators))
@@ -84,8 +85,10 @@ def _instruction(
             yield from _arguments(method, args)
         case Move(source, target):
             yield from _arguments(method, (source, target))
-        case JumpFalse(condition, _):
+        case JumpFalse(condition, target):
             yield from _condition(method, condition, given)
+            if not 0 <= target <= end:
+                yield Fault("executorch-jump", f"jumps to {target}, behind the end of the chain")
         case Free(value):
             yield from _arguments(method, (value,))
             if not isinstance(_at(method, value), Tensor):
@@ -150,15 +153,6 @@ class _Overlaps:
                 span = tensor.span if isinstance(tensor, Tensor) else None
                 if span is not None and span.start < span.end:
                     yield item, span
-
-
-def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
-    for index, instruction in enumerate(instructions):
-        if isinstance(instruction, JumpFalse):
-            target = instruction.destination
-            if not 0 <= target <= len(instructions):
-                message = f"{where}{index} jumps to {target}, behind the end of the chain"
-                yield Fault("executorch-jump", message)
 
 
 def _endless(

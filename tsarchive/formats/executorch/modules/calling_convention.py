@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import torch
 
+from tsarchive.describing.text import plural
 from tsarchive.errors import CallError, FormatError, UnsupportedError
 from tsarchive.formats.executorch.methods import Method, Shape, Tensor, Value
 from tsarchive.formats.executorch.program import RECORD
@@ -190,7 +191,7 @@ class Arguments:
                 problem = str(error)
         if keywords or len(given) != len(self._values):
             name, count = self._method.name, len(self._values)
-            message = f"{name}() takes {_count_text(count, 'input')}, not {len(given)}"
+            message = f"{name}() takes {plural(count, 'input')}, not {len(given)}"
             if keywords:
                 message = f"{name}() has no inputs by these names: {', '.join(keywords)}"
             raise CallError(message, hint=problem and f"Nested, {problem}")
@@ -209,12 +210,8 @@ class Arguments:
     def _shown(self) -> str:
         assert self.trees is not None
         positional, named = self.trees
-        shown = _count_text(len(positional), "positional argument")
+        shown = plural(len(positional), "positional argument")
         return shown + (f" and {', '.join(named)}" if named else "")
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _problem(value: Value, given: Any) -> str | None:

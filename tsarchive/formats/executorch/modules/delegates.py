@@ -25,12 +25,11 @@ from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
 from tsarchive.formats.base import leave_out
 from tsarchive.formats.executorch.data_file import first_by_key
-from tsarchive.formats.executorch.flatbuffer import Buffer
+from tsarchive.formats.executorch.flatbuffer import Buffer, Field, Schema, require_known
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions
-from tsarchive.formats.executorch.schema import Field, Schema, require_known
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import NO_LIMITS, Guard, Policy
@@ -90,11 +89,8 @@ class Backends:
         self._methods: dict[str, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the program, but not the state that calls left in its memory."""
         return Backends, (self._program, self._data)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Backends:
-        """Copy the program, but not the state that calls left in its memory."""
-        return Backends(self._program, self._data)
 
     def run(self, method: str, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of a method. Raises ScriptError where the runtime fails."""

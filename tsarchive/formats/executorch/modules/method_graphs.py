@@ -446,14 +446,11 @@ def _item(frame: _GraphBuilder, index: int, copied: Copy) -> Value:
 
 def tensor_inputs(method: Method) -> list[int]:
     """Return the inputs that are tensors; the others are fixed when a program is exported."""
-    return [index for index in method.inputs if isinstance(_at(method, index), Tensor)]
-
-
-def _at(method: Method, index: int) -> object:
-    if not 0 <= index < len(method.values):
-        message = f"method {method.name!r}: value {index} is not there"
-        raise FormatError(message, record=RECORD)
-    return method.values[index]
+    for index in method.inputs:
+        if not 0 <= index < len(method.values):
+            message = f"method {method.name!r}: value {index} is not there"
+            raise FormatError(message, record=RECORD)
+    return [index for index in method.inputs if isinstance(method.values[index], Tensor)]
 
 
 def function_of(
@@ -565,7 +562,10 @@ class _GraphBuilder:
         given = [self._block.add_param(TENSOR, f"input_{n}") for n in range(len(inputs))]
         self._name_tensors()
         for index, value in zip(inputs, given, strict=True):
-            self._give(index, value)
+            tensor = self.slots.value(index)
+            assert isinstance(tensor, Tensor)
+            order = self.body.list_of(INT, [self.body.integer(dim) for dim in tensor.dim_order])
+            glue(self.body, "give", self.read(index), value, order)
         if any(block.condition is not None for block in self._source.blocks):
             self._loop()
         else:
@@ -608,24 +608,16 @@ class _GraphBuilder:
                 named[name] = self._attribute(name, TENSOR)
             self._tensors[index] = named[name]
 
-    def _give(self, index: int, value: Value) -> None:
-        tensor = self.slots.value(index)
-        assert isinstance(tensor, Tensor)
-        order = self.body.list_of(INT, [self.body.integer(dim) for dim in tensor.dim_order])
-        glue(self.body, "give", self.read(index), value, order)
-
     def _result(self) -> Value:
         outputs = self._source.method.outputs
-        results = [self._taken(self.read(index)) for index in outputs]
+        values = map(self.read, outputs)
+        results = [glue(self.body, "take", v) if v.type == TENSOR else v for v in values]
         if len(results) == 1:
             return results[0]
         if not results:
             return self.body.none()
         type_ = _joined([result.type for result in results])
         return self.body.append("prim::TupleConstruct", results, type_).output
-
-    def _taken(self, value: Value) -> Value:
-        return glue(self.body, "take", value) if value.type == TENSOR else value
 
     def _instructions(self, number: int) -> None:
         for numbered in self._source.blocks[number].instructions:

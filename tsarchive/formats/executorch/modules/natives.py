@@ -306,17 +306,6 @@ def _scaled(weight: Tensor, scales: Tensor, zeros: Tensor | None) -> Tensor:
     return weight.float() * scales.float().unsqueeze(1)
 
 
-def _quantized(
-    tensor: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, out: Tensor
-) -> Tensor:
-    found = torch.round(tensor * scale.reciprocal()) + zero
-    return store(out, torch.clamp(found, low, high))
-
-
-def _dequantized(tensor: Tensor, scale: Tensor, zero: Tensor, out: Tensor) -> Tensor:
-    return store(out, (tensor.to(torch.float32) - zero) * scale)
-
-
 def _float(value: float | Tensor) -> Tensor:
     return torch.as_tensor(value, dtype=torch.float32)
 
@@ -325,30 +314,32 @@ def quantize(
     tensor: Tensor, scale: float | Tensor, zero_point: int | Tensor, low: int, high: int,
     _dtype: int, out: Tensor,
 ) -> Tensor:  # fmt: skip
-    return _quantized(tensor, _float(scale), _float(zero_point), low, high, out)
+    found = torch.round(tensor * _float(scale).reciprocal()) + _float(zero_point)
+    return store(out, torch.clamp(found, low, high))
 
 
 def dequantize(
     tensor: Tensor, scale: float | Tensor, zero_point: int | Tensor, *ignored_and_out: Any
 ) -> Tensor:
-    return _dequantized(tensor, _float(scale), _float(zero_point), ignored_and_out[-1])
+    found = (tensor.to(torch.float32) - _float(zero_point)) * _float(scale)
+    return store(ignored_and_out[-1], found)
 
 
 def quantize_per_channel(
     tensor: Tensor, scales: Tensor, zero_points: Tensor, axis: int, low: int, high: int,
-    _dtype: int, out: Tensor,
+    dtype: int, out: Tensor,
 ) -> Tensor:  # fmt: skip
     shape = _along(tensor, axis)
-    scale, zero = (_float(given).reshape(shape) for given in (scales, zero_points))
-    return _quantized(tensor, scale, zero, low, high, out)
+    scale, zero = (given.reshape(shape) for given in (scales, zero_points))
+    return quantize(tensor, scale, zero, low, high, dtype, out)
 
 
 def dequantize_per_channel(
     tensor: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, *ignored_and_out: Any
 ) -> Tensor:
     shape = _along(tensor, axis)
-    zero = torch.zeros(()) if zero_points is None else _float(zero_points).reshape(shape)
-    return _dequantized(tensor, _float(scales).reshape(shape), zero, ignored_and_out[-1])
+    zero = 0 if zero_points is None else zero_points.reshape(shape)
+    return dequantize(tensor, scales.reshape(shape), zero, *ignored_and_out)
 
 
 # Operator -> its function, and its arguments between the tensor and the bounds.
