@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import LimitError
+from tsarchive.formats.executorch.content import RECORD
 from tsarchive.formats.executorch.methods import (
     Allocation,
     DelegateCall,
@@ -29,7 +30,6 @@ from tsarchive.formats.executorch.methods import (
     Tensor,
     TensorList,
 )
-from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.executorch.view import instruction_text, type_text
 
 from .html import Cell, Html, Section, Subject, clipped, joined, more, table, tag

@@ -30,7 +30,7 @@ from tsarchive.scanning.report import (
     ordered,
 )
 
-from .program import RECORD, Program
+from .content import RECORD, Program
 from .regions import Regions, find_unclaimed
 from .view import OWN_NAMESPACES, ExecutorchView, called
 

@@ -24,7 +24,19 @@ from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .data_file import RECORD, DataFile, Entry, first_by_key, part_of
+from .content import (
+    BUNDLE,
+    RECORD,
+    SUITES,
+    TABLES,
+    BundledProgram,
+    Content,
+    DataFile,
+    Entry,
+    Program,
+    first_by_key,
+    part_of,
+)
 from .encoding import (
     SEGMENT_ALIGNMENT,
     Bytes,
@@ -41,8 +53,6 @@ from .encoding import (
 from .flatbuffer import BUNDLED_PROGRAM, FLAT_TENSOR
 from .header import data_header
 from .methods import Layout
-from .program import BUNDLE, SUITES, BundledProgram, Program
-from .program import RECORD as PROGRAM
 from .program_draft import (
     ProgramDraft,
     SegmentedDraft,
@@ -55,7 +65,7 @@ from .program_draft import (
     raw_bytes,
     segment_users,
 )
-from .regions import Content, Regions, opened_regions
+from .regions import Regions, opened_regions
 
 if TYPE_CHECKING:
     from .view import ExecutorchView
@@ -164,7 +174,7 @@ class DataDraft:
     def _entry(self, key: str) -> Values:
         found = self._entries().get(key)
         if found is None:
-            raise MissingRecordError(f"the data file has no {key!r}", record=RECORD)
+            raise MissingRecordError(f"the data file has no {key!r}", record=TABLES)
         return found
 
     def _layout(self, table: Values) -> Layout | None:
@@ -316,7 +326,7 @@ def _keys(program: ProgramDraft) -> dict[str, Values]:
 def _bytes(program: ProgramDraft, one: StoredTensor) -> memoryview:
     data = program.pool(one.is_mutable).item(one.number).data
     assert not isinstance(data, Pieces)
-    return part_of(memoryview(data), 0, one.layout.nbytes, PROGRAM)
+    return part_of(memoryview(data), 0, one.layout.nbytes, RECORD)
 
 
 def _bytes_of_key(program: ProgramDraft, key: str) -> Bytes:
@@ -342,7 +352,7 @@ def _require_outside(program: ProgramDraft, entry: Entry, tensors: Sequence[Stor
         if entry.layout != one.layout:
             raise FormatError(
                 f"{entry.key!r} is {_shown(one.layout)} in the program, and "
-                f"{_shown(entry.layout)} in the data file", record=RECORD,
+                f"{_shown(entry.layout)} in the data file", record=TABLES,
                 hint="The two are not of one model",
             )  # fmt: skip
 
@@ -488,7 +498,8 @@ class Draft:
         if not isinstance(self._content, BundledProgram):
             raise UnsupportedError("only bundled programs hold another file")
         self._require_unchanged()
-        return _draft(self._content.program, self._content.program_data, self._sources)
+        program = self._content.program
+        return _draft(program, program.data, self._sources)
 
     def replace(self, name: str, data: Any) -> None:
         """Replace the bytes of a tensor by an array of its dtype and shape, or by raw bytes.

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .data_file import Segment, part_of
+from .content import RECORD, Program, Segment, part_of
 from .encoding import (
     CONSTANT_ALIGNMENT,
     SEGMENT_ALIGNMENT,
@@ -30,7 +30,6 @@ from .encoding import (
 from .flatbuffer import Schema, Table
 from .header import AT, Header, program_header
 from .methods import Layout
-from .program import RECORD, Program
 
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"

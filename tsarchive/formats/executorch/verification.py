@@ -18,7 +18,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.base import Step, VerifyReport
 
-from .data_file import DataFile, Entry
+from .content import BUNDLE, BundledProgram, Content, DataFile, Entry, Program, Suite
 from .flatbuffer import version_problem
 from .methods import (
     NO_TENSOR,
@@ -38,8 +38,7 @@ from .methods import (
     TensorList,
     Value,
 )
-from .program import BUNDLE, BundledProgram, Program, Suite
-from .regions import Content, Regions, find_unclaimed, opened_regions
+from .regions import Regions, find_unclaimed, opened_regions
 from .view import ExecutorchView, type_text
 
 _BOOL: Final = 11

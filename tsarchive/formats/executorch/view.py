@@ -16,7 +16,7 @@ from tsarchive.formats.base import OpenedArchive, View
 from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
 
-from .data_file import DataFile, Entry
+from .content import RECORD, BundledProgram, BundledTensor, DataFile, Entry, Program, Suite
 from .header import no_zip
 from .methods import (
     MAX_RANK,
@@ -39,7 +39,6 @@ from .methods import (
     TensorList,
     Value,
 )
-from .program import RECORD, BundledProgram, BundledTensor, Program, Suite
 from .regions import Regions
 
 _LONGEST_TEXT: Final = 200

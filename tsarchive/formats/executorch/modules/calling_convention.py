@@ -22,8 +22,8 @@ import torch
 
 from tsarchive.describing.text import plural
 from tsarchive.errors import CallError, FormatError, UnsupportedError
+from tsarchive.formats.executorch.content import RECORD
 from tsarchive.formats.executorch.methods import Method, Shape, Tensor, Value
-from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.pt2.pytrees import LEAF, MAPPINGS, MAX_DEPTH, Key, Kind, Tree, read_tree
 from tsarchive.ir.classes import Function
 from tsarchive.run.calls_from_python import PublicMethod

@@ -24,11 +24,10 @@ from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
 from tsarchive.formats.base import leave_out
-from tsarchive.formats.executorch.data_file import first_by_key
+from tsarchive.formats.executorch.content import RECORD, Program, first_by_key
 from tsarchive.formats.executorch.flatbuffer import Buffer, Field, Schema, require_known
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
-from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function

@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 
 from tsarchive.errors import CallError, FormatError, LimitError, UnsupportedError
+from tsarchive.formats.executorch.content import RECORD, Program
 from tsarchive.formats.executorch.methods import (
     SCALAR_TYPES,
     Method,
@@ -29,7 +30,6 @@ from tsarchive.formats.executorch.methods import (
     Tensor,
 )
 from tsarchive.formats.executorch.methods import Layout as TensorLayout
-from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.torchscript.tensors import without_warnings
 
 _UNSUPPORTED: Final = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits16"})

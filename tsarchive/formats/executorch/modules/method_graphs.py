@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tsarchive.errors import ArchiveError, FormatError, PolicyError, UnsupportedError
+from tsarchive.formats.executorch.content import RECORD
 from tsarchive.formats.executorch.methods import (
     NO_TENSOR,
     BoolList,
@@ -37,7 +38,6 @@ from tsarchive.formats.executorch.methods import (
     ValueList,
 )
 from tsarchive.formats.executorch.methods import Value as MethodValue
-from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.pt2.building import Body, Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.ir.classes import Attribute, ClassType, Function
