@@ -48,9 +48,9 @@ from tsarchive.formats.executorch.methods import (
     Free,
     JumpFalse,
     KernelCall,
+    Layout,
     Move,
     Operator,
-    derived_strides,
 )
 
 
@@ -379,7 +379,7 @@ def test_names_that_stand_everywhere_are_short():
     ],
 )
 def test_strides_follow_the_order_of_dimensions(sizes, order, strides):
-    assert derived_strides(sizes, order) == strides
+    assert Layout(6, sizes, order).strides == strides
 
 
 @pytest.mark.parametrize("kind", CORPUS_KINDS)

@@ -368,16 +368,11 @@ def _state_types(class_: ClassType) -> tuple[Type, ...]:
     return type_.elements if isinstance(type_, TupleType) else ()
 
 
-def _native_fate(type_: Type) -> _Fate:
-    """Packed parameters unpack to their weight, and to their own bias, an optional."""
-    if type_ == TENSOR:
-        return _Fate.PACKED
-    return _Fate.HELD if type_ == OptionalType(TENSOR) else _Fate.FRESH
-
-
 def _fates(class_: ClassType) -> list[_Fate]:
     if class_.is_native:
-        return list(map(_native_fate, _state_types(class_)))
+        # Packed parameters unpack to their weight, and to their own bias, an optional.
+        fates = {TENSOR: _Fate.PACKED, OptionalType(TENSOR): _Fate.HELD}
+        return [fates.get(type_, _Fate.FRESH) for type_ in _state_types(class_)]
     returned = class_.methods["__getstate__"].graph.returns[0].node
     if returned.kind != "prim::TupleConstruct":
         return []

@@ -58,9 +58,14 @@ class Entry(NamedTuple):
 
 
 class SegmentedFile(EncodedFile):
-    """A file whose tables list segments, and keys of bytes in them."""
+    """A file whose tables list segments, and keys of bytes in them.
+
+    ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for errors.
+    """
 
     header: Header | None
+    prefix: str = ""
+    start: int = 0
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -78,16 +83,18 @@ class SegmentedFile(EncodedFile):
         return tuple(_segment(table, base, limit) for table in tables)
 
     @cached_property
-    def named_data(self) -> tuple[Entry, ...]:
-        """The entries by key in file order; the runtime searches from the first."""
-        has_layouts = "tensor_layout" in self._root.buffer.schema.slots["NamedData"]
-        return tuple(
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries by key in file order; the runtime searches them from the first."""
+        slots = self._root.buffer.schema.slots
+        has_layouts, is_of_06 = "tensor_layout" in slots["NamedData"], "TensorMetadata" in slots
+        entries = tuple(
             Entry(
                 table.text("key") or "", table.scalar("segment_index"), 0,
                 _layout(table.table("tensor_layout")) if has_layouts else None,
             )
             for table in self._root.tables("named_data") or ()
         )  # fmt: skip
+        return _tensors_of_06(self._root) + entries if is_of_06 else entries
 
 
 class DataFile(SegmentedFile):
@@ -105,11 +112,6 @@ class DataFile(SegmentedFile):
     def is_complete(self) -> bool:
         """Whether segments and keys are both there, which the runtime assumes unchecked."""
         return self._root.has("segments") and self._root.has("named_data")
-
-    @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """The entries in file order; the runtime searches them from the first."""
-        return (tensors_of_06(self._root) if self.is_of_06 else ()) + self.named_data
 
     @cached_property
     def by_key(self) -> Mapping[str, Entry]:
@@ -166,7 +168,7 @@ def _segment(table: Table, base: int, limit: int) -> Segment:
     return Segment(start, size)
 
 
-def tensors_of_06(root: Table) -> tuple[Entry, ...]:
+def _tensors_of_06(root: Table) -> tuple[Entry, ...]:
     """Return the tensors of a data file of ExecuTorch 0.6."""
     return tuple(
         Entry(
@@ -209,10 +211,7 @@ class Subsegment:
 
 
 class Program(SegmentedFile):
-    """A program; ``version`` is 0 in every file so far. Nothing is copied: views lie in ``data``.
-
-    ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for errors.
-    """
+    """A program; ``version`` is 0 in every file so far. All bytes are views of ``data``."""
 
     def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
         self.prefix = prefix

@@ -81,7 +81,8 @@ class DataDraft:
 
     def __init__(self, found: DataFile | None = None) -> None:
         self.is_of_06 = found is not None and found.is_of_06
-        self.file = _new_file() if found is None else _opened(found)
+        self.file = _new_file() if found is None else open_draft(found, data_header)
+        self.file.keeps_header = True
         self.is_edited = found is None
         self._found = found
         self._added: dict[object, int] = {}
@@ -190,12 +191,6 @@ def _new_file() -> SegmentedDraft:
     values: Values = {"segments": [], "named_data": []}
     made = SegmentedDraft(FLAT_TENSOR, data_header, values, TableEncoding(Order.FLATC))
     made.inserted = data_header(b"", _TABLES_AT, 0, 0).ljust(_TABLES_AT, b"\0")
-    return made
-
-
-def _opened(found: DataFile) -> SegmentedDraft:
-    made = open_draft(found.data, found.root(), found.header, found.segments, data_header)
-    made.keeps_header = True
     return made
 
 

@@ -7,7 +7,7 @@ ATen. Numbers in instructions index values, operators and delegates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -101,7 +101,20 @@ class Layout:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return derived_strides(self.sizes, self.dim_order)
+        """The strides in elements, as the runtime derives them.
+
+        () where ``dim_order`` is not a permutation of the dimensions, or there are too many for the
+        runtime.
+        """
+        rank = len(self.sizes)
+        if rank > MAX_RANK or sorted(self.dim_order) != list(range(rank)):
+            return ()
+        strides = [0] * rank
+        step = 1
+        for dim in reversed(self.dim_order):
+            strides[dim] = step
+            step *= max(self.sizes[dim], 1)
+        return tuple(strides)
 
     @property
     def nbytes(self) -> int:
@@ -192,22 +205,6 @@ class OptionalTensorList(IndexList):
 
 
 Value: TypeAlias = bool | int | float | str | Tensor | ValueList | None
-
-
-def derived_strides(sizes: tuple[int, ...], dim_order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides in elements, as the runtime derives them.
-
-    () where ``dim_order`` is not a permutation of the dimensions, or there are too many for the
-    runtime.
-    """
-    if len(sizes) > MAX_RANK or sorted(dim_order) != list(range(len(sizes))):
-        return ()
-    strides = [0] * len(sizes)
-    step = 1
-    for dim in reversed(dim_order):
-        strides[dim] = step
-        step *= max(sizes[dim], 1)
-    return tuple(strides)
 
 
 def byte_count(scalar_type: int, sizes: tuple[int, ...]) -> int:
@@ -305,23 +302,18 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """The nesting of arguments and results: in ExecuTorch's own notation, or in torch's JSON."""
-
-    inputs: str
-    outputs: str
-
-
-@dataclass(frozen=True, slots=True)
 class Method:
     """One method.
 
+    ``input_nesting`` and ``output_nesting`` describe how arguments and results are nested, in
+    ExecuTorch's own notation or in torch's JSON; "" where the file does not say it.
     ``inputs`` and ``outputs`` index ``values``; ``arenas`` are sizes in bytes, the first a
     placeholder; ``arena_devices`` device type and index of some of them.
     """
 
     name: str
-    container: Container | None
+    input_nesting: str
+    output_nesting: str
     values: tuple[Value, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -360,12 +352,18 @@ _INLINE: Final = 0
 _NOT_WRITTEN: Final = "it is not there, and the format demands it"
 
 
+def item_at(items: Sequence[_T], index: int) -> _T | None:
+    """Return an item by its number in a file, None where there is none."""
+    return items[index] if 0 <= index < len(items) else None
+
+
 def decode_method(plan: Table) -> Method:
     """Decode an execution plan. Raises FormatError where the tables break a rule."""
-    container = plan.table("container_meta_type")
+    nesting = plan.table("container_meta_type")
     return Method(
         name=_label(plan, "name"),
-        container=None if container is None else _container(container),
+        input_nesting=(nesting and nesting.text("encoded_inp_str")) or "",
+        output_nesting=(nesting and nesting.text("encoded_out_str")) or "",
         values=_each(plan, "values", _value),
         inputs=plan.numbers("inputs") or (),
         outputs=plan.numbers("outputs") or (),
@@ -391,10 +389,6 @@ def _required(table: Table, field: str, found: _T | None) -> _T:
     if found is None:
         raise table.buffer.error(table.position, f"{table.path}.{field}: {_NOT_WRITTEN}")
     return found
-
-
-def _container(table: Table) -> Container:
-    return Container(table.text("encoded_inp_str") or "", table.text("encoded_out_str") or "")
 
 
 def _operator(table: Table) -> Operator:

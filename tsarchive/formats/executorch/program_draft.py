@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .content import RECORD, Program, Segment, part_of
+from .content import RECORD, Program, Segment, SegmentedFile, part_of
 from .encoding import (
     CONSTANT_ALIGNMENT,
     SEGMENT_ALIGNMENT,
@@ -27,7 +27,7 @@ from .encoding import (
     set_scalar,
     table_values,
 )
-from .flatbuffer import Schema, Table
+from .flatbuffer import Schema
 from .header import AT, Header, program_header
 from .methods import Layout
 
@@ -247,14 +247,9 @@ class SegmentedDraft:
         return made.ljust(align_up(len(made), width), b"\0")
 
 
-def open_draft(
-    data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
-    write_header: HeaderWriter,
-) -> SegmentedDraft:  # fmt: skip
-    """Make a draft of a file; ``segments`` are those of its tables.
-
-    Raises UnsupportedError for tables with fields that would be lost.
-    """
+def open_draft(found: SegmentedFile, write_header: HeaderWriter) -> SegmentedDraft:
+    """Make a draft of a file. Raises UnsupportedError for tables with fields that would be lost."""
+    segments, header, root = found.segments, found.header, found.root()
     values = table_values(root)
     encoding = detect_encoding(root, values, header)
     draft = SegmentedDraft(root.buffer.schema, write_header, values, encoding)
@@ -265,8 +260,8 @@ def open_draft(
         draft.segments = [Blob(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
-        draft.inserted = _inserted(data, header, encoding)
-        _read_segments(draft, segments, header, data)
+        draft.inserted = _inserted(found.data, header, encoding)
+        _read_segments(draft, segments, header, found.data)
     return draft
 
 
@@ -486,8 +481,7 @@ class ProgramDraft:
     """Tensors by name, and their bytes: constants, and initial values of buffers."""
 
     def __init__(self, found: Program) -> None:
-        data, segments = found.data, found.segments
-        self.file = open_draft(data, found.root(), found.header, segments, program_header)
+        self.file = open_draft(found, program_header)
         self.root: Values = self.file.values
         self.is_edited = False
         self._pools: dict[bool, Pool] = {}
@@ -519,7 +513,9 @@ class ProgramDraft:
         new = bytes_for(name, stored.layout, data)
         pool = self.pool(stored.is_mutable)
         item = pool.item(stored.number)
-        if self._users(stored) == len(stored.tables):
+        place = stored.number, stored.is_mutable
+        users = (one for one in self.tensors.values() if (one.number, one.is_mutable) == place)
+        if sum(len(one.tables) for one in users) == len(stored.tables):
             item.data = new
             return
         number = pool.add(new)
@@ -633,12 +629,6 @@ class ProgramDraft:
         self.tensors = dict(
             (one.name, one) if key == name else (key, old) for key, old in self.tensors.items()
         )
-
-    def _users(self, stored: StoredTensor) -> int:
-        """Return the number of tensors that have these bytes."""
-        place = stored.number, stored.is_mutable
-        all_ = self.tensors.values()
-        return sum(len(one.tables) for one in all_ if (one.number, one.is_mutable) == place)
 
     def _sizes(self, is_mutable: bool) -> dict[int, int]:
         found: dict[int, int] = {}

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, TensorInfo
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
 from tsarchive.describing.text import plural
-from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View
 from tsarchive.formats.description import tensor_facts
 from tsarchive.formats.records import RecordTable
@@ -38,6 +38,7 @@ from .methods import (
     Tensor,
     TensorList,
     Value,
+    item_at,
 )
 from .regions import Regions
 
@@ -84,13 +85,17 @@ def plain(text: str) -> str:
 
 def signature(method: Method) -> str:
     """Return the signature: ``forward(float32[2, 4]) -> float32[2, 3]``."""
-    inputs = ", ".join(type_text(_at(method, index)) for index in method.inputs)
-    outputs = [type_text(_at(method, index)) for index in method.outputs]
+    inputs, outputs = (_types(method, indices) for indices in (method.inputs, method.outputs))
     result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
-    return f"{plain(method.name)}({inputs}) -> {result}"
+    return f"{plain(method.name)}({', '.join(inputs)}) -> {result}"
 
 
-def type_text(value: Value | FormatError) -> str:
+def _types(method: Method, indices: Iterable[int]) -> list[str]:
+    known = range(len(method.values))
+    return [type_text(method.values[index]) if index in known else "?" for index in indices]
+
+
+def type_text(value: Value) -> str:
     """Return the type as text: ``float32[<=16, 4]`` (the first size is a bound), ``int``."""
     match value:
         case None:
@@ -99,8 +104,6 @@ def type_text(value: Value | FormatError) -> str:
             return f"{value.dtype}[{', '.join(_sizes(value))}]"
         case bool() | int() | float() | str():
             return type(value).__name__
-        case FormatError():
-            return "?"
     return _LIST_TYPES[type(value)]
 
 
@@ -122,10 +125,10 @@ def _sizes(tensor: Tensor) -> Iterator[str]:
 
 def _head(method: Method) -> Iterator[str]:
     yield f"method {signature(method)}"
-    if method.container is not None and method.container.inputs:
-        yield f"  nested inputs: {plain(method.container.inputs)}"
-    if method.container is not None and method.container.outputs:
-        yield f"  nested outputs: {plain(method.container.outputs)}"
+    if method.input_nesting:
+        yield f"  nested inputs: {plain(method.input_nesting)}"
+    if method.output_nesting:
+        yield f"  nested outputs: {plain(method.output_nesting)}"
     for number, size in enumerate(method.arenas[1:], 1):
         yield f"  arena {number}: {size:,} bytes"
     for number, delegate in enumerate(method.delegates):
@@ -212,34 +215,22 @@ def _frames(chain: Chain, index: int) -> Iterator[str]:
 def instruction_text(method: Method, instruction: Instruction) -> str:
     """Return an instruction as text: ``aten::add.out(%0, %1, %2, %3, %3)``."""
     match instruction:
-        case KernelCall(operator, args):
-            return f"{_operator(method, operator)}({_references(args) if args else ''})"
-        case DelegateCall(delegate, args):
-            backend = _delegate(method, delegate)
-            return f"delegate {delegate} ({backend})({_references(args) if args else ''})"
+        case KernelCall(number, args):
+            operator = item_at(method.operators, number)
+            name = f"operator {number}, not listed"
+            if operator is not None:
+                name = plain(operator.qualified_name)
+            return f"{name}({_references(args) if args else ''})"
+        case DelegateCall(number, args):
+            delegate = item_at(method.delegates, number)
+            backend = "not listed" if delegate is None else plain(delegate.backend)
+            return f"delegate {number} ({backend})({_references(args) if args else ''})"
         case Move(source, target):
             return f"%{target} = %{source}"
         case JumpFalse(condition, destination):
             return f"if not %{condition}: go to {destination}"
         case Free(value):
             return f"free %{value}"
-
-
-def _operator(method: Method, index: int) -> str:
-    known = 0 <= index < len(method.operators)
-    return (
-        plain(method.operators[index].qualified_name) if known else f"operator {index}, not listed"
-    )
-
-
-def _delegate(method: Method, index: int) -> str:
-    known = 0 <= index < len(method.delegates)
-    return plain(method.delegates[index].backend) if known else "not listed"
-
-
-def _at(method: Method, index: int) -> Value | FormatError:
-    known = 0 <= index < len(method.values)
-    return method.values[index] if known else FormatError(f"there is no value {index}")
 
 
 EXTERNAL: Final = "external:"
@@ -473,15 +464,14 @@ def _facts(archive: OpenedArchive) -> ExecutorchFacts:
     view = archive.view
     assert isinstance(view, ExecutorchView)
     content, program = view.regions.content, view.program
-    header = content.header if isinstance(content, DataFile) else program and program.header
+    found = content.program if isinstance(content, BundledProgram) else content
     suites = content.test_suites if isinstance(content, BundledProgram) else ()
-    entries = content.entries if isinstance(content, DataFile) else program and program.named_data
     methods = tuple(_method_facts(program, one) for one in program.methods) if program else ()
     return ExecutorchFacts(
-        header_bytes=header.length if header else None,
+        header_bytes=found.header.length if found.header else None,
         is_data_of_06=isinstance(content, DataFile) and content.is_of_06,
         methods=methods,
-        named_data=tuple(entry.key for entry in entries or ()),
+        named_data=tuple(entry.key for entry in found.entries),
         external=program.external_names if program else (),
         test_cases=dict(Counter({suite.method: len(suite.cases) for suite in suites})),
     )

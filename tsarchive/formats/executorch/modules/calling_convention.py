@@ -164,7 +164,7 @@ class Arguments:
     def __init__(self, method: Method) -> None:
         self._method = method
         self._values = [method.values[index] for index in method.inputs]
-        tree = None if method.container is None else nesting_of(method.container.inputs)
+        tree = nesting_of(method.input_nesting)
         fits = tree is not None and tree.leaves == len(self._values)
         self.trees = arguments_of(tree) if fits else None
 
@@ -201,17 +201,12 @@ class Arguments:
         assert self.trees is not None
         positional, named = self.trees
         if len(given) != len(positional) or keywords.keys() != named.keys():
-            raise Mismatch(f"it takes {self._shown()}")
+            shown = plural(len(positional), "positional argument")
+            raise Mismatch(f"it takes {shown}" + (f" and {', '.join(named)}" if named else ""))
         for number, (tree, value) in enumerate(zip(positional, given, strict=True)):
             yield from flatten(tree, value, f"argument {number}")
         for name, tree in named.items():
             yield from flatten(tree, keywords[name], f"argument {name!r}")
-
-    def _shown(self) -> str:
-        assert self.trees is not None
-        positional, named = self.trees
-        shown = plural(len(positional), "positional argument")
-        return shown + (f" and {', '.join(named)}" if named else "")
 
 
 def _problem(value: Value, given: Any) -> str | None:
@@ -256,7 +251,7 @@ def _shown(given: Any) -> str:
 
 def result_of(method: Method) -> Callable[[Any], Any]:
     """Return a function that nests results as the file describes; else a tuple, or one value."""
-    tree = None if method.container is None else nesting_of(method.container.outputs)
+    tree = nesting_of(method.output_nesting)
     count = len(method.outputs)
     if tree is None or tree.leaves != count:
         return lambda value: value

@@ -31,7 +31,7 @@ from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.regions import Regions
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.policy import NO_LIMITS, Guard, Policy
+from tsarchive.policy import NO_LIMITS, Guard
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import set_slot
 
@@ -45,22 +45,9 @@ _RUNTIME: Final = "executorch"
 _QUANTIZED: Final = "executorch.kernels.quantized"
 
 
-def backends_of(program: Program) -> list[str]:
-    """Return the backends that the methods of a program call, without duplicates."""
-    found = (
-        delegate.backend for method in program.reachable_methods for delegate in method.delegates
-    )
-    return list(dict.fromkeys(found))
-
-
 def can_run() -> bool:
     """Return whether the runtime is installed."""
     return find_spec(_RUNTIME) is not None and find_spec(f"{_RUNTIME}.runtime") is not None
-
-
-def are_allowed(program: Program, policy: Policy) -> bool:
-    """Return whether the policy allows each backend that a program calls."""
-    return not any(policy.refusal(f"delegate::{name}") for name in backends_of(program))
 
 
 def check_sound(content: bytes) -> None:
@@ -109,22 +96,18 @@ class Backends:
 
     @cached_property
     def _loaded(self) -> Any:
-        runtime = _runtime()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the import warns that it is experimental
+            from executorch.runtime import Runtime
+
+            if find_spec(_QUANTIZED) is not None:
+                import_module(_QUANTIZED)  # registers operators that the runtime lacks by default
+            runtime = Runtime.get()
         if not self._data:
             return runtime.load_program(self._program)
         if len(self._data) > 1:
             raise UnsupportedError("the runtime of ExecuTorch takes one data file")
         return _from_files(runtime, self._program, self._data[0])
-
-
-def _runtime() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import warns that it is experimental
-        from executorch.runtime import Runtime
-
-        if find_spec(_QUANTIZED) is not None:
-            import_module(_QUANTIZED)  # registers operators that the runtime lacks by default
-        return Runtime.get()
 
 
 def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:
@@ -172,7 +155,7 @@ def check_constants(program: Program, data: Data) -> None:
 
     Raises FormatError for one that has fewer bytes there than it takes.
     """
-    inside = first_by_key((entry.key, entry.segment) for entry in program.named_data)
+    inside = first_by_key((entry.key, entry.segment) for entry in program.entries)
     wanted = {
         key: size
         for method in program.reachable_methods
@@ -216,7 +199,7 @@ class DelegatedImporter(ProgramImporter):
         if guard.limits != NO_LIMITS:
             raise UnsupportedError("limits do not hold for parts that backends run")
         super().__init__(regions, guard, data)
-        self._files = tuple(map(bytes, self._data.contents))
+        self._files = tuple(bytes(file.data) for file in self._data.files)
 
     def _fill(self, made: ClassType) -> None:
         for method in self.program.reachable_methods:
@@ -262,6 +245,8 @@ def importer_of_program(
         )
     program = regions.require_program()
     require_known(program.version, RECORD)
-    if backends_of(program) and can_run() and are_allowed(program, guard.policy):
+    backends = {one.backend for method in program.reachable_methods for one in method.delegates}
+    is_allowed = not any(guard.policy.refusal(f"delegate::{name}") for name in backends)
+    if backends and is_allowed and can_run():
         return DelegatedImporter(regions, guard, data)
     return PteImporter(regions, guard, data)

@@ -178,22 +178,14 @@ def count(done: int, more: int) -> int:
     return done + more
 
 
-def _kind_of(dtype: torch.dtype) -> str:
-    if dtype is torch.bool:
-        return "bool"
-    return "float" if dtype.is_floating_point else "int"
-
-
-_CASTS: Final[Mapping[str, Callable[[Any], Any]]] = {"int": int, "float": float, "bool": bool}
-
-
 @glue("executorch::item(Tensor self, str kind) -> Scalar")
 def item(tensor: Tensor, kind: str) -> Any:
     """Return the only element of a tensor of a ``kind`` of numbers."""
-    if not isinstance(tensor, Tensor) or _kind_of(tensor.dtype) != kind:
+    value = tensor.item() if isinstance(tensor, Tensor) else None
+    if type(value).__name__ != kind:
         found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ScriptError(f"the element of a tensor should be one {kind}, and it holds {found}")
-    return _CASTS[kind](tensor.item())
+    return value
 
 
 @glue(
