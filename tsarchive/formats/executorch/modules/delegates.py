@@ -96,18 +96,22 @@ class Backends:
 
     @cached_property
     def _loaded(self) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the import warns that it is experimental
-            from executorch.runtime import Runtime
-
-            if find_spec(_QUANTIZED) is not None:
-                import_module(_QUANTIZED)  # registers operators that the runtime lacks by default
-            runtime = Runtime.get()
+        runtime = _runtime()
         if not self._data:
             return runtime.load_program(self._program)
         if len(self._data) > 1:
             raise UnsupportedError("the runtime of ExecuTorch takes one data file")
         return _from_files(runtime, self._program, self._data[0])
+
+
+def _runtime() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the import warns that it is experimental
+        from executorch.runtime import Runtime
+
+        if find_spec(_QUANTIZED) is not None:
+            import_module(_QUANTIZED)  # registers operators that the runtime lacks by default
+        return Runtime.get()
 
 
 def _from_files(runtime: Any, program: bytes, data: bytes) -> Any:

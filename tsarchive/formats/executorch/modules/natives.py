@@ -222,10 +222,9 @@ def copy_index(to: Tensor, row: Tensor, index: int) -> Tensor:
     "(Tensor self, bool non_blocking, int[]? dim_order, Tensor(a!) out) -> Tensor(a!)",
 )
 def to_dim_order_copy(
-    tensor: Tensor, non_blocking: bool, order: Sequence[int] | None, out: Tensor
+    tensor: Tensor, _non_blocking: bool, order: Sequence[int] | None, out: Tensor
 ) -> Tensor:
-    """Copy into the element type and dimension order of ``out``."""
-    del non_blocking  # CPU copies never wait
+    """Copy into the element type and dimension order of ``out``; CPU copies never wait."""
     return store(out, tensor, _order(order, out))
 
 
