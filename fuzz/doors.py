@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import tsarchive
-from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.executorch.methods import Tensor
 from tsarchive.formats.torchscript.tensors import without_warnings
 from tsarchive.ir.types import annotation
 from tsarchive.run.modules import ArchiveModule

@@ -1,4 +1,4 @@
-"""How the text of a function reads back: order of nodes, types of values, builtins in sight.
+"""How the text of a function reads back: order of nodes, types, builtins in sight, source ranges.
 
 A node may be printed inside the expression that uses it when reading that back emits nodes in the
 order they have now. A parser emits arguments left to right and then the operator; so walking inputs
@@ -11,11 +11,17 @@ the text does not compile.
 
 torch takes ``range`` or ``torch`` for the name of a value like any other, and then writes ``for i
 in range(n)`` or ``torch.mul(x, y)`` in the scope of that value.
+
+torch writes the range of every node beside the text. When the text is read back, each node created
+where some text begins gets the range recorded for that byte, and nodes without a location lose
+theirs. After two such rounds the records repeat; here the rounds are simulated on the printed text,
+without printing again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +39,7 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
+from tsarchive.ir.source_ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
 from tsarchive.ir.subtyping import bindings_of, is_subtype, substitute, unify, unify_all
 from tsarchive.ir.types import (
     COMPOSITE,
@@ -47,7 +54,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import Device, GeneratorSeed, TableConstant, type_of_constant
 
-from .literals import can_be_inferred, has_non_ascii
+from .literals import UNIQUE, can_be_inferred, has_non_ascii, is_number
 
 _MAY_WIDEN = frozenset(
     {
@@ -548,3 +555,123 @@ def _needed_by_constant(value: Any) -> Iterator[str]:
         case tuple():
             for item in value:
                 yield from _needed_by_constant(item)
+
+
+_ROUNDS = 2
+
+
+_Ranges = dict[str, list[TaggedRange]]
+# A file, and an offset in it.
+_Place = tuple[str, int]
+
+
+def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
+    """Return the range records of each file, as torch's third save of the same program has them."""
+    places = _places(files)
+    bodies = files.values()
+    first = {node: node.range for body in bodies for _, node in body.owners if node is not None}
+    records = {name: range_records(body.owners, first.get) for name, body in files.items()}
+    for _ in range(_ROUNDS):
+        records = _after_round(files, records, places)
+    return records
+
+
+def ranges_after_reading(files: Mapping[str, TaggedText], records: _Ranges) -> _Ranges:
+    """Return the range records of the next save, for files that were read with ``records``."""
+    return _after_round(files, records, _places(files))
+
+
+def _after_round(
+    files: Mapping[str, TaggedText], records: _Ranges, places: Mapping[Node, _Place]
+) -> _Ranges:
+    loaded = {name: _loaded(rows) for name, rows in records.items()}
+    ranges = {node: loaded[file](offset) for node, (file, offset) in places.items()}
+    return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
+
+
+def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
+    """Return what gives the range at an offset of a file, of which a loader makes new sources."""
+    sources: dict[Source | None, Source] = {}
+    offsets = [record.offset for record in records]
+    ranges = [_reloaded(record.range, sources) for record in records]
+    return lambda offset: ranges[bisect_right(offsets, offset) - 1]
+
+
+def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
+    source = range_.source if range_ else None
+    if source not in sources:
+        old = source or Source("", "", 0)
+        sources[source] = Source(old.text, old.filename or "", old.first_line)
+    begin, end = (range_.begin, range_.end) if range_ else (0, 0)
+    return Range(sources[source], begin, end)
+
+
+def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
+    """Return where each node is created when the text is read back; others are left out."""
+    places: dict[Node, _Place] = {}
+    for name, body in files.items():
+        for node, offset in _offsets(body.marks, places.keys()):
+            places[node] = name, offset
+    return places
+
+
+def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[Node, int]]:
+    """Yield the locations in one file. A hook is printed twice; its copy in a class comes first."""
+    scopes: list[_Scope] = []
+    for mark in marks:
+        if isinstance(mark.node, Function | Block):
+            scopes.append(_Scope(mark.node, scopes[0] if scopes else None))
+        elif mark.node is None and mark.literal is None:
+            yield from ((node, at) for node, at in scopes.pop().places() if node not in known)
+        else:
+            scopes[-1].add(mark)
+
+
+class _Scope:
+    """A function body, in which equal constants become one node, or a closure in it.
+
+    Numbers of a closure are merged with those of the function.
+    """
+
+    def __init__(self, scope: Function | Block, function: _Scope | None) -> None:
+        self._function = function
+        self._returns = (scope.graph if isinstance(scope, Function) else scope).returns
+        self._offsets: dict[Node, int] = {}
+        self._literals: dict[Node, object] = {}
+        self._first: dict[object, tuple[int, bool]] = {}
+
+    def add(self, mark: Mark) -> None:
+        if mark.literal is None:
+            if mark.node is not None and self._has_place(mark.node):
+                self._offsets.setdefault(mark.node, mark.offset)
+        elif self._function is not None and is_number(mark.literal):
+            self._function.add(mark)
+        else:
+            self._add_literal(mark, mark.literal)
+
+    def _add_literal(self, mark: Mark, literal: str) -> None:
+        key: object = mark.node if literal == UNIQUE else literal
+        if mark.node is not None:
+            self._literals[mark.node] = key
+        if mark.is_text or not is_number(literal):
+            event = (mark.offset, not mark.is_text)
+            self._first[key] = min(event, self._first.get(key, event))
+
+    def _has_place(self, node: Node) -> bool:
+        """Return whether a node has a location.
+
+        Constants have none, nor has the return value made for code that always raises.
+        """
+        is_unreached = node.kind == "prim::Uninitialized" and node.output in self._returns
+        return not (node.is_constant or is_unreached)
+
+    def places(self) -> Iterator[tuple[Node, int]]:
+        """Yield locations.
+
+        Constants stand where the first equal one is created; defaults have none.
+        """
+        yield from self._offsets.items()
+        for node, key in self._literals.items():
+            offset, is_default = self._first.get(key, (0, True))
+            if not is_default:
+                yield node, offset

@@ -8,7 +8,7 @@ import struct
 import tsarchive
 from tests.support.executorch_files import FIXTURES, opened
 from tsarchive.executorch import Draft
-from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.executorch.methods import Tensor
 
 NEW_BIAS = struct.pack("<3f", 7, 8, 9)
 NEW_WEIGHT = struct.pack("<12f", *range(12, 24))

@@ -212,7 +212,7 @@ class TestStripping:
         assert Draft.strip(draft, "test-suites") == ["test-suites"]
         found = reopened(draft).executorch.regions.content
         assert found.test_suites == ()
-        assert found.program_data == FILES["linear.pte"]()
+        assert found.program.data == FILES["linear.pte"]()
 
     def test_what_is_not_known_is_told(self):
         with pytest.raises(CallError, match="'weights' is none of stack-traces, names"):

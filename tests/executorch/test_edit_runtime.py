@@ -8,7 +8,7 @@ import torch
 import tsarchive
 from tests.support.archives import CORPUS
 from tsarchive.executorch import Draft, write_together
-from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.executorch.methods import Tensor
 
 runtime = pytest.importorskip(
     "executorch.runtime", reason="the runtime of ExecuTorch is not installed"

@@ -18,15 +18,16 @@ from tsarchive.formats.executorch.encoding import (
     set_scalar,
     table_values,
 )
-from tsarchive.formats.executorch.flatbuffer import Buffer, check_all
-from tsarchive.formats.executorch.schema import (
+from tsarchive.formats.executorch.flatbuffer import (
     BUNDLED_PROGRAM,
     FLAT_TENSOR,
     FLAT_TENSOR_06,
     PROGRAM,
     SCALARS,
+    Buffer,
     Field,
     Schema,
+    check_all,
 )
 
 EVERY = Schema(

@@ -70,7 +70,7 @@ class TestExternalizing:
         found = archive.executorch.program
         assert bytes_of(archive) == {"count": None, "net.weight": None, "step.2": BIAS}
         assert found.mutable_data == ()
-        assert [entry.key for entry in found.named_data] == ["again"]
+        assert [entry.key for entry in found.entries] == ["again"]
         # The segment of constants and that of the delegate, which has another number now.
         assert len(found.segments) == 2
         assert found.delegate_data(found.method("step").delegates[0]) == bytes(range(32))

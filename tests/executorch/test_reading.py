@@ -39,18 +39,19 @@ from tsarchive.errors import (
     MissingRecordError,
     UnsupportedError,
 )
-from tsarchive.formats.executorch import values
+from tsarchive.formats.executorch import methods
+from tsarchive.formats.executorch.flatbuffer import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.formats.executorch.methods import (
+    Allocation,
     DelegateCall,
     Frame,
     Free,
     JumpFalse,
     KernelCall,
+    Layout,
     Move,
     Operator,
 )
-from tsarchive.formats.executorch.schema import FLAT_TENSOR, FLAT_TENSOR_06
-from tsarchive.formats.executorch.values import Allocation, derived_strides
 
 
 def of_fixture(name):
@@ -123,10 +124,10 @@ def test_values_and_instructions():
     with of_fixture("values.pte") as archive:
         method = archive.executorch.program.method("forward")
     assert method.values[2:13] == (
-        values.Tensor(6, (4, 2), (0, 1), 0, False, 0, Allocation(1, 48), 0, 1),
-        False, 7, None, 0.5, "mean", values.IntList((4, 4)), values.DoubleList((0.5, 2.0)),
-        values.BoolList((True, False)), values.TensorList((1, 2)),
-        values.OptionalTensorList((-1, 1)),
+        methods.Tensor(6, (4, 2), (0, 1), 0, False, 0, Allocation(1, 48), 0, 1),
+        False, 7, None, 0.5, "mean", methods.IntList((4, 4)), methods.DoubleList((0.5, 2.0)),
+        methods.BoolList((True, False)), methods.TensorList((1, 2)),
+        methods.OptionalTensorList((-1, 1)),
     )  # fmt: skip
     assert method.chains[0].instructions == (
         JumpFalse(0, 4), KernelCall(0, (1, 2, 2)), Move(2, 13), JumpFalse(3, 5), Move(1, 13),
@@ -378,7 +379,7 @@ def test_names_that_stand_everywhere_are_short():
     ],
 )
 def test_strides_follow_the_order_of_dimensions(sizes, order, strides):
-    assert derived_strides(sizes, order) == strides
+    assert Layout(6, sizes, order).strides == strides
 
 
 @pytest.mark.parametrize("kind", CORPUS_KINDS)

@@ -12,8 +12,7 @@ from fixtures.executorch_samples import kernel, number, plan, program, tensor
 from tests.support.executorch_files import FIXTURES, opened, sound_files
 from tests.support.report_pages import read
 from tsarchive.errors import LimitError
-from tsarchive.formats.executorch.methods import KernelCall
-from tsarchive.formats.executorch.values import Tensor
+from tsarchive.formats.executorch.methods import KernelCall, Tensor
 from tsarchive.reporting.memory_plan import plan_of, uses_of
 
 ADD = {"name": "aten::add", "overload": "out"}

@@ -59,9 +59,20 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
-from .getstate import always_held_parts, held_parts
 from .node_ranges import PlaceReader
-from .sharing import FIRST_SAME, Attr, Item, Place, Probe, Sharing, State, Values, extend
+from .sharing import (
+    FIRST_SAME,
+    Attr,
+    Item,
+    Place,
+    Probe,
+    Sharing,
+    State,
+    Values,
+    always_held_parts,
+    extend,
+    held_parts,
+)
 
 
 class Adopter:

@@ -16,7 +16,7 @@ from tsarchive.archive import Archive
 from tsarchive.auditing import AuditReport
 from tsarchive.describing.text import visible
 from tsarchive.findings import Finding
-from tsarchive.formats.executorch.program import Program
+from tsarchive.formats.executorch.content import Program
 from tsarchive.formats.executorch.view import ExecutorchView
 from tsarchive.verifying import VerifyReport
 

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import LimitError
-from tsarchive.formats.executorch.listing import instruction_text, type_text
+from tsarchive.formats.executorch.content import RECORD
 from tsarchive.formats.executorch.methods import (
+    Allocation,
     DelegateCall,
     Free,
     Instruction,
@@ -25,9 +26,11 @@ from tsarchive.formats.executorch.methods import (
     KernelCall,
     Method,
     Move,
+    OptionalTensorList,
+    Tensor,
+    TensorList,
 )
-from tsarchive.formats.executorch.program import RECORD
-from tsarchive.formats.executorch.values import Allocation, OptionalTensorList, Tensor, TensorList
+from tsarchive.formats.executorch.view import instruction_text, type_text
 
 from .html import Cell, Html, Section, Subject, clipped, joined, more, table, tag
 

@@ -93,7 +93,7 @@ def is_of_operator(traceback: TracebackType | None) -> bool:
 
 def _is_within_operator(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
-    is_native = name.startswith(_PACKAGE) and _NATIVES in name
+    is_native = name.startswith(_PACKAGE) and _NATIVES in f"{name}."
     return is_native or name == "torch._ops" or name.startswith(_OF_OPERATORS)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from tsarchive.container.directory import read_directory
@@ -30,7 +31,7 @@ from tsarchive.scanning.report import (
     ordered,
 )
 
-from .program import RECORD, Program
+from .content import RECORD, Program
 from .regions import Regions, find_unclaimed
 from .view import OWN_NAMESPACES, ExecutorchView, called
 
@@ -58,7 +59,10 @@ def audit_executorch(archive: OpenedArchive, table: RecordTable, found: Collecte
 
 def _hidden(view: ExecutorchView, found: Collected) -> None:
     """Report a file that other readers find: torch.jit.load looks for a zip from the end."""
-    what = "a zip archive" if _is_zip(view.regions.buffer()) else None
+    what = None
+    with suppress(Stopped):  # the bytes do not end as a zip archive does
+        if read_directory(view.regions.buffer(), Faults()).entries:
+            what = "a zip archive"
     for _, data, _ in find_unclaimed(view.regions.content):
         content = bytes(data).lstrip(b"\0")
         if has_zip_end(content):
@@ -68,14 +72,6 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
     if what is not None:
         message = f"there is {what} in the file, which other readers find"
         found.find("file-hidden", Severity.ERROR, Nature.HOSTILE, message, hint=_TWO_FILES)
-
-
-def _is_zip(buffer: memoryview) -> bool:
-    """Return whether the bytes end as a zip archive does, with a directory of entries."""
-    try:
-        return bool(read_directory(buffer, Faults()).entries)
-    except Stopped:
-        return False
 
 
 def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> None:
@@ -116,15 +112,9 @@ def _uses(program: Program) -> Iterator[OperatorUse]:
             place = Place(RECORD, None, method.name, (When.CALL,))
             places.setdefault(name, {}).setdefault(method.name, place)
     for name, found in places.items():
-        risk, reason = _risk(name)
+        row = None if name.partition("::")[0] in _COMPUTING else row_of(name)
+        risk, reason = (Risk.COMPUTE, _OWN_REASON) if row is None else (row.risk, row.reason)
         yield OperatorUse(name, risk, reason, tuple(found.values()))
-
-
-def _risk(operator: str) -> tuple[Risk, str]:
-    if operator.partition("::")[0] in _COMPUTING:
-        return Risk.COMPUTE, _OWN_REASON
-    row = row_of(operator)
-    return row.risk, row.reason
 
 
 def _delegates(program: Program) -> Iterator[Finding]:

@@ -17,9 +17,8 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, SaveError, UnsupportedError
 
-from .flatbuffer import Table
+from .flatbuffer import SCALARS, TEXT, Schema, Slot, Table
 from .header import AT, Header
-from .schema import SCALARS, TEXT, Schema, Slot
 
 SEGMENT_ALIGNMENT: Final = 128
 CONSTANT_ALIGNMENT: Final = 16
@@ -389,9 +388,15 @@ def _alignments(root: Table) -> Iterator[dict[tuple[str, str], int]]:
     """Yield the alignments that the writer may have used, judging by the positions of blobs."""
     known = [name for name in _BLOBS if name in root.buffer.schema.slots[root.name]]
     starts = {name: _blob_starts(root, name) for name in known}
-    present = [_BLOBS[name] for name in known if starts[name]]
-    for chosen in product(*(_possible_alignments(found) for found in starts.values() if found)):
-        yield dict(zip(present, chosen, strict=True))
+    present = [name for name in known if starts[name]]
+    # The usual alignment, and larger ones at whose multiples all blobs begin.
+    usual, *larger = _ALIGNMENTS
+    possible = [
+        [usual, *(width for width in larger if not any(start % width for start in starts[name]))]
+        for name in present
+    ]
+    for chosen in product(*possible):
+        yield {_BLOBS[name]: width for name, width in zip(present, chosen, strict=True)}
 
 
 def _blob_starts(root: Table, field: str) -> list[int]:
@@ -400,9 +405,3 @@ def _blob_starts(root: Table, field: str) -> list[int]:
     tables = [table for table in root.tables(field) or () if table.has(blob)]
     full = [table for table in tables if table.data(blob)]
     return [table.data_start(blob) for table in full or tables]
-
-
-def _possible_alignments(starts: list[int]) -> list[int]:
-    """Return the usual alignment, and larger ones at whose multiples all blobs begin."""
-    usual, *larger = _ALIGNMENTS
-    return [usual, *(width for width in larger if not any(start % width for start in starts))]

@@ -47,6 +47,7 @@ class _Executorch(FileFormat):
     encoded = ("tables", "tables are encoded")
     has_data_beside = True
     is_lowered = True
+    family = "ExecuTorch"
 
     def __init__(self, kind: str, title: str, suffixes: tuple[str, ...] = ()) -> None:
         self.kind = self.saved_kind = kind
@@ -54,10 +55,6 @@ class _Executorch(FileFormat):
         self.what_it_is = f"a {title}"
         self.suffixes = suffixes
         self.brings_calls = kind == BPTE
-
-    @property
-    def family(self) -> str:
-        return "ExecuTorch"
 
     def begins(self, head: memoryview) -> bool:
         return kind_of(head) == self.kind

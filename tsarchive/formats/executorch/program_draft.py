@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
 
-from .data_file import Segment, part_of
+from .content import RECORD, Program, Segment, SegmentedFile, part_of
 from .encoding import (
     CONSTANT_ALIGNMENT,
     SEGMENT_ALIGNMENT,
@@ -27,11 +27,9 @@ from .encoding import (
     set_scalar,
     table_values,
 )
-from .flatbuffer import Table
+from .flatbuffer import Schema
 from .header import AT, Header, program_header
-from .program import RECORD, Program
-from .schema import Schema
-from .values import Layout
+from .methods import Layout
 
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"
@@ -249,14 +247,9 @@ class SegmentedDraft:
         return made.ljust(align_up(len(made), width), b"\0")
 
 
-def open_draft(
-    data: memoryview, root: Table, header: Header | None, segments: Sequence[Segment],
-    write_header: HeaderWriter,
-) -> SegmentedDraft:  # fmt: skip
-    """Make a draft of a file; ``segments`` are those of its tables.
-
-    Raises UnsupportedError for tables with fields that would be lost.
-    """
+def open_draft(found: SegmentedFile, write_header: HeaderWriter) -> SegmentedDraft:
+    """Make a draft of a file. Raises UnsupportedError for tables with fields that would be lost."""
+    segments, header, root = found.segments, found.header, found.root()
     values = table_values(root)
     encoding = detect_encoding(root, values, header)
     draft = SegmentedDraft(root.buffer.schema, write_header, values, encoding)
@@ -267,8 +260,8 @@ def open_draft(
         draft.segments = [Blob(b"") for _ in segments]
     else:
         draft.keeps_header = not any(segment.size for segment in segments)
-        draft.inserted = _inserted(data, header, encoding)
-        _read_segments(draft, segments, header, data)
+        draft.inserted = _inserted(found.data, header, encoding)
+        _read_segments(draft, segments, header, found.data)
     return draft
 
 
@@ -488,8 +481,7 @@ class ProgramDraft:
     """Tensors by name, and their bytes: constants, and initial values of buffers."""
 
     def __init__(self, found: Program) -> None:
-        data, segments = found.data, found.segments
-        self.file = open_draft(data, found.root(), found.header, segments, program_header)
+        self.file = open_draft(found, program_header)
         self.root: Values = self.file.values
         self.is_edited = False
         self._pools: dict[bool, Pool] = {}
@@ -521,7 +513,9 @@ class ProgramDraft:
         new = bytes_for(name, stored.layout, data)
         pool = self.pool(stored.is_mutable)
         item = pool.item(stored.number)
-        if self._users(stored) == len(stored.tables):
+        place = stored.number, stored.is_mutable
+        users = (one for one in self.tensors.values() if (one.number, one.is_mutable) == place)
+        if sum(len(one.tables) for one in users) == len(stored.tables):
             item.data = new
             return
         number = pool.add(new)
@@ -577,7 +571,14 @@ class ProgramDraft:
 
         Returns whether the file had an older layout.
         """
-        is_old = self._extract_constants()
+        is_old = self._has_inline_constants
+        if is_old:
+            items = self.pool(False).items
+            self.root["constant_buffer"] = []
+            del self._pools[False]
+            pool = self.pool(False)
+            for item in items[1:]:
+                pool.add(item.data)
         if self.file.inserted[4:8] == _OLD_HEADER:
             width = len(self.file.inserted)
             self.file.inserted = program_header(b"", 0, 0, 0).ljust(width, b"\0")
@@ -629,12 +630,6 @@ class ProgramDraft:
             (one.name, one) if key == name else (key, old) for key, old in self.tensors.items()
         )
 
-    def _users(self, stored: StoredTensor) -> int:
-        """Return the number of tensors that have these bytes."""
-        place = stored.number, stored.is_mutable
-        all_ = self.tensors.values()
-        return sum(len(one.tables) for one in all_ if (one.number, one.is_mutable) == place)
-
     def _sizes(self, is_mutable: bool) -> dict[int, int]:
         found: dict[int, int] = {}
         for one in self.tensors.values():
@@ -664,14 +659,3 @@ class ProgramDraft:
             number = self.file.add_segment(data)
             set_scalar(group, "segment_index", number)
         return SegmentPool(group, self.file.segment(number), self._sizes(is_mutable), usual)
-
-    def _extract_constants(self) -> bool:
-        if not self._has_inline_constants:
-            return False
-        items = self.pool(False).items
-        self.root["constant_buffer"] = []
-        del self._pools[False]
-        pool = self.pool(False)
-        for item in items[1:]:
-            pool.add(item.data)
-        return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from tsarchive.container import Record
 from tsarchive.container.faults import STRICT
@@ -18,12 +18,18 @@ from tsarchive.container.layout import STORED
 from tsarchive.container.source import Closing, Source
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
-from . import data_file, program
-from .data_file import DataFile, Entry, Segment, first_by_key
+from .content import (
+    BUNDLE,
+    PROGRAM_PREFIX,
+    BundledProgram,
+    Content,
+    DataFile,
+    Entry,
+    Program,
+    Segment,
+    first_by_key,
+)
 from .header import AT, BPTE, PTD, PTE
-from .program import BundledProgram, Program
-
-Content: TypeAlias = Program | DataFile | BundledProgram
 
 
 class Regions(Closing):
@@ -130,20 +136,6 @@ def opened_regions(source: Source, kind: str) -> Regions:
 _Parts = Iterator[tuple[str, Segment]]
 
 
-def _program_parts(found: Program, start: int = 0) -> _Parts:
-    """Return the parts of a program whose first byte is at ``start``."""
-    prefix, size = found.prefix, len(found.data)
-    if found.header is not None:
-        yield f"{prefix}header", Segment(start + AT, found.header.length)
-        size = found.header.tables_size
-    yield f"{prefix}{program.RECORD}", Segment(start, size)
-    segments = [Segment(start + begin, size) for begin, size in found.segments]
-    yield from _numbered(f"{prefix}segments", segments)
-    yield from _named(prefix, found.named_data, segments)
-    yield from _numbered(f"{prefix}constants", found.blob_places("constant_buffer", "storage"))
-    yield from _numbered(f"{prefix}delegates", found.blob_places("backend_delegate_data", "data"))
-
-
 def _numbered(folder: str, regions: Iterable[Segment]) -> _Parts:
     for number, region in enumerate(regions):
         yield f"{folder}/{number}", region
@@ -163,20 +155,27 @@ _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
 
 
 def _parts(content: Content) -> _Parts:
-    if isinstance(content, DataFile):
-        yield "header", Segment(AT, content.header.length)
-        yield data_file.RECORD, Segment(0, content.header.tables_size)
-        yield from _numbered("segments", content.segments)
-        yield from _named("", content.entries, content.segments)
-    elif isinstance(content, BundledProgram):
-        yield program.BUNDLE, Segment(0, len(content.data))
-        start = content.program_start
-        yield program.PROGRAM_PREFIX.rstrip("/"), Segment(start, len(content.program_data))
-        yield from _program_parts(content.program, start)
+    if isinstance(content, BundledProgram):
+        program = content.program
+        yield BUNDLE, Segment(0, len(content.data))
+        yield PROGRAM_PREFIX.rstrip("/"), Segment(program.start, len(program.data))
+        yield from _parts(program)
         for name, tensor in content.tensors():
             yield name, Segment(tensor.start, len(tensor.data))
-    else:
-        yield from _program_parts(content)
+        return
+    prefix, start, size = content.prefix, content.start, len(content.data)
+    if content.header is not None:
+        yield f"{prefix}header", Segment(start + AT, content.header.length)
+        size = content.header.tables_size
+    yield content.record, Segment(start, size)
+    segments = [Segment(start + begin, size) for begin, size in content.segments]
+    yield from _numbered(f"{prefix}segments", segments)
+    yield from _named(prefix, content.entries, segments)
+    if isinstance(content, Program):
+        constants = content.blob_places("constant_buffer", "storage")
+        delegates = content.blob_places("backend_delegate_data", "data")
+        yield from _numbered(f"{prefix}constants", constants)
+        yield from _numbered(f"{prefix}delegates", delegates)
 
 
 class Unclaimed(NamedTuple):
@@ -187,7 +186,7 @@ class Unclaimed(NamedTuple):
     is_rest: bool
 
 
-def find_unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unclaimed]:
+def find_unclaimed(content: Content) -> Iterator[Unclaimed]:
     """Yield bytes behind the tables of a file that are in no segment, and are not padding.
 
     Of a bundle, those behind its own tables and those in its program. Raises FormatError and
@@ -197,8 +196,7 @@ def find_unclaimed(content: Program | DataFile | BundledProgram) -> Iterator[Unc
         yield from _between(content.data, content.tables_end, (), 0)
         yield from find_unclaimed(content.program)
     else:
-        start = content.start if isinstance(content, Program) else 0
-        yield from _between(content.data, content.tables_end, content.segments, start)
+        yield from _between(content.data, content.tables_end, content.segments, content.start)
 
 
 def _between(

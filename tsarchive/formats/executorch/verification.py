@@ -17,25 +17,31 @@ from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.base import Step, VerifyReport
+from tsarchive.ir.graph import closure
 
-from .data_file import DataFile, Entry
-from .listing import type_text
-from .methods import DelegateCall, Free, Instruction, JumpFalse, KernelCall, Method, Move
-from .program import BUNDLE, BundledProgram, Program, Suite
-from .regions import Content, Regions, find_unclaimed, opened_regions
-from .schema import version_problem
-from .values import (
+from .content import BUNDLE, BundledProgram, Content, DataFile, Entry, Program, SegmentedFile, Suite
+from .flatbuffer import version_problem
+from .methods import (
     NO_TENSOR,
+    DelegateCall,
+    Free,
     IndexList,
+    Instruction,
     IntList,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
     OptionalTensorList,
     Shape,
     Span,
     Tensor,
     TensorList,
     Value,
+    item_at,
 )
-from .view import ExecutorchView
+from .regions import Regions, find_unclaimed, opened_regions
+from .view import ExecutorchView, type_text
 
 _BOOL: Final = 11
 # How many pairs of tensors are compared; calls of real programs have few arguments.
@@ -58,18 +64,19 @@ def flow_faults(method: Method) -> Iterator[Fault]:
     for number, chain in enumerate(method.chains):
         where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
         for index, instruction in enumerate(chain.instructions):
-            for rule, message, severity in _instruction(method, instruction, given):
+            faults = _instruction(method, instruction, given, len(chain.instructions))
+            for rule, message, severity in faults:
                 yield Fault(rule, f"{where}{index} {message}", severity)
             for message in overlaps.of(instruction):
                 text = f"{where}{index} {message}"
                 yield Fault("executorch-overlap", text, Severity.WARNING)
-        yield from _jumps(chain.instructions, where)
         yield from _endless(chain.instructions, fixed, where)
 
 
 def _instruction(
-    method: Method, instruction: Instruction, given: frozenset[int]
+    method: Method, instruction: Instruction, given: frozenset[int], end: int
 ) -> Iterator[Fault]:
+    """Yield what is wrong with an instruction of a chain of ``end`` instructions."""
     match instruction:
         case KernelCall(operator, args):
             yield from _in_range("operator", operator, len(method.operators))
@@ -79,11 +86,13 @@ def _instruction(
             yield from _arguments(method, args)
         case Move(source, target):
             yield from _arguments(method, (source, target))
-        case JumpFalse(condition, _):
+        case JumpFalse(condition, target):
             yield from _condition(method, condition, given)
+            if not 0 <= target <= end:
+                yield Fault("executorch-jump", f"jumps to {target}, behind the end of the chain")
         case Free(value):
             yield from _arguments(method, (value,))
-            if not isinstance(_at(method, value), Tensor):
+            if not isinstance(item_at(method.values, value), Tensor):
                 yield Fault("executorch-kind", f"frees value {value}, which is no tensor")
 
 
@@ -99,7 +108,7 @@ def _in_range(what: str, index: int, count: int) -> Iterator[Fault]:
 
 def _condition(method: Method, index: int, given: frozenset[int]) -> Iterator[Fault]:
     yield from _arguments(method, (index,))
-    value = _at(method, index)
+    value = item_at(method.values, index)
     is_condition = isinstance(value, Tensor) and value.scalar_type == _BOOL
     # Writers put an integer, or nothing, where a comparison of sizes will be.
     is_set = index in given and (value is None or isinstance(value, int))
@@ -133,27 +142,18 @@ class _Overlaps:
                     yield f"writes value {index} into the memory of value {other}, which it reads"
 
     def _count(self, indices: Iterable[int]) -> int:
-        values = (_at(self._method, index) for index in indices)
+        values = (item_at(self._method.values, index) for index in indices)
         return sum(len(v.items) if isinstance(v, TensorList) else 1 for v in values)
 
     def _planned(self, indices: Iterable[int]) -> Iterator[tuple[int, Span]]:
         """Yield the tensors among values, in lists as well, that have bytes in the memory plan."""
         for index in indices:
-            value = _at(self._method, index)
+            value = item_at(self._method.values, index)
             for item in value.items if isinstance(value, TensorList) else (index,):
-                tensor = _at(self._method, item)
+                tensor = item_at(self._method.values, item)
                 span = tensor.span if isinstance(tensor, Tensor) else None
                 if span is not None and span.start < span.end:
                     yield item, span
-
-
-def _jumps(instructions: tuple[Instruction, ...], where: str) -> Iterator[Fault]:
-    for index, instruction in enumerate(instructions):
-        if isinstance(instruction, JumpFalse):
-            target = instruction.destination
-            if not 0 <= target <= len(instructions):
-                message = f"{where}{index} jumps to {target}, behind the end of the chain"
-                yield Fault("executorch-jump", message)
 
 
 def _endless(
@@ -166,8 +166,12 @@ def _endless(
     for index, targets in enumerate(ways):
         for target in targets:
             back[target if 0 <= target < end else end].append(index)
-    ending = _reached(end, back)
-    stuck = sorted(index for index in _reached(0, ways) if index < end and index not in ending)
+    ending = closure([end], back.__getitem__)
+
+    def following(index: int) -> list[int]:
+        return [target for target in ways[index] if target >= 0] if index < end else []
+
+    stuck = sorted(i for i in closure([0], following) if i < end and i not in ending)
     if stuck:
         severity = Severity.ERROR if 0 in stuck else Severity.WARNING
         message = f"{where}{stuck[0]} never comes to an end"
@@ -182,17 +186,6 @@ def _ways(index: int, instruction: Instruction, fixed: dict[int, bool]) -> list[
     if known is None:
         return [index + 1, instruction.destination]
     return [index + 1] if known else [instruction.destination]
-
-
-def _reached(start: int, ways: list[list[int]]) -> set[int]:
-    found, pending = {start}, [start]
-    while pending:
-        here = pending.pop()
-        for target in ways[here] if here < len(ways) else ():
-            if target >= 0 and target not in found:
-                found.add(target)
-                pending.append(target)
-    return found
 
 
 def _fixed_bools(method: Method) -> dict[int, bool]:
@@ -217,10 +210,6 @@ def _given(method: Method) -> Iterator[int]:
                 yield from args
             case Move(_, target):
                 yield target
-
-
-def _at(method: Method, index: int) -> Value:
-    return method.values[index] if 0 <= index < len(method.values) else None
 
 
 _LONGEST_OPERATOR: Final = 99
@@ -386,25 +375,25 @@ def _guarded(rule: str, checks: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _program(program: Program) -> Iterator[Finding]:
-    yield from _guarded("executorch-segment", _segments(program, program.prefix))
+    yield from _guarded("executorch-segment", _segments(program))
     yield from _guarded("executorch-constant", _constants(program))
     yield from _guarded("executorch-named-data", _names(program))
     yield from _guarded("executorch-method", _methods(program))
 
 
-def _segments(found: Program | DataFile, prefix: str) -> Iterator[Finding]:
+def _segments(found: SegmentedFile) -> Iterator[Finding]:
     """Yield segments that overlap, and a header that counts more bytes than they have."""
-    end = 0
+    end, record = 0, f"{found.prefix}segments"
     for start, size in sorted({segment for segment in found.segments if segment.size}):
         if start < end:
             message = f"the segment at {start:,} begins inside of another"
-            yield _unusual("executorch-segment", message, f"{prefix}segments", start)
+            yield _unusual("executorch-segment", message, record, start)
         end = max(end, start + size)
     header = found.header
     known = header.segment_base + (header.segments_size or 0) if header is not None else 0
     if known > max(end, found.tables_end) + _MOST_PADDING:
         message = f"the header has segments end at {known:,}, and the last ends at {end:,}"
-        yield _unusual("executorch-segment", message, f"{prefix}segments", end)
+        yield _unusual("executorch-segment", message, record, end)
 
 
 def _constants(program: Program) -> Iterator[Finding]:
@@ -420,11 +409,11 @@ def _constants(program: Program) -> Iterator[Finding]:
 
 
 def _names(program: Program) -> Iterator[Finding]:
-    for key, segment, _, _ in program.named_data:
+    for key, segment, _, _ in program.entries:
         if not 0 <= segment < len(program.segments):
             message = f"the data {key!r} is in segment {segment}, which is not there"
             yield broken("executorch-named-data", message, program.record)
-    keys = (entry.key for entry in program.named_data)
+    keys = (entry.key for entry in program.entries)
     yield from _repeated("executorch-named-data", "data", keys, program.record)
 
 
@@ -453,7 +442,7 @@ def _data_file(found: DataFile) -> Iterator[Finding]:
     elif not found.is_complete:
         message = "it lacks the table of segments or of names"
         yield broken("executorch-table", message, found.record)
-    yield from _guarded("executorch-segment", _segments(found, ""))
+    yield from _guarded("executorch-segment", _segments(found))
     keys = (entry.key for entry in found.entries)
     yield from _repeated("executorch-named-data", "data", keys, found.record)
     for entry in found.entries:

@@ -23,10 +23,9 @@ from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType, Type, annotation, own_name
 from tsarchive.ir.values import TableConstant
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.canonical import CanonicalDefinitions
-from tsarchive.printer.definitions import Definitions
+from tsarchive.printer.definitions import CanonicalDefinitions, Definitions
 from tsarchive.printer.literals import Literals
-from tsarchive.printer.range_fixpoint import ranges_after_reading
+from tsarchive.printer.reading_back import ranges_after_reading
 
 from .code_records import DEBUG_SUFFIX, CodeRecords, encoded, format_version
 from .debug import DebugWriter, read_debug_record

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.errors import ArchiveError, CallError, FormatError, UnsupportedError
-from tsarchive.formats.executorch.program import BUNDLE, BundledProgram, BundledTensor, BundledValue
+from tsarchive.formats.executorch.content import BUNDLE, BundledProgram, BundledTensor, BundledValue
 from tsarchive.formats.executorch.regions import Regions
 
 from .memory import tensor_over, type_text

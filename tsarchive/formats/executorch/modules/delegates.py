@@ -24,16 +24,14 @@ from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
 from tsarchive.formats.base import leave_out
-from tsarchive.formats.executorch.data_file import first_by_key
-from tsarchive.formats.executorch.flatbuffer import Buffer
+from tsarchive.formats.executorch.content import RECORD, Program, first_by_key
+from tsarchive.formats.executorch.flatbuffer import Buffer, Field, Schema, require_known
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
-from tsarchive.formats.executorch.program import RECORD, Program
 from tsarchive.formats.executorch.regions import Regions
-from tsarchive.formats.executorch.schema import Field, Schema, require_known
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.policy import NO_LIMITS, Guard, Policy
+from tsarchive.policy import NO_LIMITS, Guard
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import set_slot
 
@@ -47,22 +45,9 @@ _RUNTIME: Final = "executorch"
 _QUANTIZED: Final = "executorch.kernels.quantized"
 
 
-def backends_of(program: Program) -> list[str]:
-    """Return the backends that the methods of a program call, without duplicates."""
-    found = (
-        delegate.backend for method in program.reachable_methods for delegate in method.delegates
-    )
-    return list(dict.fromkeys(found))
-
-
 def can_run() -> bool:
     """Return whether the runtime is installed."""
     return find_spec(_RUNTIME) is not None and find_spec(f"{_RUNTIME}.runtime") is not None
-
-
-def are_allowed(program: Program, policy: Policy) -> bool:
-    """Return whether the policy allows each backend that a program calls."""
-    return not any(policy.refusal(f"delegate::{name}") for name in backends_of(program))
 
 
 def check_sound(content: bytes) -> None:
@@ -90,11 +75,8 @@ class Backends:
         self._methods: dict[str, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the program, but not the state that calls left in its memory."""
         return Backends, (self._program, self._data)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Backends:
-        """Copy the program, but not the state that calls left in its memory."""
-        return Backends(self._program, self._data)
 
     def run(self, method: str, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of a method. Raises ScriptError where the runtime fails."""
@@ -177,7 +159,7 @@ def check_constants(program: Program, data: Data) -> None:
 
     Raises FormatError for one that has fewer bytes there than it takes.
     """
-    inside = first_by_key((entry.key, entry.segment) for entry in program.named_data)
+    inside = first_by_key((entry.key, entry.segment) for entry in program.entries)
     wanted = {
         key: size
         for method in program.reachable_methods
@@ -221,7 +203,7 @@ class DelegatedImporter(ProgramImporter):
         if guard.limits != NO_LIMITS:
             raise UnsupportedError("limits do not hold for parts that backends run")
         super().__init__(regions, guard, data)
-        self._files = tuple(map(bytes, self._data.contents))
+        self._files = tuple(bytes(file.data) for file in self._data.files)
 
     def _fill(self, made: ClassType) -> None:
         for method in self.program.reachable_methods:
@@ -267,6 +249,8 @@ def importer_of_program(
         )
     program = regions.require_program()
     require_known(program.version, RECORD)
-    if backends_of(program) and can_run() and are_allowed(program, guard.policy):
+    backends = {one.backend for method in program.reachable_methods for one in method.delegates}
+    is_allowed = not any(guard.policy.refusal(f"delegate::{name}") for name in backends)
+    if backends and is_allowed and can_run():
         return DelegatedImporter(regions, guard, data)
     return PteImporter(regions, guard, data)

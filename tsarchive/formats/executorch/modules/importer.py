@@ -9,7 +9,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import torch
@@ -27,14 +26,12 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.findings import require_whole
-from tsarchive.formats.executorch.data_file import DataFile, Entry
+from tsarchive.formats.executorch.content import RECORD, DataFile, Entry, Program
 from tsarchive.formats.executorch.draft import Draft
+from tsarchive.formats.executorch.flatbuffer import require_known
 from tsarchive.formats.executorch.header import PTD, kind_of
-from tsarchive.formats.executorch.methods import Method
-from tsarchive.formats.executorch.program import RECORD, Program
+from tsarchive.formats.executorch.methods import Method, Tensor
 from tsarchive.formats.executorch.regions import Regions, opened_regions
-from tsarchive.formats.executorch.schema import require_known
-from tsarchive.formats.executorch.values import Tensor
 from tsarchive.formats.executorch.verification import content_findings
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
@@ -48,9 +45,8 @@ from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot, set_slot
 
 from .calling_convention import MEMORY, Convention, ProgramMethod, result_of, with_lock
-from .memory import Layout, Memory, buffer_checker, layout_of, load_from_state_dict, tensor_over
-from .method_graphs import MethodGraph, function_of
-from .slots import NUMBERS
+from .memory import Layout, Memory, layout_of, load_from_state_dict, tensor_over
+from .method_graphs import NUMBERS, MethodGraph, function_of
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
@@ -97,7 +93,6 @@ def _revived(
 
 CLASS: Final = "__torch__.executorch.Program"
 TRAINING: Final = Attribute("training", BOOL)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class ProgramImporter(ABC):
@@ -190,7 +185,7 @@ class PteImporter(ProgramImporter):
         compiler = self.classes.compiler
         convention = Convention(method, function, compiler)
         call = public_by(function, compiler, convention, result_of(method))
-        return with_lock(call, buffer_checker(self.layout))
+        return with_lock(call, Memory.check_buffers)
 
     def load(self) -> ArchiveModule:
         """Return the module, its memory initialized from the file.
@@ -219,7 +214,7 @@ class PteImporter(ProgramImporter):
         return {slot.name: get_slot(module, slot) for slot in slots if slot.type in NUMBERS}
 
     def built(
-        self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] = _NOTHING
+        self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] | None = None
     ) -> Any:
         """Build a module with this memory; ``kept`` are numbers that calls left in another one."""
         made = new_object(self.classes.python_class(self.type))
@@ -230,7 +225,7 @@ class PteImporter(ProgramImporter):
             set_slot(made, slots[name], tensor)
         for graph in self._graphs.values():
             self._set_up(made, graph, memory, buffers)
-        for name, value in kept.items():
+        for name, value in (kept or {}).items():
             set_slot(made, slots[name], value)
         return made
 
@@ -355,12 +350,7 @@ class Data:
     """The data files of a program, searched in order."""
 
     def __init__(self, files: Iterable[DataFile] = ()) -> None:
-        self._files = tuple(files)
-
-    @property
-    def contents(self) -> tuple[memoryview, ...]:
-        """The bytes of each file."""
-        return tuple(file.data for file in self._files)
+        self.files = tuple(files)
 
     def bytes_of(self, tensor: Tensor) -> memoryview:
         """Return the bytes of a tensor, not copied.
@@ -385,10 +375,10 @@ class Data:
         return file.data_of(entry)
 
     def _find(self, key: str) -> tuple[DataFile, Entry]:
-        for file in self._files:
+        for file in self.files:
             if key in file.by_key:
                 return file, file.by_key[key]
-        if self._files:
+        if self.files:
             message = f"the tensor {key!r} of the program is in none of the data files"
             hint = "The file that was written beside this program has it"
         else:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.formats.executorch.content import RECORD
 from tsarchive.formats.executorch.methods import (
     Instruction,
     JumpFalse,
@@ -20,7 +21,6 @@ from tsarchive.formats.executorch.methods import (
     Method,
     Operator,
 )
-from tsarchive.formats.executorch.program import RECORD
 from tsarchive.formats.pt2.building import Operators
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import is_
@@ -22,14 +22,14 @@ from typing import Any, Final
 import torch
 
 from tsarchive.errors import CallError, FormatError, LimitError, UnsupportedError
-from tsarchive.formats.executorch.methods import Method
-from tsarchive.formats.executorch.program import RECORD, Program
-from tsarchive.formats.executorch.values import (
+from tsarchive.formats.executorch.content import RECORD, Program
+from tsarchive.formats.executorch.methods import (
     SCALAR_TYPES,
+    Method,
     Shape,
     Tensor,
 )
-from tsarchive.formats.executorch.values import Layout as TensorLayout
+from tsarchive.formats.executorch.methods import Layout as TensorLayout
 from tsarchive.formats.torchscript.tensors import without_warnings
 
 _UNSUPPORTED: Final = frozenset({"qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits16"})
@@ -144,7 +144,9 @@ class _LayoutBuilder:
     def _buffer(self, method: Method, index: int, tensor: Tensor, content: Tensor | int) -> str:
         name = tensor.name
         if not name or name in self.layout.buffers:
-            name = _free(f"{method.name}.{index}", self.layout.buffers)
+            name, number = f"{method.name}.{index}", 0
+            while name in self.layout.buffers:
+                name, number = f"{name}.{number}", number + 1
         self.layout.buffers[name] = content
         return name
 
@@ -167,13 +169,6 @@ class _LayoutBuilder:
             self.layout.places.append(Place(span.arena, span.start, tensor))
             found = self._known_places[key] = len(self.layout.places) - 1
         return found
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    found, number = name, 0
-    while found in taken:
-        found, number = f"{name}.{number}", number + 1
-    return found
 
 
 def _key(tensor: Tensor) -> _Key:
@@ -220,6 +215,17 @@ class Memory:
         """Set the bytes of each arena."""
         for arena, content in zip(self._arenas, contents, strict=True):
             arena[: len(content)] = content
+
+    def check_buffers(self, buffers: Mapping[str, Any]) -> None:
+        """Raise CallError for a buffer of the module that the program was not made for.
+
+        This comes before each call, and is cheap while nothing changed.
+        """
+        known = self.checked
+        if len(known) != len(buffers) or not all(map(is_, buffers.values(), known)):
+            for name, content in self._layout.buffers.items():
+                _check_buffer(name, content, self, buffers.get(name))
+            self.checked = list(buffers.values())
 
     def copied(self, memo: dict[int, Any]) -> Memory:
         """Copy into new memory. ``memo`` maps each tensor to its copy."""
@@ -276,22 +282,6 @@ def tensor_over(data: memoryview, described: TensorLayout) -> torch.Tensor:
     if found.data_ptr() % dtype.itemsize:
         found = torch.frombuffer(bytearray(data), dtype=dtype)
     return found.as_strided(described.sizes, described.strides)
-
-
-def buffer_checker(layout: Layout) -> Callable[[Memory, Mapping[str, Any]], None]:
-    """Return a check of a module's buffers before a call, which is cheap while nothing changed.
-
-    The check raises CallError for a buffer that the program was not made for.
-    """
-
-    def check(memory: Memory, buffers: Mapping[str, Any]) -> None:
-        known = memory.checked
-        if len(known) != len(buffers) or not all(map(is_, buffers.values(), known)):
-            for name, content in layout.buffers.items():
-                _check_buffer(name, content, memory, buffers.get(name))
-            memory.checked = list(buffers.values())
-
-    return check
 
 
 def _check_buffer(name: str, content: Tensor | int, memory: Memory, found: Any) -> None:

@@ -1,6 +1,8 @@
-"""Programs (.pte): methods, and the locations of their data; bundled programs (.bpte).
+"""The decoded contents of files: programs (.pte), data files (.ptd), bundled programs (.bpte).
 
-A bundled program is a whole program with test calls and their expected results.
+A program has methods, and the locations of their data. Segments are byte ranges behind the tables
+of a program or data file; keys name tensors and other bytes in them. A bundled program is a whole
+program with test calls and their expected results.
 """
 
 from __future__ import annotations
@@ -8,19 +10,196 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from tsarchive.errors import FormatError, MissingRecordError
+from tsarchive.errors import FormatError, LimitError, MissingRecordError
 
-from .data_file import Entry, Segment, first_by_key, named_data, part_of, segments_of
-from .flatbuffer import Buffer, EncodedFile, Table
-from .header import AT, PROGRAM_MAGIC, Header, read_program_header
-from .methods import Delegate, Method, decode_method
-from .schema import BUNDLED_PROGRAM, PROGRAM
-from .values import Layout, Tensor
+from .flatbuffer import (
+    BUNDLED_PROGRAM,
+    FLAT_TENSOR,
+    FLAT_TENSOR_06,
+    PROGRAM,
+    Buffer,
+    EncodedFile,
+    Schema,
+    Table,
+    check_all,
+)
+from .header import AT, PROGRAM_MAGIC, Header, read_data_header, read_program_header
+from .methods import Delegate, Layout, Method, Tensor, decode_method
 
 RECORD = "program"
+TABLES = "tables"
+BUNDLE = "bundle"
+PROGRAM_PREFIX = "program/"
+SUITES = "test_suites/"
+_FIELDS_07 = 3
+
 _T = TypeVar("_T")
+
+
+class Segment(NamedTuple):
+    """A byte range, in offsets from the start of the file."""
+
+    start: int
+    size: int
+
+
+class Entry(NamedTuple):
+    """A key of bytes in a segment, which several keys may share.
+
+    ``layout`` is None for bytes that are not a tensor, which take the whole segment.
+    """
+
+    key: str
+    segment: int
+    offset: int = 0
+    layout: Layout | None = None
+
+
+class SegmentedFile(EncodedFile):
+    """A file whose tables list segments, and keys of bytes in them.
+
+    ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for errors.
+    """
+
+    header: Header | None
+    prefix: str = ""
+    start: int = 0
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments.
+
+        Raises FormatError for one that is not in the file, and for bytes in segments where no
+        header stores their base.
+        """
+        base, limit = 0, len(self.data)
+        if self.header is not None:
+            base = self.header.segment_base
+            if self.header.segments_size is not None:
+                limit = base + self.header.segments_size
+        tables = self._root.tables("segments") or ()
+        return tuple(_segment(table, base, limit) for table in tables)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries by key in file order; the runtime searches them from the first."""
+        slots = self._root.buffer.schema.slots
+        has_layouts, is_of_06 = "tensor_layout" in slots["NamedData"], "TensorMetadata" in slots
+        entries = tuple(
+            Entry(
+                table.text("key") or "", table.scalar("segment_index"), 0,
+                _layout(table.table("tensor_layout")) if has_layouts else None,
+            )
+            for table in self._root.tables("named_data") or ()
+        )  # fmt: skip
+        return _tensors_of_06(self._root) + entries if is_of_06 else entries
+
+
+class DataFile(SegmentedFile):
+    """A data file; ``version`` is 0 in every file so far, also those of ExecuTorch 0.6."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.header: Header = read_data_header(data)
+        self.is_of_06 = self._is_of_06(data)
+        super().__init__(data)
+
+    def root(self) -> Table:
+        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR, self.data)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether segments and keys are both there, which the runtime assumes unchecked."""
+        return self._root.has("segments") and self._root.has("named_data")
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Entry]:
+        """The first entry of each key."""
+        return first_by_key((entry.key, entry) for entry in self.entries)
+
+    def entry(self, key: str) -> Entry:
+        """Return the first entry of a key. Raises MissingRecordError when there is none."""
+        found = self.by_key.get(key)
+        if found is None:
+            raise MissingRecordError(f"the data file has no {key!r}", record=TABLES)
+        return found
+
+    def data_of(self, entry: Entry) -> memoryview:
+        """Return the bytes of an entry. Raises FormatError when its segment has too few bytes."""
+        if not 0 <= entry.segment < len(self.segments):
+            message = f"{entry.key!r} names segment {entry.segment}, which is not there"
+            raise FormatError(message, record=TABLES, limit=len(self.segments))
+        start, size = self.segments[entry.segment]
+        found = self.data[start : start + size]
+        if entry.layout is None:
+            return found
+        return part_of(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
+
+    def _is_of_06(self, data: memoryview) -> bool:
+        """Return whether the file is of 0.6, which has a number in place of the vector of segments.
+
+        Later tables have three fields. Were they extended, a misdetection would require that all of
+        them read as tables of 0.6, and that the vector lies at a distance which is a power of two.
+        """
+        root = self._root_of(FLAT_TENSOR_06, data)
+        if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):
+            return False
+        try:
+            check_all(root)
+        except (FormatError, LimitError):
+            return False
+        alignment: int = root.scalar("tensor_alignment")
+        return alignment & (alignment - 1) == 0
+
+    def _root_of(self, schema: Schema, data: memoryview) -> Table:
+        return Buffer(data[: self.header.tables_size], schema, TABLES).root()
+
+
+def _segment(table: Table, base: int, limit: int) -> Segment:
+    start, size = base + table.scalar("offset"), table.scalar("size")
+    if not size:
+        return Segment(min(start, limit), 0)
+    if not base:
+        message = "it has bytes, and no header tells where segments begin"
+        raise table.buffer.error(table.position, f"{table.path}: {message}")
+    if start + size > limit:
+        raise table.buffer.error(table.position, f"{table.path} ends at {start + size:,}", limit)
+    return Segment(start, size)
+
+
+def _tensors_of_06(root: Table) -> tuple[Entry, ...]:
+    """Return the tensors of a data file of ExecuTorch 0.6."""
+    return tuple(
+        Entry(
+            table.text("fully_qualified_name") or "", table.scalar("segment_index"),
+            table.scalar("offset"), _layout(table),
+        )
+        for table in root.tables("tensors") or ()
+    )  # fmt: skip
+
+
+def _layout(table: Table | None) -> Layout | None:
+    if table is None:
+        return None
+    sizes, order = table.numbers("sizes") or (), table.numbers("dim_order") or ()
+    return Layout(table.scalar("scalar_type"), sizes, order)
+
+
+def part_of(data: memoryview, offset: int, size: int, record: str | None) -> memoryview:
+    """Return a range of a record. Raises FormatError where the record is too short."""
+    if offset + size > len(data):
+        message = f"a tensor of {size:,} bytes at {offset:,} ends behind its record"
+        raise FormatError(message, record=record, offset=offset, limit=len(data))
+    return data[offset : offset + size]
+
+
+def first_by_key(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    """Return the first value of each key, as the runtime finds it."""
+    found: dict[str, _T] = {}
+    for key, value in pairs:
+        found.setdefault(key, value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +210,8 @@ class Subsegment:
     offsets: tuple[int, ...]
 
 
-class Program(EncodedFile):
-    """A program; ``version`` is 0 in every file so far. Nothing is copied: views lie in ``data``.
-
-    ``prefix`` precedes the names of records, and ``start`` is the offset in the file, for errors.
-    """
+class Program(SegmentedFile):
+    """A program; ``version`` is 0 in every file so far. All bytes are views of ``data``."""
 
     def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
         self.prefix = prefix
@@ -82,11 +258,6 @@ class Program(EncodedFile):
             raise MissingRecordError(message, record=RECORD, hint=f"It has: {known}")
         return self._method(index)
 
-    @cached_property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments, all of which lie in the file."""
-        return segments_of(self._root, self.header, len(self.data))
-
     def segment(self, index: int) -> memoryview:
         """Return the bytes of a segment. Raises FormatError when there is none of this number."""
         start, size = self._numbered(self.segments, index, "segment")
@@ -112,10 +283,6 @@ class Program(EncodedFile):
     def inline_delegates(self) -> tuple[memoryview, ...]:
         """Backend programs that are stored in the tables."""
         return _blobs(self._tables("backend_delegate_data"), "data")
-
-    @cached_property
-    def named_data(self) -> tuple[Entry, ...]:
-        return named_data(self._root)
 
     def tables_alone(self) -> bytes:
         """Return a program with the same tables and no segments: its methods without data."""
@@ -204,11 +371,6 @@ def _blobs(tables: Iterable[Table], field: str) -> tuple[memoryview, ...]:
     return tuple(table.data(field) or memoryview(b"") for table in tables)
 
 
-BUNDLE = "bundle"
-PROGRAM_PREFIX = "program/"
-SUITES = "test_suites/"
-
-
 @dataclass(frozen=True, slots=True)
 class BundledTensor(Layout):
     """A tensor and its bytes, which begin at ``start`` in the file."""
@@ -243,21 +405,12 @@ class BundledProgram(EncodedFile):
         return Buffer(self.data, BUNDLED_PROGRAM, BUNDLE).root()
 
     @cached_property
-    def program_data(self) -> memoryview:
-        """The bytes of the program: a whole .pte file. Raises FormatError when there is none."""
+    def program(self) -> Program:
+        """The program, a whole .pte file. Raises FormatError when there is none."""
         found = self._root.data("program")
         if found is None:
             raise FormatError("the bundle has no program", record=BUNDLE)
-        return found
-
-    @cached_property
-    def program_start(self) -> int:
-        """The offset of the program in the file."""
-        return self._root.data_start("program")
-
-    @cached_property
-    def program(self) -> Program:
-        return Program(self.program_data, PROGRAM_PREFIX, self.program_start)
+        return Program(found, PROGRAM_PREFIX, self._root.data_start("program"))
 
     @cached_property
     def test_suites(self) -> tuple[Suite, ...]:
@@ -302,3 +455,6 @@ def _value(table: Table | None) -> BundledValue:
         )  # fmt: skip
     found: int | bool | float = table.scalar(f"{table.name.lower()}_val")
     return found
+
+
+Content: TypeAlias = Program | DataFile | BundledProgram

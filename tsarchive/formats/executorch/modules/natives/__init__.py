@@ -1,5 +1,0 @@
-"""Operators of ExecuTorch programs implemented in Python; importing them registers them."""
-
-from . import prim, quantized
-
-__all__ = ["prim", "quantized"]
