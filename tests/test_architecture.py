@@ -165,7 +165,6 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
     "tsarchive.formats.records", "tsarchive.formats.registry",
     "tsarchive.formats.torchscript.code_records",
-    "tsarchive.formats.torchscript.debug", "tsarchive.formats.torchscript.description",
     "tsarchive.formats.torchscript.devices",
     "tsarchive.formats.torchscript.format",
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.needs",

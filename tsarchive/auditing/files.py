@@ -25,11 +25,19 @@ from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
-from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
+from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
 from tsarchive.garbage import rarely_collecting
-from tsarchive.scanning.collecting import TAR, UNKNOWN, ZIP, Collected, Form, form_of, has_zip_end
+from tsarchive.scanning.collecting import (
+    TAR,
+    UNKNOWN,
+    ZIP,
+    Collected,
+    Form,
+    Surroundings,
+    form_of,
+    has_zip_end,
+)
 from tsarchive.scanning.pickle_names import Budgets
-from tsarchive.scanning.pickles import Surroundings
 from tsarchive.scanning.report import AuditReport, Payload
 from tsarchive.verifying import verify
 

@@ -13,7 +13,7 @@ from tsarchive.analyses.program import Program
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, format_version
+from tsarchive.formats.torchscript.code_records import presumed_version
 from tsarchive.formats.torchscript.inspection import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.graph import closure
@@ -61,14 +61,7 @@ def program_of(code: Mapping[str, bytes], container: Container) -> Program:
         is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
         return TableConstant(found), TENSOR if is_tensor else UNKNOWN
 
-    return Program(code, constant, _version(container))
-
-
-def _version(container: Container) -> int:
-    try:
-        return format_version(container)
-    except ArchiveError:
-        return NEWEST_VERSION
+    return Program(code, constant, presumed_version(container))
 
 
 def audit_program(

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.facts import Facts
 
     from .base import LoadOptions, OpenedArchive, SaveOptions
-    from .torchscript.code_records import CodeRecords
-    from .torchscript.debug import DebugRecords
+    from .torchscript.code_records import CodeRecords, DebugRecords
 
 
 # Records that only TorchScript has: a file with one was to become such an archive.
@@ -111,7 +110,7 @@ class _ForeignView(View):
 
     @property
     def debug(self) -> DebugRecords:
-        from .torchscript.debug import DebugRecords
+        from .torchscript.code_records import DebugRecords
 
         return DebugRecords(self._container)
 

@@ -20,8 +20,7 @@ from tsarchive.errors import (
     SourceError,
     UnsupportedError,
 )
-from tsarchive.formats.torchscript.code_records import CodeRecords
-from tsarchive.formats.torchscript.debug import DebugRecords
+from tsarchive.formats.torchscript.code_records import CodeRecords, DebugRecords
 from tsarchive.formats.torchscript.inspection import (
     PickledView,
     Root,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.torchscript.stored_tensors import PerTensor
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 from tsarchive.strict_json import parse_object
 
 MODEL = "model.json"

@@ -1,8 +1,9 @@
-"""Inspection of an archive with a data.pkl: its tensors, its modules, its code; without torch."""
+"""Inspection of an archive with a data.pkl: its tensors, modules, code and facts; without torch."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.container import Container, Record
 from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
+from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
+from tsarchive.describing.facts import Facts, ProgramFacts
+from tsarchive.describing.hints import advice
 from tsarchive.errors import (
     ArchiveError,
     FormatError,
@@ -17,17 +21,18 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
-from tsarchive.formats.base import View
+from tsarchive.formats.base import OpenedArchive, View
+from tsarchive.formats.description import tensor_facts, zip_facts
+from tsarchive.formats.records import RecordTable
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import TENSOR, Type, annotation
 from tsarchive.pickler import Memoised, Object, Reduce, loads
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 
-from .code_records import CodeRecords, format_version
-from .debug import DebugRecords
-from .pickled import MAX_DEPTH
+from .code_records import CodeRecords, DebugRecords, format_version
+from .pickled import MAX_DEPTH, objects_of
 from .stored_tensors import (
     TENSOR_MODULE,
     DenseTensor,
@@ -498,3 +503,41 @@ def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
                     operator = f"{name}.{overload}" if overload else name
                     places.setdefault(operator, []).append(place)
     return ordered(use_of(name, tuple(found)) for name, found in places.items())
+
+
+def torchscript_facts(
+    archive: OpenedArchive, file: str, nbytes: int, table: RecordTable, *, has_unnamed_classes: bool
+) -> Facts:
+    """Return the facts of a TorchScript archive. Raises ArchiveError.
+
+    ``has_unnamed_classes`` tells that each module is of a class of its own, which no code names.
+    """
+    return replace(
+        zip_facts(archive, file, nbytes, table),
+        program=_program(archive, has_unnamed_classes=has_unnamed_classes),
+        tensors=tensor_facts(archive),
+    )
+
+
+def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFacts:
+    class_of = class_finder(archive.classes)
+    objects = list(objects_of(archive.root))
+    kinds: Counter[str] = Counter()
+    for record, text in archive.code.items():
+        kinds.update(found.kind for found in definitions(record, text))
+    modules = sum(class_of(o).is_module for o in objects)
+    if has_unnamed_classes:
+        kinds[CLASS] += modules
+    main_class = class_of(archive.root)
+    return ProgramFacts(
+        main_class=main_class.qualified_name,
+        has_traced_inputs="traced_inputs.pkl" in archive.records,
+        modules=modules,
+        classes=kinds[CLASS],
+        methods=kinds[METHOD],
+        functions=kinds[FUNCTION],
+        signatures=tuple(signatures(main_class)),
+        native_classes=archive.needs.classes,
+        operators=archive.needs.operators,
+        needs={name: advice(name) for name in archive.needs.foreign},
+    )

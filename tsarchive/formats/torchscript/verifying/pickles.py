@@ -22,7 +22,7 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
-from tsarchive.formats.torchscript.debug import read_any_debug_record
+from tsarchive.formats.torchscript.code_records import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH, reachable
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
@@ -32,8 +32,7 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.storage_types import STORAGE_TYPES
-from tsarchive.pickler.values import written_parts
+from tsarchive.pickler.values import STORAGE_TYPES, written_parts
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
