@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat
+from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat, zip_facts
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 from .base import View
@@ -56,8 +56,6 @@ class _Foreign(ZipFormat):
         return _ForeignCheck(container, self, findings)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .description import zip_facts
-
         return zip_facts(archive, file, nbytes, self.record_table)
 
 

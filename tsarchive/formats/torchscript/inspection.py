@@ -21,8 +21,7 @@ from tsarchive.errors import (
     UnknownOperatorError,
     UnsupportedError,
 )
-from tsarchive.formats.base import OpenedArchive, View
-from tsarchive.formats.description import tensor_facts, zip_facts
+from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import Attribute, ClassType
