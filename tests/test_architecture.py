@@ -154,7 +154,7 @@ WITHOUT_TORCH = (
     "tsarchive.errors", "tsarchive.findings", "tsarchive.formats.base",
     "tsarchive.formats.executorch", "tsarchive.formats.foreign",
     "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.inspection",
-    "tsarchive.formats.legacy.model", "tsarchive.formats.legacy.verifying",
+    "tsarchive.formats.legacy.verifying",
     "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.format",
     "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.metadata",
     "tsarchive.formats.pt2.payloads",

@@ -18,8 +18,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import PARAM, Node, Value, closure, walk
 from tsarchive.ir.values import is_device
 
-from .flow import CALLS, Flow, Origin
-from .program import Program
+from .program import CALLS, Flow, Origin, Program
 
 # Any device type: it may come from an extension of torch.
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::\d+)?")

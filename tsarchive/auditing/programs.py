@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
-from tsarchive.analyses.flow import PickledText, Texts
-from tsarchive.analyses.program import Program
+from tsarchive.analyses.program import PickledText, Program, Texts
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity

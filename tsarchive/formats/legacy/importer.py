@@ -29,12 +29,14 @@ from .inspection import (
     ATTRIBUTES,
     CODE_FOLDERS,
     DIALECT,
+    MODEL,
     OPERATOR_VERSION,
     Module,
     Values,
+    debug_records,
     module_of,
+    read_model,
 )
-from .model import MODEL, debug_records, read_model
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule

@@ -19,8 +19,7 @@ from tsarchive.formats.torchscript.verifying.pickles import (
 )
 from tsarchive.frontend import CodeImporter
 
-from .inspection import LegacyView
-from .model import MODEL
+from .inspection import MODEL, LegacyView
 
 _T = TypeVar("_T")
 
