@@ -27,6 +27,7 @@ from tsarchive.formats.torchscript.inspection import (
     PickledView,
     Root,
     constants_in,
+    needs_of_all,
     signatures_of_code,
 )
 from tsarchive.formats.torchscript.pickled import Conversion, reachable
@@ -502,8 +503,6 @@ class LegacyView(PickledView):
 
     def needs(self) -> Needs:
         """Return the needs of all of the code."""
-        from tsarchive.formats.torchscript.needs import needs_of_all
-
         return needs_of_all(self.code, DIALECT.renamed)
 
     def _roots(self) -> Iterator[Root]:
