@@ -43,7 +43,7 @@ _LINE_END = re.compile(rb"\n")
 # What torch reads over at the start of a record, whatever is imported.
 _IMPORTS = re.compile(r"\A(?:(?:import\b.*|op_version_set *= *\d+ *|#.*| *)\n)+")
 # Where code is besides ``code/``: before torch 1.3, and in a torch.package.
-_OTHER_FOLDERS: Final = ("libs/", ".data/ts_code/code/")
+_OTHER_FOLDER = re.compile(r"\A(libs|\.data/ts_code/code)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Program:
     ) -> None:
         self.data = records
         # Qualified names lead to records in one folder.
-        self.stored_as = {_as_code(name): name for name in records}
+        self.stored_as = {_OTHER_FOLDER.sub("code/", name): name for name in records}
         self.texts = {
             known: _IMPORTS.sub(_blank, _UNPARSABLE.sub(" ", _decoded(records[name])))
             for known, name in self.stored_as.items()
@@ -232,13 +232,6 @@ def _decoded(data: bytes) -> str:
 
 def _blank(lines: re.Match[str]) -> str:
     return "\n" * lines[0].count("\n")
-
-
-def _as_code(name: str) -> str:
-    for folder in _OTHER_FOLDERS:
-        if name.startswith(folder):
-            return f"code/{name.removeprefix(folder)}"
-    return name
 
 
 def line_of(node: Node) -> int:

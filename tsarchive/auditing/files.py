@@ -110,7 +110,7 @@ def _read(file: BinaryIO, start: int, size: int = -1) -> bytes:
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
-    audit = found.look_at(data, None, Surroundings())
+    streams = found.look_at(data, None, Surroundings())
     if form is TAR:
         for name, content in members_of(data):
             found.count("members", len(content), len(content))
@@ -119,7 +119,7 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
         if payload.record is None:
             message = f"the file is native code or a program ({payload.format})"
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
-    if not form.is_inert and not audit.streams.pickles:
+    if not form.is_inert and not streams.pickles:
         message, hint = f"it is of the kind {form.kind}", form.advice
         if form is UNKNOWN:
             looks = recognise(data[:HEAD_BYTES])
@@ -225,7 +225,7 @@ class _Archive:
             self.found.take(inner)
         else:
             self._single(name, data, around)
-        if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
+        if not self.format.has_programs and name.endswith(".json") and _USES_PICKLE.search(data):
             message = "it tells the reader to unpickle a record, whatever that may call"
             hint = "torch.export.load has no way to refuse: see what the pickles name"
             self.found.find(

@@ -124,19 +124,8 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
         opened = source if isinstance(source, Source) else open_source(source, faults)
     except Stopped:
         return ContainerSurvey(faults.findings(), None)
-    return _surveyed(opened, faults)
-
-
-def survey_inside(container: Container, name: str) -> ContainerSurvey:
-    """Survey the container that is the data of a record; findings name the inner records.
-
-    Raises ArchiveError where the record cannot be read.
-    """
-    return _surveyed(container.part(name), Collected())
-
-
-def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
-    container, in_doubt = None, frozenset[str]()
+    container: Container | None = None
+    in_doubt = frozenset[str]()
     try:
         with memoryview(opened.data) as buffer, suppress(Stopped):
             members = read_members(buffer, faults)

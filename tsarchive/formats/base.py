@@ -411,7 +411,7 @@ class Format(ABC):
     encoded: tuple[str, str] | None = None
     """Of files whose code is not printed: what is encoded in its place, and how that is said."""
     has_programs: ClassVar[bool] = False
-    """True if archives hold programs of torch.export."""
+    """True if archives hold programs of torch.export, of which each may have a name."""
     is_lowered: ClassVar[bool] = False
     """True if files are made by lowering programs of torch.export."""
     conversion: ClassVar[str] = ""
@@ -420,8 +420,6 @@ class Format(ABC):
     """True if the records tell what made the archive."""
     has_code: ClassVar[bool] = False
     """True if there may be code; what is below ``code/`` in others is of broken TorchScript."""
-    has_models: ClassVar[bool] = False
-    """True if an archive may have several models, each of a name."""
     has_data_beside: ClassVar[bool] = False
     """True if programs read data from files beside them."""
     brings_calls: bool = False

@@ -80,35 +80,12 @@ class Surroundings:
         return event.name in _PACKAGE_FUNCTIONS or (is_torch and event.act in (Act.MAKE, Act.NAME))
 
 
-@dataclass(slots=True)
-class PickleAudit:
-    """The pickles in one record or file, and the judgement of them."""
-
-    streams: Streams
-    names: list[PickledName] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-
-
-def audit_pickles(streams: Streams, record: str | None, around: Surroundings) -> PickleAudit:
-    """Judge every pickle that was found; none is unpickled, nothing is imported."""
-    found = PickleAudit(streams)
-    for pickle in found.streams.pickles:
-        _judge_all(pickle, record, around, found)
-        if pickle.is_too_long:
-            found.findings.append(_unfinished(record))
-        elif pickle.fault is not None:
-            message = f"the pickle breaks off: {pickle.fault}"
-            found.findings.append(
-                broken("pickle-broken", message, record, _AFTER_BREAK, pickle.end)
-            )
-    for pickle in found.streams.hidden:
-        _judge_hidden(pickle, record, around, found)
-    if not found.streams.is_complete:
-        found.findings.append(_unfinished(record))
-    return found
-
-
-def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: PickleAudit) -> None:
+def _judged(
+    pickle: Walk, record: str | None, around: Surroundings
+) -> tuple[list[PickledName], list[Finding]]:
+    """Judge a pickle by the names in it; it is not unpickled, and nothing is imported."""
+    names: list[PickledName] = []
+    findings: list[Finding] = []
     called = {event.name for event in pickle.events if event.act is not Act.NAME}
     for event in pickle.events:
         is_called = event.act is not Act.NAME
@@ -121,9 +98,10 @@ def _judge_all(pickle: Walk, record: str | None, around: Surroundings, found: Pi
         reason = None if row is None else row.reason
         if is_defined:
             reason = "a class that the archive defines"
-        found.names.append(PickledName(record, event.name, is_called, reason))
+        names.append(PickledName(record, event.name, is_called, reason))
         if not is_defined and (row is None or (row.is_code and is_called)):
-            found.findings.append(_finding(event, row is not None, record, around))
+            findings.append(_finding(event, row is not None, record, around))
+    return names, findings
 
 
 def _finding(event: Event, is_known: bool, record: str | None, around: Surroundings) -> Finding:
@@ -147,25 +125,6 @@ def _severity(event: Event, is_known: bool, around: Surroundings) -> tuple[Sever
         why = "which imports code that no pickle of tensors needs"
         return Severity.ERROR, Nature.HOSTILE, why
     return Severity.ERROR, Nature.HOSTILE, "which is not known to be harmless"
-
-
-def _judge_hidden(
-    pickle: Walk, record: str | None, around: Surroundings, found: PickleAudit
-) -> None:
-    inner = PickleAudit(found.streams)
-    _judge_all(pickle, record, around, inner)
-    worst = next((f for f in inner.findings if f.severity is Severity.ERROR), None)
-    if worst is not None:
-        message = f"a pickle is hidden here: {worst.message}"
-        found.findings.append(
-            hostile("pickle-hidden", message, record, _NEVER_UNPICKLE, pickle.start)
-        )
-        found.names += inner.names
-
-
-def _unfinished(record: str | None) -> Finding:
-    message = "there are too many opcodes, or beginnings of pickles, to look at all of them"
-    return Finding("pickle-unfinished", Severity.WARNING, Nature.HOSTILE, message, record)
 
 
 _ZIP_END: Final = b"PK\x05\x06"
@@ -300,20 +259,46 @@ class Collected:
         *,
         is_unpickled: bool = False,
         starts: Iterable[int] = (),
-    ) -> PickleAudit:
+    ) -> Streams:
         """Look for pickles and for programs in bytes of any kind. ``is_unpickled`` tells of bytes
         that a reader takes for a pickle, however they begin; ``starts`` are where else readers
         begin than at the first byte."""
         named = begins_pickle(data) if record is None else record.endswith(_PICKLE_NAMES)
         named = named or is_unpickled
         streams = pickles_in(data, self.budgets, is_named_pickle=named, starts=starts)
-        audit = audit_pickles(streams, record, around)
-        self.findings.add(audit.findings)
-        self.pickled_names += audit.names
+        self._judge(streams, record, around)
         found = native_format(record or "", data)
         if found is not None:
             self.payloads.append(Payload(record, found, len(data)))
-        return audit
+        return streams
+
+    def _judge(self, streams: Streams, record: str | None, around: Surroundings) -> None:
+        for pickle in streams.pickles:
+            names, findings = _judged(pickle, record, around)
+            self.pickled_names += names
+            self.findings.add(findings)
+            if pickle.is_too_long:
+                self._unfinished(record)
+            elif pickle.fault is not None:
+                message = f"the pickle breaks off: {pickle.fault}"
+                self.findings.add(
+                    [broken("pickle-broken", message, record, _AFTER_BREAK, pickle.end)]
+                )
+        for pickle in streams.hidden:
+            names, findings = _judged(pickle, record, around)
+            worst = next((f for f in findings if f.severity is Severity.ERROR), None)
+            if worst is not None:
+                message = f"a pickle is hidden here: {worst.message}"
+                self.findings.add(
+                    [hostile("pickle-hidden", message, record, _NEVER_UNPICKLE, pickle.start)]
+                )
+                self.pickled_names += names
+        if not streams.is_complete:
+            self._unfinished(record)
+
+    def _unfinished(self, record: str | None) -> None:
+        message = "there are too many opcodes, or beginnings of pickles, to look at all of them"
+        self.find("pickle-unfinished", Severity.WARNING, Nature.HOSTILE, message, record)
 
     def take(self, inner: Collected) -> None:
         """Take over what was found in an archive inside of this one."""

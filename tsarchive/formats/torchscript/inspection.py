@@ -284,15 +284,9 @@ def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
     return (storage for info in infos for storage in info.storages)
 
 
-def module_tree(root: Root, class_of: ClassOf, records: Mapping[str, Record]) -> ModuleInfo:
-    """Return the modules below ``root``; a shared module appears at each reference.
-
-    Raises PickleError where they are too many or nested too deeply.
-    """
-    return _Tree(root.record, class_of, records).module(root.name, root.value, 1)
-
-
 class _Tree:
+    """Modules with those below them; a shared module appears at each reference."""
+
     def __init__(self, record: str, class_of: ClassOf, records: Mapping[str, Record]) -> None:
         self._record = record
         self._class_of = class_of
@@ -367,9 +361,10 @@ class PickledView(View):
         return named_tensors(self._roots(), class_of, self._container.records)
 
     def tree(self) -> ModuleInfo:
-        """Return the modules below the root."""
+        """Return the modules below the root. Raises PickleError where these are too many."""
         class_of = class_finder(self.classes)
-        return module_tree(Root(self._record, "", self.root), class_of, self._container.records)
+        tree = _Tree(self._record, class_of, self._container.records)
+        return tree.module("", self.root, 1)
 
     def signed_tree(self) -> ModuleInfo:
         return with_signatures(self.tree(), self.classes)

@@ -152,7 +152,8 @@ class TorchScriptCheck(ArchiveCheck):
         may_lack_code = self.may_lack_code()
         for pickle in self._pickles.values():
             self.findings.add(use_findings(pickle, code, may_lack_code=may_lack_code))
-            self.findings.add(self.storages.findings(pickle))
+            offsets = pickle.named.storages
+            self.findings.add(self.storages.findings(pickle.value, pickle.record, offsets))
         root = self._pickles.get("data.pkl")
         if root is not None and not isinstance(root.value, Object):
             message = "the root of the archive is not an object"

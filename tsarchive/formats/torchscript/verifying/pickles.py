@@ -471,11 +471,7 @@ class Storages:
         self._damaged = damaged
         self.referenced: set[str] = set()
 
-    def findings(self, pickle: Pickle) -> Iterator[Finding]:
-        """Check the tensors of one pickle."""
-        return self.value_findings(pickle.value, pickle.record, pickle.named.storages)
-
-    def value_findings(
+    def findings(
         self, value: Any, record: str, offsets: Mapping[str, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
         """Check the tensors in a value that ``record`` describes.
