@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.container import Container, Record
 from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
-from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
-from tsarchive.describing.facts import Facts, ProgramFacts
-from tsarchive.describing.hints import advice
 from tsarchive.errors import (
     ArchiveError,
     FormatError,
@@ -56,6 +53,7 @@ from .stored_tensors import (
 )
 
 if TYPE_CHECKING:
+    from tsarchive.describing.facts import Facts, ProgramFacts
     from tsarchive.scanning.report import OperatorUse
 
 
@@ -522,6 +520,10 @@ def torchscript_facts(
 
 
 def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFacts:
+    from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
+    from tsarchive.describing.facts import ProgramFacts
+    from tsarchive.describing.hints import advice
+
     class_of = class_finder(archive.classes)
     objects = list(objects_of(archive.root))
     kinds: Counter[str] = Counter()
