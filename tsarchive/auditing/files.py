@@ -168,12 +168,12 @@ class _Archive:
         code = dict(self._code())
         program = program_of(code, self.container)
         around = Surroundings(program.record_of, self.format.python_modules(self.roles))
-        exported = self.format.exported_audit(self.roles, self._content)
+        exported = self.format.exported_audit(self.roles, self._read)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}
         for name, record in self.container.records.items():
             self.found.count(self.roles[name].audited, record.size, record.stored_size)
-            data = code.get(name) or self._read(record)
+            data = code.get(name) or self._read(name)
             if name not in code:
                 self._record(name, data, around)
             if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
@@ -190,13 +190,14 @@ class _Archive:
             self.found.findings.add([too_much_code()])
             return
         for record in records:
-            yield record.name, self._read(record)
+            yield record.name, self._read(record.name)
 
-    def _read(self, record: Record) -> bytes:
+    def _read(self, name: str) -> bytes:
         """Return the data of a record.
 
         Of one that is too long or damaged, return what can be had of it; none if it is refused.
         """
+        record = self.container.records[name]
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
@@ -209,9 +210,6 @@ class _Archive:
             self.has_refused = True
             return b""
         return inflated(stored) if record.method == DEFLATED else stored
-
-    def _content(self, name: str) -> bytes:
-        return self._read(self.container.records[name])
 
     def _unread(self, record: Record, why: str) -> None:
         is_tensor = self.roles[record.name] is Role.TENSORS

@@ -264,17 +264,12 @@ def _notes(container: Container, table: RecordTable) -> Iterator[Finding]:
 
 
 ARCHIVE_CODE = "__torch__"
-_TYPES = frozenset(
+_KNOWN = frozenset(
     {
-        *SIMPLE_TYPES,
+        *BUILTINS, *SIMPLE_TYPES, *(special.value for special in Special),
         "Await", "BoolTensor", "ByteTensor", "CharTensor", "Dict", "DoubleTensor", "Final",
         "FloatTensor", "Future", "HalfTensor", "IntTensor", "List", "LongTensor", "NoneType",
         "Optional", "RRef", "ShortTensor", "Tensor", "Tuple", "Union", "dict", "list", "tuple",
-    }
-)  # fmt: skip
-_KNOWN = frozenset(
-    {
-        *BUILTINS, *_TYPES, *(special.value for special in Special),
         "AssertionError", "enumerate", "hasattr", "inf", "infj", "nan", "nanj", "range", "torch",
         "zip", ARCHIVE_CODE,
     }
