@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import FILE_RULES
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
-from tsarchive.findings import Finding, Nature, Severity, excused, fault
+from tsarchive.findings import Finding, Nature, Severity, excused
 
 
 class Rule(NamedTuple):
@@ -257,13 +257,13 @@ class Collected(Faults):
         ]
 
     def take(self, rule: str, error: ArchiveError) -> None:
-        breach = RULES[rule]
-        self._doubts += breach.nature in _DOUBTS
+        nature, severity, *_ = RULES[rule]
+        self._doubts += nature in _DOUBTS
         self._counts[rule] += 1
         if self._counts[rule] > MAX_FINDINGS_OF_A_RULE:
             return
         text = error.message
         if error.limit is not None:
             text += f"; the limit is {error.limit}"
-        found = fault(error, rule, breach.nature)
-        self._findings.append(replace(found, severity=breach.severity, message=text))
+        found = Finding(rule, severity, nature, text, error.record, error.offset, hint=error.hint)
+        self._findings.append(found)
