@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickletools
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -345,28 +344,33 @@ class PickleNames:
     storages: dict[str, int] = field(default_factory=dict)
 
 
-# Of each opcode: the bytes after it, how many bytes have the length of its argument, or how many
-# lines follow.
-_SIZES = {ord(info.code): 0 if info.arg is None else info.arg.n for info in pickletools.opcodes}
-_WIDTHS = {
-    pickletools.TAKEN_FROM_ARGUMENT1: 1,
-    pickletools.TAKEN_FROM_ARGUMENT4: 4,
-    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
-    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
-}
-_FIXED = {code: size for code, size in _SIZES.items() if size >= 0}
-_COUNTED = {code: _WIDTHS[size] for code, size in _SIZES.items() if size in _WIDTHS}
-_LINES = {
-    code: 2 if code in b"ci" else 1
-    for code, size in _SIZES.items()
-    if size == pickletools.UP_TO_NEWLINE
+# Bytes after an opcode, where there are always as many.
+_FIXED: dict[int, int] = {
+    **{opcode.code: opcode.argument.size for opcode in op.READ},
+    **dict.fromkeys(op.FOREIGN, 0),
+    0x82: 1, 0x83: 2, 0x84: 4,  # EXT1, EXT2, EXT4
+    0x95: 8,  # FRAME
+}  # fmt: skip
+# Bytes of the length that stands before the argument.
+_COUNTED: dict[int, int] = {
+    0x8A: 1, 0x8B: 4,  # LONG1, LONG4
+    ord("T"): 4, ord("U"): 1,  # BINSTRING, SHORT_BINSTRING
+    ord("B"): 4, ord("C"): 1, 0x8E: 8, 0x96: 8,  # BINBYTES, SHORT_BINBYTES, BINBYTES8, BYTEARRAY8
+    ord("X"): 4, 0x8C: 1, 0x8D: 8,  # BINUNICODE, SHORT_BINUNICODE, BINUNICODE8
+}  # fmt: skip
+# How many lines follow.
+_LINES: dict[int, int] = {
+    **dict.fromkeys(map(ord, "ILSFVgpP"), 1),  # INT LONG STRING FLOAT UNICODE GET PUT PERSID
+    **dict.fromkeys(map(ord, "ci"), 2),  # GLOBAL INST
 }
 _NAMING = frozenset(map(ord, "ci"))
 _TEXTS = frozenset({ord("X"), 0x8C, 0x8D, ord("V"), ord("S"), ord("T"), ord("U")})
 _STACK_GLOBAL, _MEMOIZE, _FRAME = 0x93, 0x94, 0x95
 _BINPERSID = op.BINPERSID.code
 # Opcodes without an argument that say nothing here. Bytes of no model are full of them.
-_BARE = {code for code, size in _SIZES.items() if size == 0} - {_STACK_GLOBAL, _MEMOIZE, _BINPERSID}
+_BARE = frozenset(code for code, size in _FIXED.items() if size == 0) - {
+    *_LINES, *_COUNTED, _STACK_GLOBAL, _MEMOIZE, _BINPERSID,
+}  # fmt: skip
 _PUTS = frozenset(map(ord, "qrp"))
 _GETS = frozenset(map(ord, "hjg"))
 
