@@ -59,11 +59,6 @@ class NamedOperator:
         """Return whether it is called, and not only named."""
         return self.node.is_written or self.node.kind.startswith("prim::")
 
-    @property
-    def line(self) -> int:
-        """The line of its record, 1-based."""
-        return line_of(self.node)
-
 
 @dataclass(slots=True)
 class Facts:
@@ -235,7 +230,7 @@ def _blank(lines: re.Match[str]) -> str:
 
 
 def line_of(node: Node) -> int:
-    """Return the line of its record that a node stands on."""
+    """Return the line of its record that a node stands on, 1-based."""
     return node.place.line if isinstance(node.place, CodePlace) else 1
 
 
@@ -261,7 +256,7 @@ class _Reading:
             if node not in seen:
                 seen.add(node)
                 self._node(node)
-        self.found.operators.sort(key=lambda named: named.line)
+        self.found.operators.sort(key=lambda named: line_of(named.node))
         return self.found
 
     def _node(self, node: Node) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
-from tsarchive.analyses.program import PickledText, Program, Texts
+from tsarchive.analyses.program import PickledText, Program, Texts, line_of
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
@@ -214,7 +214,7 @@ def operators_of(
             if at in seen:
                 continue
             seen.add(at)
-            place = Place(record, named.line, name, reach.when[name], files)
+            place = Place(record, line_of(named.node), name, reach.when[name], files)
             found = places.setdefault((operator, named.is_certain), [])
             moment = operator, named.is_certain, place.when
             if len(found) < _MOST_PLACES or moment not in moments:
