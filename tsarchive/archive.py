@@ -47,7 +47,7 @@ class Archive(OpenedArchive):
         model of this name, UnsupportedError for archives of another kind.
         """
         found = format_named(self.kind)
-        if not found.has_models:
+        if not found.has_programs:
             raise found.not_taken("model", NO_MODELS, UnsupportedError)
         return Archive(self._opened, self._format, self.exported.only(model))
 

@@ -103,7 +103,7 @@ def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
     if options.data is not None and not found.has_data_beside:
         reason = "only programs of ExecuTorch have data beside them"
         raise found.not_taken("data", reason, CallError)
-    if options.model is not None and not found.has_models:
+    if options.model is not None and not found.has_programs:
         raise found.not_taken("model", NO_MODELS, CallError)
     importer = found.importer(opened, options)
     importer.classes.origin = _Origin(importer, found, options, key)

@@ -23,7 +23,7 @@ from tests.support.frontend import (
 )
 from tests.support.running import hand_written, method
 from tsarchive.errors import ArchiveError, ScriptError, SourceError
-from tsarchive.formats.torchscript.needs import needs_of_all
+from tsarchive.formats.torchscript.inspection import needs_of_all
 from tsarchive.frontend import grammar, lowering
 from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.ir.text_limits import MAX_DEFINITIONS, MAX_DEPTH, MAX_NAME, MAX_NUMBER

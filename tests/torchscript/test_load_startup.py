@@ -18,7 +18,7 @@ from tsarchive.garbage import collecting, not_collecting, rarely_collecting
 # What only other archives and other verbs need.
 LATE = (
     "tsarchive.archive", "tsarchive.container.surveying",
-    "tsarchive.container.writer", "tsarchive.formats.legacy.model", "tsarchive.run.metering",
+    "tsarchive.container.writer", "tsarchive.formats.legacy.inspection", "tsarchive.run.metering",
     "tsarchive.run.costs", "tsarchive.formats.torchscript.devices",
     "tsarchive.formats.torchscript.inspection",
     "tsarchive.formats.torchscript.pickling", "tsarchive.formats.torchscript.saving",
@@ -55,7 +55,7 @@ def test_looking_imports_nothing_that_reads_bodies(tmp_path):
     imported = modules_after(_LOOKING, tmp_path)
     assert imported.isdisjoint({f"tsarchive.frontend.{name}" for name in BODIES})
     assert imported.isdisjoint(
-        {"tsarchive.formats.legacy.model", "tsarchive.formats.torchscript.devices"}
+        {"tsarchive.formats.legacy.inspection", "tsarchive.formats.torchscript.devices"}
     )
 
 

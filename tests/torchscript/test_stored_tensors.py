@@ -24,7 +24,7 @@ from tsarchive.formats.torchscript.stored_tensors import (
 )
 from tsarchive.formats.torchscript.tensors import DTYPES, TensorReader
 from tsarchive.pickler import Global, PersistentId, Reduce, loads
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 RECORD = "data.pkl"

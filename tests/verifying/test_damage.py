@@ -16,8 +16,7 @@ from tsarchive.container import Container
 from tsarchive.errors import PickleError
 from tsarchive.findings import Nature
 from tsarchive.formats.torchscript.importer import Importer
-from tsarchive.formats.torchscript.verifying import checking as torchscript
-from tsarchive.formats.torchscript.verifying import code
+from tsarchive.formats.torchscript.verifying import checking
 from tsarchive.formats.torchscript.verifying.checking import TorchScriptCheck
 from tsarchive.pickler import Global, Reduce, dumps
 
@@ -446,8 +445,7 @@ def test_a_stack_that_is_exhausted_is_a_finding(monkeypatch):
 
 
 def test_code_beyond_the_cap_is_not_read(monkeypatch):
-    monkeypatch.setattr(code, "MAX_CODE_BYTES", 100)
-    monkeypatch.setattr(torchscript, "MAX_CODE_BYTES", 100)
+    monkeypatch.setattr(checking, "MAX_CODE_BYTES", 100)
     for data in (changed(), archive(model_of()).read()):
         report = verified(data)
         assert report.findings[0].rule == "code-size"

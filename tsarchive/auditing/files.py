@@ -25,11 +25,19 @@ from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
-from tsarchive.formats.torchscript.verifying.code import MAX_CODE_BYTES, too_much_code
+from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
 from tsarchive.garbage import rarely_collecting
-from tsarchive.scanning.collecting import TAR, UNKNOWN, ZIP, Collected, Form, form_of, has_zip_end
+from tsarchive.scanning.collecting import (
+    TAR,
+    UNKNOWN,
+    ZIP,
+    Collected,
+    Form,
+    Surroundings,
+    form_of,
+    has_zip_end,
+)
 from tsarchive.scanning.pickle_names import Budgets
-from tsarchive.scanning.pickles import Surroundings
 from tsarchive.scanning.report import AuditReport, Payload
 from tsarchive.verifying import verify
 
@@ -102,7 +110,7 @@ def _read(file: BinaryIO, start: int, size: int = -1) -> bytes:
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
-    audit = found.look_at(data, None, Surroundings())
+    streams = found.look_at(data, None, Surroundings())
     if form is TAR:
         for name, content in members_of(data):
             found.count("members", len(content), len(content))
@@ -111,7 +119,7 @@ def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
         if payload.record is None:
             message = f"the file is native code or a program ({payload.format})"
             found.find("record-native", Severity.ERROR, Nature.HOSTILE, message)
-    if not form.is_inert and not audit.streams.pickles:
+    if not form.is_inert and not streams.pickles:
         message, hint = f"it is of the kind {form.kind}", form.advice
         if form is UNKNOWN:
             looks = recognise(data[:HEAD_BYTES])
@@ -160,12 +168,12 @@ class _Archive:
         code = dict(self._code())
         program = program_of(code, self.container)
         around = Surroundings(program.record_of, self.format.python_modules(self.roles))
-        exported = self.format.exported_audit(self.roles, self._content)
+        exported = self.format.exported_audit(self.roles, self._read)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
         kept = {}
         for name, record in self.container.records.items():
             self.found.count(self.roles[name].audited, record.size, record.stored_size)
-            data = code.get(name) or self._read(record)
+            data = code.get(name) or self._read(name)
             if name not in code:
                 self._record(name, data, around)
             if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
@@ -182,13 +190,14 @@ class _Archive:
             self.found.findings.add([too_much_code()])
             return
         for record in records:
-            yield record.name, self._read(record)
+            yield record.name, self._read(record.name)
 
-    def _read(self, record: Record) -> bytes:
+    def _read(self, name: str) -> bytes:
         """Return the data of a record.
 
         Of one that is too long or damaged, return what can be had of it; none if it is refused.
         """
+        record = self.container.records[name]
         try:
             if record.size <= _LONGEST_RECORD:
                 return self.container.read(record.name)
@@ -202,9 +211,6 @@ class _Archive:
             return b""
         return inflated(stored) if record.method == DEFLATED else stored
 
-    def _content(self, name: str) -> bytes:
-        return self._read(self.container.records[name])
-
     def _unread(self, record: Record, why: str) -> None:
         is_tensor = self.roles[record.name] is Role.TENSORS
         severity = Severity.INFO if is_tensor else Severity.WARNING
@@ -217,7 +223,7 @@ class _Archive:
             self.found.take(inner)
         else:
             self._single(name, data, around)
-        if not self.format.has_models and name.endswith(".json") and _USES_PICKLE.search(data):
+        if not self.format.has_programs and name.endswith(".json") and _USES_PICKLE.search(data):
             message = "it tells the reader to unpickle a record, whatever that may call"
             hint = "torch.export.load has no way to refuse: see what the pickles name"
             self.found.find(

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
-from tsarchive.analyses.flow import PickledText, Texts
-from tsarchive.analyses.program import Program
+from tsarchive.analyses.program import PickledText, Program, Texts, line_of
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, format_version
+from tsarchive.formats.torchscript.code_records import presumed_version
 from tsarchive.formats.torchscript.inspection import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.pickled import objects_of
 from tsarchive.ir.graph import closure
@@ -61,14 +60,7 @@ def program_of(code: Mapping[str, bytes], container: Container) -> Program:
         is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
         return TableConstant(found), TENSOR if is_tensor else UNKNOWN
 
-    return Program(code, constant, _version(container))
-
-
-def _version(container: Container) -> int:
-    try:
-        return format_version(container)
-    except ArchiveError:
-        return NEWEST_VERSION
+    return Program(code, constant, presumed_version(container))
 
 
 def audit_program(
@@ -222,7 +214,7 @@ def operators_of(
             if at in seen:
                 continue
             seen.add(at)
-            place = Place(record, named.line, name, reach.when[name], files)
+            place = Place(record, line_of(named.node), name, reach.when[name], files)
             found = places.setdefault((operator, named.is_certain), [])
             moment = operator, named.is_certain, place.when
             if len(found) < _MOST_PLACES or moment not in moments:

@@ -7,7 +7,7 @@ from tsarchive.lazy_members import lazy_member
 
 if TYPE_CHECKING:
     from tsarchive.container.serialization_id import unordered_map_order
-    from tsarchive.container.surveying import ContainerSurvey, survey, survey_inside
+    from tsarchive.container.surveying import ContainerSurvey, survey
     from tsarchive.container.writer import NewRecord, Packed, write_container
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "Packed",
     "Record",
     "survey",
-    "survey_inside",
     "unordered_map_order",
     "write_container",
 ]
@@ -27,7 +26,6 @@ __all__ = [
 _HOMES = {
     "ContainerSurvey": "tsarchive.container.surveying",
     "survey": "tsarchive.container.surveying",
-    "survey_inside": "tsarchive.container.surveying",
     "unordered_map_order": "tsarchive.container.serialization_id",
     "NewRecord": "tsarchive.container.writer",
     "Packed": "tsarchive.container.writer",

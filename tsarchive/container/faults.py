@@ -123,21 +123,6 @@ class Place(NamedTuple):
 NOWHERE = Place()
 
 
-class Fault(NamedTuple):
-    """A breach of one of the rules; ``limit`` is the bound that was exceeded."""
-
-    rule: str
-    message: str
-    at: Place
-    limit: int | None
-    hint: str | None
-
-    @property
-    def record(self) -> str | None:
-        """The member's name in printable form, None for a fault of the whole file."""
-        return None if self.at.record is None else shown(self.at.record)
-
-
 class Stopped(Exception):
     """The check cannot continue; the reason has been reported."""
 
@@ -154,8 +139,12 @@ class Faults(ABC):
         limit: int | None = None,
         hint: str | None = None,
     ) -> None:
-        """Report a fault after which the check goes on."""
-        self.take(Fault(rule, message, at, limit, hint))
+        """Report a fault after which the check goes on; ``limit`` is a bound that is exceeded."""
+        record = None if at.record is None else shown(at.record)
+        self.take(
+            rule,
+            RULES[rule].error(message, record=record, offset=at.offset, limit=limit, hint=hint),
+        )
 
     def stop(
         self,
@@ -167,27 +156,20 @@ class Faults(ABC):
         hint: str | None = None,
     ) -> NoReturn:
         """Report a fault after which the check cannot continue. Raises Stopped."""
-        self.take(Fault(rule, message, at, limit, hint))
+        self.report(rule, message, at, limit=limit, hint=hint)
         raise Stopped
 
     @abstractmethod
-    def take(self, fault: Fault) -> None:
-        """Handle a fault."""
+    def take(self, rule: str, error: ArchiveError) -> None:
+        """Handle a fault, the error of a breach of ``rule``."""
 
 
 class _Strict(Faults):
     """Raises the error of the first fault whose rule refuses the file."""
 
-    def take(self, fault: Fault) -> None:
-        breach = RULES[fault.rule]
-        if breach.severity is Severity.ERROR:
-            raise breach.error(
-                fault.message,
-                record=fault.record,
-                offset=fault.at.offset,
-                limit=fault.limit,
-                hint=fault.hint,
-            )
+    def take(self, rule: str, error: ArchiveError) -> None:
+        if RULES[rule].severity is Severity.ERROR:
+            raise error
 
 
 STRICT = _Strict()
@@ -274,23 +256,14 @@ class Collected(Faults):
             for f in self._findings[:count]
         ]
 
-    def take(self, fault: Fault) -> None:
-        breach = RULES[fault.rule]
-        self._doubts += breach.nature in _DOUBTS
-        self._counts[fault.rule] += 1
-        if self._counts[fault.rule] > MAX_FINDINGS_OF_A_RULE:
+    def take(self, rule: str, error: ArchiveError) -> None:
+        nature, severity, *_ = RULES[rule]
+        self._doubts += nature in _DOUBTS
+        self._counts[rule] += 1
+        if self._counts[rule] > MAX_FINDINGS_OF_A_RULE:
             return
-        text = fault.message
-        if fault.limit is not None:
-            text += f"; the limit is {fault.limit}"
-        self._findings.append(
-            Finding(
-                fault.rule,
-                breach.severity,
-                breach.nature,
-                text,
-                fault.record,
-                fault.at.offset,
-                hint=fault.hint,
-            )
-        )
+        text = error.message
+        if error.limit is not None:
+            text += f"; the limit is {error.limit}"
+        found = Finding(rule, severity, nature, text, error.record, error.offset, hint=error.hint)
+        self._findings.append(found)

@@ -18,7 +18,7 @@ _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a quick check shows that the name is valid and ``alike`` is its lower case."""
+    """Return whether a quick check shows that the name is valid and folds to its lower case."""
     return (
         0 < len(name) <= MAX_NAME_BYTES
         and name.isascii()

@@ -43,21 +43,17 @@ class Source:
 
         With ``contents``, also when it was written to: for uses that no CRC-32 protects.
         """
-        problem = self._change(contents)
-        if problem is not None:
-            faults.report("file-changed", problem, hint=_REPLACE)
-            raise FileChanged
-
-    def _change(self, contents: bool) -> str | None:
         if self._descriptor is None:
-            return None
-        status = os.fstat(self._descriptor)
-        if status.st_size != len(self.data):
-            before = len(self.data)
-            return f"the file had {before} bytes when it was opened and has {status.st_size} now"
-        if contents and status.st_mtime_ns != self._written:
-            return "the file was written to after it was opened"
-        return None
+            return
+        status, before = os.fstat(self._descriptor), len(self.data)
+        if status.st_size != before:
+            problem = f"the file had {before} bytes when it was opened and has {status.st_size} now"
+        elif contents and status.st_mtime_ns != self._written:
+            problem = "the file was written to after it was opened"
+        else:
+            return
+        faults.report("file-changed", problem, hint=_REPLACE)
+        raise FileChanged
 
     def close(self) -> None:
         """Release the file. Views of the data stay valid and keep what they need of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
@@ -66,7 +67,12 @@ def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults)
         ),
         "zip-compression": (
             "records are compressed that torch would store",
-            [entry for entry in records if _is_oddly_packed(entry)],
+            [
+                entry
+                for entry in records
+                if entry.method != STORED
+                and not (entry.method == DEFLATED and entry.name.endswith(_DEFLATED_BY_TORCH))
+            ],
         ),
         "zip-no-crc": (
             "records have no checksum: damage to their data is not seen",
@@ -81,12 +87,6 @@ def report_unusual(members: Members, offsets: Mapping[str, int], faults: Faults)
         if found:
             at = found[0].place
             faults.report(rule, f"{len(found)} {problem}", Place(None, at.offset))
-
-
-def _is_oddly_packed(entry: Entry) -> bool:
-    if entry.method == DEFLATED:
-        return not entry.name.endswith(_DEFLATED_BY_TORCH)
-    return entry.method != STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,40 +124,20 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
         opened = source if isinstance(source, Source) else open_source(source, faults)
     except Stopped:
         return ContainerSurvey(faults.findings(), None)
-    return _surveyed(opened, faults)
-
-
-def survey_inside(container: Container, name: str) -> ContainerSurvey:
-    """Survey the container that is the data of a record; findings name the inner records.
-
-    Raises ArchiveError where the record cannot be read.
-    """
-    return _surveyed(container.part(name), Collected())
-
-
-def _surveyed(opened: Source, faults: Collected) -> ContainerSurvey:
-    container = None
+    container: Container | None = None
+    in_doubt = frozenset[str]()
     try:
-        container, in_doubt = _survey(opened, faults)
+        with memoryview(opened.data) as buffer, suppress(Stopped):
+            members = read_members(buffer, faults)
+            is_refused = faults.refused
+            walk = _Walk(opened, buffer, members, faults)
+            walk.check_all()
+            container = None if is_refused else Container(opened, members)
+            in_doubt = walk.in_doubt
     finally:
         if container is None:
             opened.close()
     return ContainerSurvey(faults.findings(), container, in_doubt)
-
-
-def _survey(source: Source, faults: Collected) -> tuple[Container | None, frozenset[str]]:
-    with memoryview(source.data) as buffer:
-        try:
-            members = read_members(buffer, faults)
-        except Stopped:
-            return None, frozenset()
-        container = None if faults.refused else Container(source, members)
-        walk = _Walk(source, buffer, members, faults)
-        try:
-            walk.check_all()
-        except FileChanged:
-            return None, frozenset()
-    return container, walk.in_doubt
 
 
 class _Walk:

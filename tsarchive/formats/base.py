@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import (
@@ -36,7 +38,7 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.findings import Finding, Findings, is_fine
-from tsarchive.formats.records import RecordTable
+from tsarchive.formats.records import GROUPS, RecordTable
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from tsarchive.container import NewRecord, Record
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.facts import Facts, TensorFacts
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.ir.types import Type
@@ -201,6 +203,55 @@ def known_totals(archive: OpenedArchive) -> TensorTotals | None:
         return archive.totals
     except (ArchiveError, RecursionError):
         return None
+
+
+def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
+    """Describe a zip archive of any kind, from a file of this name and size."""
+    from tsarchive.describing.facts import Facts, GroupFacts
+    from tsarchive.describing.text import method_name
+
+    records = archive.records.values()
+    version = None
+    with suppress(MissingRecordError):
+        version = archive.format_version
+    groups = {name: GroupFacts() for name in GROUPS}
+    for record in records:
+        groups[table.role(record.name).described].add(record.size, record.stored_size)
+    return Facts(
+        file=file,
+        bytes=nbytes,
+        kind=archive.kind,
+        format_version=version,
+        root=archive.container.root,
+        byte_order=_text(archive, "byteorder"),
+        serialization_id=_text(archive, _FINGERPRINT),
+        compression=dict(Counter(method_name(record.method) for record in records)),
+        groups={name: group for name, group in groups.items() if group.records},
+        program=None,
+        exported=None,
+        tensors=None,
+    )
+
+
+def _text(archive: OpenedArchive, name: str) -> str | None:
+    if name not in archive.records:
+        return None
+    return archive.read(name).decode("ascii", "backslashreplace").strip()
+
+
+def tensor_facts(archive: OpenedArchive) -> TensorFacts:
+    """Count the tensors of an archive. Raises ArchiveError where it breaks a rule."""
+    from tsarchive.describing.facts import TensorFacts
+
+    infos = archive.tensors.values()
+    parameters = [info for info in infos if info.is_parameter]
+    return TensorFacts(
+        **asdict(archive.totals),
+        parameters=len(parameters),
+        parameter_elements=sum(info.elements for info in parameters),
+        dtypes=dict(Counter(info.dtype for info in infos)),
+        devices=dict(Counter(info.device for info in infos if info.device is not None)),
+    )
 
 
 class View(ABC):
@@ -360,7 +411,7 @@ class Format(ABC):
     encoded: tuple[str, str] | None = None
     """Of files whose code is not printed: what is encoded in its place, and how that is said."""
     has_programs: ClassVar[bool] = False
-    """True if archives hold programs of torch.export."""
+    """True if archives hold programs of torch.export, of which each may have a name."""
     is_lowered: ClassVar[bool] = False
     """True if files are made by lowering programs of torch.export."""
     conversion: ClassVar[str] = ""
@@ -369,8 +420,6 @@ class Format(ABC):
     """True if the records tell what made the archive."""
     has_code: ClassVar[bool] = False
     """True if there may be code; what is below ``code/`` in others is of broken TorchScript."""
-    has_models: ClassVar[bool] = False
-    """True if an archive may have several models, each of a name."""
     has_data_beside: ClassVar[bool] = False
     """True if programs read data from files beside them."""
     brings_calls: bool = False

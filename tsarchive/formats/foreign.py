@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat
+from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat, zip_facts
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 from .base import View
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.facts import Facts
 
     from .base import LoadOptions, OpenedArchive, SaveOptions
-    from .torchscript.code_records import CodeRecords
-    from .torchscript.debug import DebugRecords
+    from .torchscript.code_records import CodeRecords, DebugRecords
 
 
 # Records that only TorchScript has: a file with one was to become such an archive.
@@ -57,8 +56,6 @@ class _Foreign(ZipFormat):
         return _ForeignCheck(container, self, findings)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .description import zip_facts
-
         return zip_facts(archive, file, nbytes, self.record_table)
 
 
@@ -111,7 +108,7 @@ class _ForeignView(View):
 
     @property
     def debug(self) -> DebugRecords:
-        from .torchscript.debug import DebugRecords
+        from .torchscript.code_records import DebugRecords
 
         return DebugRecords(self._container)
 

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Final
 
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 
 
 class Use(Enum):

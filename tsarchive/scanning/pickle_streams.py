@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from .pickle_names import Budget, Budgets, is_importable, is_widespread
@@ -75,7 +76,8 @@ def pickles_in(
         warnings.simplefilter("ignore")
         _read_first(stream, found, budgets.reading, is_named_pickle)
         for start in (*starts, *array_starts(data)):
-            _find_at(stream, start, found, budgets.reading)
+            in_a_row = _in_a_row(stream, start, budgets.reading)
+            found.hidden += takewhile(lambda seen: _is_pickle(seen, data), in_a_row)
         _find_behind(stream, found, budgets.searching)
         for pickle in (*found.pickles, *found.hidden):
             found.hidden += _in_texts(pickle, budgets.searching, _DEPTH)
@@ -84,18 +86,26 @@ def pickles_in(
 
 
 def _read_first(stream: PickleBytes, found: Streams, budget: Budget, is_named: bool) -> None:
-    """Read the pickles that stand one after another."""
-    while found.end < len(stream.data):
-        seen = walk(stream, found.end, budget)
+    """Read the pickles that stand one after another from the first byte on."""
+    for seen in _in_a_row(stream, 0, budget):
         expected = is_named and not found.pickles
         if not (expected or _is_pickle(seen, stream.data)):
             found.is_complete = not seen.is_too_long
             return
         if not found.pickles or seen.events or seen.texts or seen.fault:
             found.pickles.append(seen)
+        if not seen.fault:
+            found.end = seen.end
+
+
+def _in_a_row(stream: PickleBytes, start: int, budget: Budget) -> Iterator[Walk]:
+    """Walk from where a reader begins, and on from each STOP."""
+    while start < len(stream.data):
+        seen = walk(stream, start, budget)
+        yield seen
         if seen.fault:
             return
-        found.end = seen.end
+        start = seen.end
 
 
 def _is_pickle(seen: Walk, data: bytes) -> bool:
@@ -153,18 +163,6 @@ def _called(seen: Walk) -> Iterator[Event]:
 
 def _calls(seen: Walk) -> bool:
     return any(True for _ in _called(seen))
-
-
-def _find_at(stream: PickleBytes, start: int, found: Streams, budget: Budget) -> None:
-    """Read the pickles that stand one after another where another reader begins."""
-    while start < len(stream.data):
-        seen = walk(stream, start, budget)
-        if not _is_pickle(seen, stream.data):
-            return
-        found.hidden.append(seen)
-        if seen.fault:
-            return
-        start = seen.end
 
 
 def _find_behind(stream: PickleBytes, found: Streams, budget: Budget) -> None:

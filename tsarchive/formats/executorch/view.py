@@ -12,8 +12,7 @@ from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, Tensor
 from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
 from tsarchive.describing.text import plural
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.base import OpenedArchive, View
-from tsarchive.formats.description import tensor_facts
+from tsarchive.formats.base import OpenedArchive, View, tensor_facts
 from tsarchive.formats.records import RecordTable
 
 from .content import RECORD, BundledProgram, BundledTensor, DataFile, Entry, Program, Suite

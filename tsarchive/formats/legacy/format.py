@@ -80,7 +80,7 @@ class _LegacyTorchScript(ZipFormat):
         return RENAMED
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from tsarchive.formats.torchscript.description import torchscript_facts
+        from tsarchive.formats.torchscript.inspection import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=True)
 

@@ -8,8 +8,7 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
-from tsarchive.formats.torchscript.code_records import CodeRecords
-from tsarchive.formats.torchscript.debug import DebugRecords
+from tsarchive.formats.torchscript.code_records import CodeRecords, DebugRecords
 from tsarchive.formats.torchscript.importer import (
     BaseImporter,
     Unpickling,
@@ -30,12 +29,14 @@ from .inspection import (
     ATTRIBUTES,
     CODE_FOLDERS,
     DIALECT,
+    MODEL,
     OPERATOR_VERSION,
     Module,
     Values,
+    debug_records,
     module_of,
+    read_model,
 )
-from .model import MODEL, debug_records, read_model
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule

@@ -19,8 +19,7 @@ from tsarchive.formats.torchscript.verifying.pickles import (
 )
 from tsarchive.frontend import CodeImporter
 
-from .inspection import LegacyView
-from .model import MODEL
+from .inspection import MODEL, LegacyView
 
 _T = TypeVar("_T")
 
@@ -75,7 +74,7 @@ class LegacyCheck(ArchiveCheck):
         root = self._tried(lambda: self._view.root, "record-model")
         if root is None:
             return
-        self.findings.add(self.storages.value_findings(root, MODEL))
+        self.findings.add(self.storages.findings(root, MODEL))
         table = {tensor.record for tensor in self._view.model.tensors}
         self.findings.add(unreferenced(self.container, table | self.storages.referenced))
 

@@ -73,7 +73,6 @@ class _Pt2(ZipFormat):
         "tsarchive.load reads it, 'tsarchive code' lists its program, and 'tsarchive convert' "
         "writes it as TorchScript"
     )
-    has_models = True
     was_written_by_zipfile = True
 
     def fits(self, names: Collection[str]) -> bool:

@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from tsarchive.errors import FormatError
-from tsarchive.pickler.storage_types import STORAGE_TYPES, StorageType
+from tsarchive.pickler.values import STORAGE_TYPES, StorageType
 from tsarchive.strict_json import parse_object
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from tsarchive.container import Container, ContainerSurvey, survey_inside
+from tsarchive.container import Container, ContainerSurvey, survey
 from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError, PickleError
 from tsarchive.findings import (
     Finding,
@@ -205,7 +205,7 @@ def saved_findings(
     the program. Its example inputs name them as well, which is worth a note.
     """
     try:
-        found = survey_inside(container, record)
+        found = survey(container.part(record))
     except ArchiveError as error:
         yield refused(error, "zip-record", record)
         return

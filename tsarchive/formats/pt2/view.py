@@ -15,8 +15,7 @@ from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorI
 from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
 from tsarchive.describing.hints import advice
 from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
-from tsarchive.formats.base import OpenedArchive, View
-from tsarchive.formats.description import tensor_facts, zip_facts
+from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH

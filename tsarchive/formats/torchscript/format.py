@@ -117,7 +117,7 @@ class _TorchScript(ZipFormat):
         return TorchScriptCheck(container, _TABLE, findings, damaged)
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
-        from .description import torchscript_facts
+        from .inspection import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
 

@@ -47,8 +47,7 @@ from tsarchive.run.objects import new_object, unset_object
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
-from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
-from .debug import DebugRecords
+from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, DebugRecords, format_version
 from .pickled import Conversion
 from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device

@@ -37,8 +37,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import native_class
 from tsarchive.run.slots import get_slot
 
-from .code_records import DEBUG_SUFFIX, encoded, format_version
-from .debug import DebugWriter
+from .code_records import DEBUG_SUFFIX, DebugWriter, encoded, format_version
 from .importer import runnable_code
 from .pickled import storages_of
 from .pickling import Constants, Pickling, fits, run_time_type

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from tsarchive.errors import PickleError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.pickler import Global, PersistentId, Reduce, Value
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 
 from .pickled import reachable
 

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
-from tsarchive.pickler.storage_types import STORAGE_TYPES
+from tsarchive.pickler.values import STORAGE_TYPES
 from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 from .stored_tensors import (

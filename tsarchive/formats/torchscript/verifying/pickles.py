@@ -22,7 +22,7 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
-from tsarchive.formats.torchscript.debug import read_any_debug_record
+from tsarchive.formats.torchscript.code_records import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH, reachable
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
@@ -32,8 +32,7 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import EnumType
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.storage_types import STORAGE_TYPES
-from tsarchive.pickler.values import written_parts
+from tsarchive.pickler.values import STORAGE_TYPES, written_parts
 
 _PICKLES = re.compile(
     r"""(data|constants|traced_inputs|bytecode|mobile_debug_handles|callstack_debug_map)\.pkl
@@ -476,11 +475,7 @@ class Storages:
         self._damaged = damaged
         self.referenced: set[str] = set()
 
-    def findings(self, pickle: Pickle) -> Iterator[Finding]:
-        """Check the tensors of one pickle."""
-        return self.value_findings(pickle.value, pickle.record, pickle.named.storages)
-
-    def value_findings(
+    def findings(
         self, value: Any, record: str, offsets: Mapping[str, int] = MappingProxyType({})
     ) -> Iterator[Finding]:
         """Check the tensors in a value that ``record`` describes.
