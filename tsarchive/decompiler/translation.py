@@ -20,6 +20,7 @@ from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
+from tsarchive.run.expressions import NAME_OF_KIND
 from tsarchive.run.operators import find_native
 from tsarchive.run.passes.liveness import Liveness, all_nodes, called_function, known_result
 from tsarchive.run.passes.object_identity import must_differ
@@ -34,22 +35,10 @@ _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
-_NAME_OF_KIND = {
-    "prim::ListConstruct": "items",
-    "prim::DictConstruct": "mapping",
-    "prim::TupleConstruct": "pair",
-    "prim::If": "result",
-    "prim::Loop": "carried",
-    "prim::CallFunction": "result",
-    "prim::CreateObject": "made",
-    "prim::TupleUnpack": "item",
-    "prim::TupleIndex": "item",
-    "prim::ListUnpack": "item",
-    "prim::isinstance": "is_instance",
-    "aten::__getitem__": "item",
-    "aten::__isnot__": "is_not_none",
-    "aten::__is__": "is_none",
-}
+_NAME_OF_KIND = NAME_OF_KIND | {
+    "prim::Param": "Param", "prim::If": "result", "prim::isinstance": "is_instance",
+    "aten::__getitem__": "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
+}  # fmt: skip
 _NAME_OF_OPERATOR = {
     "size": "n", "len": "n", "format": "text", "str": "text", "to": "converted", "select": "item",
     "slice": "part", "dim": "n_dim", "item": "number", "Int": "number", "Float": "number",

@@ -29,7 +29,7 @@ from .calls_from_python import (
 from .compiler import Compiler
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
-from .linkage import Analyses, LazyFunction
+from .linkage import Analyses
 from .modules import (
     CONTAINERS,
     ArchiveModule,
@@ -206,10 +206,6 @@ class Classes:
             self.enforcement.dispatch, lock,
         )  # fmt: skip
 
-    def function(self, function: Function) -> LazyFunction:
-        """The Python function that runs ``function``: arguments by position, no conversions."""
-        return self.compiler.function(function)
-
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""
         run: Callable[..., Any] = self.compiler.function(function)
@@ -222,10 +218,6 @@ class Classes:
             raise seen_by_callers(error)  # noqa: B904  # it has no other cause
         finally:
             restore_grad_mode(with_grad)
-
-    def python_class(self, type_: Type) -> Any:
-        """The Python class for a class, enum or named tuple of the archive."""
-        return self.table.python_class(type_)
 
     def _build(self, type_: Type) -> Any:
         made = build_class(type_, self.compiler)
@@ -243,7 +235,7 @@ class Classes:
         wanted = self.origin.find(qualified_name) if self.origin else None
         if wanted is None:
             raise UnknownClassError(f"the archive has no class {qualified_name}")
-        return self.python_class(wanted)
+        return self.table.python_class(wanted)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is None:

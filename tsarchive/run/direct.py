@@ -292,10 +292,6 @@ def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
     return in_words[-1] if in_words else needed
 
 
-def no_call(_node: Node, _texts: Sequence[str]) -> None:
-    """In the place of ``direct_call`` where all operators are called by their overload."""
-
-
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:
     found = _HARMLESS_WHERE.get(schema.full_name) or HARMLESS_WINDOWS.get(schema.name, {})
     return {a.name: found[a.name] for a in schema.arguments if a.name in found} if found else {}

@@ -14,7 +14,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.operators.risks import Row
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
-from .direct import DirectCall, direct_call, no_call
+from .direct import DirectCall, direct_call
 from .operators import Implementation, implementation, native_object, traceable
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 class Dispatch:
     """How generated code calls operators, and pays for them where there are limits.
 
+    ``direct_call`` is None where all operators are called by their overload.
     ``spend`` takes the cost of running nodes from the budget, ``bounded`` lets a function that
     runs later spend from it; both are None without limits. ``inlines`` tells whether operators may
     be written as Python syntax, which tracers do not see.
     """
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
-    direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
+    direct_call: Callable[[Node, Sequence[str]], DirectCall | None] | None = direct_call
     metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, function: (
         function
     )
@@ -51,7 +52,7 @@ class Enforcement:
         self.guard = guard
         self.metering: Metering | None = None
         self.dispatch = Dispatch()
-        self.traced = Dispatch(traceable, no_call, inlines=False)
+        self.traced = Dispatch(traceable, None, inlines=False)
         self._allowed: set[str] = set()
         if guard.limits == NO_LIMITS:
             return
@@ -60,10 +61,10 @@ class Enforcement:
 
         metering = self.metering = metering_of(guard.limits)
         self.dispatch = Dispatch(
-            metering.implementation, no_call, metering.metered, metering.budgets.spend,
+            metering.implementation, None, metering.metered, metering.budgets.spend,
             metering.bounded,
         )  # fmt: skip
-        self.traced = Dispatch(traceable, no_call, spend=metering.spend_traced, inlines=False)
+        self.traced = Dispatch(traceable, None, spend=metering.spend_traced, inlines=False)
 
     def check_allowed(
         self, name: str, function: Function | None = None, node: Node | None = None

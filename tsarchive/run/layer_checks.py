@@ -155,23 +155,17 @@ _NEAR: Final[Mapping[str, IsHarmless]] = {
     **dict.fromkeys(_STEPS, lambda number: isinstance(number, str) or number < _FAR),
     "stride": lambda number: number == 1,
 }
-_USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
-    ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
-)
-HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
-    "aten::pad": {"pad": _is_near},
-    **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
-    **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
-    **{
-        f"aten::max_pool{rank}d": {**_USUAL, "dilation": lambda number: number == 1}
-        for rank in (1, 2, 3)
-    },
-    **{
-        f"aten::avg_pool{rank}d": {**_USUAL, "divisor_override": lambda number: number is None}
-        for rank in (1, 2, 3)
-    },
+_USUAL: Final[Mapping[str, IsHarmless]] = {
+    **dict.fromkeys(("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL),
+    "dilation": lambda number: number == 1,
+    "divisor_override": lambda number: number is None,
 }
-"""Arguments that make a call harmless where they are constants that fulfil these."""
+HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+    **{f"aten::{name}": {"pad": _is_near, "padding": _is_near} for name in _PADS},
+    **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
+    **{f"aten::{kind}_pool{rank}d": _USUAL for kind in ("avg", "max") for rank in (1, 2, 3)},
+}
+"""Arguments, where an operator has them, that make a call harmless if constants fulfil these."""
 
 
 def _is_small_convolution(

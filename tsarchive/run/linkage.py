@@ -97,7 +97,7 @@ class LazyFunction:
         with self._lock:
             if self._compiled is None:
                 source = self._source_of(self.call)
-                self._compiled = _define(source, self.qualified_name)
+                self._compiled = _define(source, self.call.function.qualified_name)
                 for namespace, name in self._places:
                     namespace[name] = self._compiled
                 self._places.clear()
@@ -115,10 +115,6 @@ class LazyFunction:
     def __wrapped__(self) -> Callable[..., Any]:
         """The function whose source ``inspect`` shows."""
         return self.compile()
-
-    @property
-    def qualified_name(self) -> str:
-        return self.call.function.qualified_name
 
 
 def _define(source: Source, qualified_name: str) -> Callable[..., Any]:

@@ -115,9 +115,7 @@ def as_number(value: Any) -> int | float | complex | None:
 DIVIDED = "aten::floor_divide"
 
 
-def nodes_on_numbers(
-    graph: Block, live: Container[Node], divisor_of: Callable[[Node], int | float | complex | None]
-) -> set[Node]:
+def nodes_on_numbers(graph: Block, live: Container[Node], divisor_of: NumberOf) -> set[Node]:
     """The nodes that make tensors of ints, divide them and take the ints out.
 
     ``divisor_of`` tells the number that a constant tensor acts as. No tensor of theirs is left.
@@ -133,7 +131,7 @@ def nodes_on_numbers(
     return made | taking
 
 
-def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | complex | None]) -> bool:
+def _may_be_number(node: Node, divisor_of: NumberOf) -> bool:
     if node.kind == "prim::NumToTensor":
         return node.input.type == INT
     if node.kind != DIVIDED or node.schema is None or node.upgrader is not None:
