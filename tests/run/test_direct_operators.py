@@ -154,9 +154,11 @@ def test_operators_that_run_through_bindings(body, left):
     assert bool(found) == bool(left)
 
 
-@pytest.mark.parametrize("classes", [trusting().compiler.for_tracing, Classes(guard=LIMITED)])
-def test_tracers_and_limits_see_overloads(classes):
-    run = classes.compiler.function(function_of("return torch.relu(x)"))
+@pytest.mark.parametrize(
+    "compiler", [trusting().compiler.for_tracing, Classes(guard=LIMITED).compiler]
+)
+def test_tracers_and_limits_see_overloads(compiler):
+    run = compiler.function(function_of("return torch.relu(x)"))
     assert by_overload(run) == {"relu"}
 
 

@@ -312,13 +312,8 @@ class Translation:
             return build(self, node, arguments)
         return self.operators.operator(node, arguments)
 
-    def _tuple(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        type_ = node.output.type
-        assert isinstance(type_, TupleType)
-        return self._tuple_of(type_, arguments)
-
-    def _tuple_of(self, type_: TupleType, items: Sequence[ast.expr]) -> ast.expr:
-        if type_.qualified_name:
+    def _tuple_of(self, type_: Type, items: Sequence[ast.expr]) -> ast.expr:
+        if isinstance(type_, TupleType) and type_.qualified_name:
             return syntax.call(self.program.reference(type_), items)
         return ast.Tuple(list(items), ast.Load())
 
@@ -422,7 +417,9 @@ _FORMS = {
     "prim::tolist": "_0.tolist()",
 }
 _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]] = {
-    "prim::TupleConstruct": Translation._tuple,
+    "prim::TupleConstruct": lambda translation, node, arguments: translation._tuple_of(
+        node.output.type, arguments
+    ),
     "prim::TupleIndex": Translation._tuple_index,
     "prim::TupleSlice": Translation._tuple_slice,
     "prim::ListConstruct": lambda _t, _n, arguments: ast.List(list(arguments), ast.Load()),

@@ -275,9 +275,8 @@ class Emitter:
 
     def to_list(self, target: Typed, call: Call, node: Located, hint: Type | None) -> Typed:
         if hint is None or call.positional or call.keywords:
-            raise self.cursor.error(
-                node, "tolist() needs the type of its result: annotate(T, x.tolist())"
-            )
+            text = "tolist() needs the type of its result: annotate(T, x.tolist())"
+            raise self.cursor.error(node, text)
         return self.append("prim::tolist", [target.value], hint)
 
     def call_builtin(self, name: str, call: Call, node: Located) -> Reference:
@@ -346,17 +345,14 @@ class Emitter:
     def _from_table(self, name: str, node: Located) -> Typed:
         match = _CONSTANT.fullmatch(name)
         if match is None:
-            raise self.cursor.error(
-                node, f"CONSTANTS.{name} names no constant; constants are c0, c1, ..."
-            )
+            text = "CONSTANTS.{} names no constant; constants are c0, c1, ..."
+            raise self.cursor.error(node, text, name)
         try:
             value, type_ = self.context.constant(int(match[1]))
         except IndexError:
-            raise self.cursor.error(
-                node,
-                f"constant {match[1]} is beyond the end of the constant table",
-                hint="The archive's constants.pkl does not belong to this code",
-            ) from None
+            text = "constant {} is beyond the end of the constant table"
+            hint = "The archive's constants.pkl does not belong to this code"
+            raise self.cursor.error(node, text, match[1], hint=hint) from None
         return self.constant(value, type_)
 
     def _of_type(self, base: TypeReference, name: str, node: Located) -> Reference:
@@ -433,14 +429,12 @@ class Emitter:
         elif index.value.node.is_constant:
             place = index.value.constant
             if not -len(elements) <= place < len(elements):
-                raise self.cursor.error(
-                    node, f"index {place} is out of range of {len(elements)} elements"
-                )
+                text = "index {} is out of range of {} elements"
+                raise self.cursor.error(node, text, place, len(elements))
             type_ = elements[place]
         elif not all(is_subtype(element, type_) for element in elements):
-            raise self.cursor.error(
-                node, "the index of a tuple of different types must be an integer literal"
-            )
+            text = "the index of a tuple of different types must be an integer literal"
+            raise self.cursor.error(node, text)
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
 
     def tuple_slice(

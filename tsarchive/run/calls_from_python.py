@@ -26,7 +26,7 @@ from tsarchive.ir.types import annotation
 
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
-from .modules import internal_method, is_internal_call
+from .modules import internal_call, is_internal_call
 from .natives.table import fault
 from .operators import called_by_tracers
 from .passes.object_identity import may_hold_shared, own_value
@@ -279,7 +279,7 @@ class PublicOverloads(PublicMethod):
         def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
             """Run the first overload that takes the arguments."""
             if not keywords and is_internal_call(self, arguments):
-                return methods[internal_method()](self, *arguments)
+                return methods[internal_call.method](self, *arguments)
             refused: list[str] = []
             for signature in signatures:
                 try:

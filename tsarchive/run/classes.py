@@ -29,7 +29,7 @@ from .calls_from_python import (
 from .compiler import Compiler
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
-from .linkage import Analyses
+from .linkage import Analyses, Linkage
 from .modules import (
     CONTAINERS,
     ArchiveModule,
@@ -201,10 +201,10 @@ class Classes:
         self.enforcement = Enforcement(guard)
         self.table = ClassTable(self._build, lock)
         self.objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
-        self.compiler = Compiler(
-            self.table, self.objects, self.enforcement, Analyses(lock),
-            self.enforcement.dispatch, lock,
-        )  # fmt: skip
+        linkage = Linkage(
+            self.table, self.objects, self.enforcement, Analyses(lock), self.enforcement.dispatch
+        )
+        self.compiler = Compiler(linkage, lock)
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""

@@ -147,7 +147,7 @@ class _InternalCall(threading.local):
         self.method = "forward"
 
 
-_internal = _InternalCall()
+internal_call = _InternalCall()
 
 
 class ArchiveObject:
@@ -273,17 +273,13 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
         if not is_foreign_module(type(module)):
             raise refuse_receiver(module, None)
         return admitted(module(*arguments))
-    around = _internal.module, _internal.arguments, _internal.method
-    _internal.module, _internal.arguments, _internal.method = module, arguments, method
+    call = internal_call
+    around = call.module, call.arguments, call.method
+    call.module, call.arguments, call.method = module, arguments, method
     try:
         return admitted(torch.nn.Module.__call__(module, *arguments))
     finally:
-        _internal.module, _internal.arguments, _internal.method = around
-
-
-def internal_method() -> str:
-    """The overload of ``forward`` that archive code is calling."""
-    return _internal.method
+        call.module, call.arguments, call.method = around
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
@@ -291,8 +287,8 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
 
     They need no conversion then, and lists are shared with the caller.
     """
-    given = _internal.arguments
-    if _internal.module is not module or len(arguments) != len(given):
+    given = internal_call.arguments
+    if internal_call.module is not module or len(arguments) != len(given):
         return False
     return all(one is other for one, other in zip(arguments, given, strict=True))
 
