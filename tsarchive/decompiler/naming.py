@@ -15,12 +15,17 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-import torch
-
-from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import is_identifier, to_identifier, unmangled
 from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, DictType, ListType
-from tsarchive.run.slots import SlotKind, slot_kind
+from tsarchive.run.slots import (
+    MEMBERS_OF_MODULES,
+    MEMBERS_OF_OBJECTS,
+    SHARED_SLOTS,
+    SlotKind,
+    is_dunder,
+    slot_kind,
+)
 
 from . import syntax
 
@@ -89,9 +94,6 @@ class Pool:
         return name.lower() if self._fold else name
 
 
-SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})
-_OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - SHARED_SLOTS
-_OF_OBJECTS = frozenset(dir(object))
 OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
@@ -119,7 +121,7 @@ class Members:
 
     def __init__(self, class_: ClassType) -> None:
         self.class_ = class_
-        self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
+        self._inherited = MEMBERS_OF_MODULES if class_.is_module else MEMBERS_OF_OBJECTS
         self.getters, self.setters = _properties(class_, self._inherited)
         self.methods = self.getters | self.setters
         self.slots: dict[str, str] = {}
@@ -131,8 +133,8 @@ class Members:
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
         found = _STATE_METHODS.get(name, name) if is_method else name
-        is_special = found.startswith("__") and found.endswith("__") and is_identifier(found)
-        if is_method and is_special and not (found in _OF_MODULES and self.class_.is_module):
+        is_special = is_dunder(found) and is_identifier(found)
+        if is_method and is_special and not (found in self._inherited and self.class_.is_module):
             return found
         hidden = self._inherited if found != "forward" else frozenset()
         if is_plain(found) and found not in hidden and (is_method or found not in self.methods):
@@ -200,7 +202,7 @@ def _takes_tensor(setter: Function) -> bool:
 
 def method_name(name: str, *, is_module: bool) -> str:
     """Return a name that torch.nn.Module does not have; all classes of an interface share it."""
-    return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
+    return f"{name}_" if is_module and name != "forward" and name in MEMBERS_OF_MODULES else name
 
 
 members_of = cache(Members)
@@ -209,17 +211,13 @@ members_of = cache(Members)
 @cache
 def container_base(class_: ClassType) -> str | None:
     """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone."""
-    names = [
-        name
-        for name, slot in class_.attributes.items()
-        if slot_kind(class_, slot) is SlotKind.MODULE
-        and isinstance(slot.type, ClassType | InterfaceType)
-    ]
+    slots = class_.attributes
+    names = [name for name in slots if slot_kind(class_, slots[name]) is SlotKind.MODULE]
     if not names or names != [str(index) for index in range(len(names))]:
         return None
     if class_.forward_hooks or class_.forward_pre_hooks:
         return None
-    others = set(class_.attributes) - set(names) - SHARED_SLOTS
+    others = set(slots) - set(names) - SHARED_SLOTS
     if others or set(class_.methods) - OF_CONTAINERS - {"forward"}:
         return None
     return "Sequential" if "forward" in class_.methods else "ModuleList"

@@ -33,13 +33,13 @@ from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .naming import (
     OF_CONTAINERS,
-    SHARED_SLOTS,
     Members,
     Pool,
     container_base,

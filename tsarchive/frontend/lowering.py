@@ -665,9 +665,6 @@ class FunctionLowering:
             given = Call([*filter(None, [reference.target])])
             self.emit.unresolved(reference.kind, given, error)
 
-    def _pass(self, node: ast.Pass) -> None:
-        pass
-
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
         """Return what an expression denotes; ``hint`` is the type that literals should take."""
         cursor = self.cursor
@@ -1017,7 +1014,7 @@ STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.AnnAssign: FunctionLowering._annotated,
     ast.AugAssign: FunctionLowering._augmented,
     ast.Expr: FunctionLowering._expression_statement,
-    ast.Pass: FunctionLowering._pass,
+    ast.Pass: lambda *_: None,
     ast.Return: FunctionLowering._early_return,
     ast.If: FunctionLowering._if,
     ast.For: FunctionLowering._for,

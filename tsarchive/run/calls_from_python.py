@@ -72,9 +72,8 @@ class Signature:
 
     def _in_order(self, given: Sequence[Any], keywords: dict[str, Any]) -> Sequence[Any]:
         if len(given) > len(self.arguments):
-            raise CallError(
-                f"{self.name}() takes {len(self.arguments)} arguments, {len(given)} were given"
-            )
+            wanted = f"{self.name}() takes {len(self.arguments)} arguments"
+            raise CallError(f"{wanted}, {len(given)} were given")
         found = [*given, *(_Missing for _ in self.arguments[len(given) :])]
         for name, value in keywords.items():
             position = self._positions.get(name)
@@ -108,19 +107,14 @@ class Signature:
 
         Annotations are those of the archive, as text.
         """
-        names = ["self"] if self.is_method else []
-        types: list[Any] = [inspect.Parameter.empty] * len(names)
-        types += [_Annotation(annotation(argument.type)) for argument in self.arguments]
-        defaults = [_Missing] * len(names) + self._defaults
-        for argument in self.arguments:
-            names.append(_fitting(argument.name, names))
-        required = [default is _Missing for default in defaults]
-        parameters = []
-        for position, (name, default, type_) in enumerate(zip(names, defaults, types, strict=True)):
-            shown = inspect.Parameter.empty if any(required[position:]) else default
-            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            parameters.append(inspect.Parameter(name, kind, default=shown, annotation=type_))
-        return inspect.Signature(parameters, return_annotation=self._returned)
+        kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        parameters = {"self": inspect.Parameter("self", kind)} if self.is_method else {}
+        for position, argument in enumerate(self.arguments):
+            name, rest = _fitting(argument.name, parameters), self._defaults[position:]
+            default = empty if any(other is _Missing for other in rest) else rest[0]
+            shown = _Annotation(annotation(argument.type))
+            parameters[name] = inspect.Parameter(name, kind, default=default, annotation=shown)
+        return inspect.Signature([*parameters.values()], return_annotation=self._returned)
 
 
 class _Annotation(str):

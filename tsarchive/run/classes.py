@@ -38,7 +38,7 @@ from .modules import (
     forward_overloads,
 )
 from .objects import ClassTable, Objects, name_of
-from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind
+from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind, slot_place
 
 # Methods with these names work through Python's syntax, as they do in torch.
 _SYNTAX_METHODS = frozenset(
@@ -141,8 +141,7 @@ def _settable(type_: ClassType) -> frozenset[str]:
     return frozenset(
         name
         for name, attribute in type_.attributes.items()
-        if slot_kind(type_, attribute) is SlotKind.PLAIN
-        and slot_key(type_, name) == name
+        if slot_place(type_, attribute) == (SlotKind.PLAIN, name)
         and name != "_is_full_backward_hook"  # torch.nn.Module sets it, whatever its type
     )
 

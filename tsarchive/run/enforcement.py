@@ -96,13 +96,12 @@ def _refused(
     """Return the error for an operator or a class that code names; without code, for an object."""
     kind = "operator" if "::" in name else "class"
     shown = name.removeprefix(NATIVE_PREFIX)
-    who = "the archive holds an object of"
-    if function is not None:
-        who = f"{function.qualified_name} names"
+    owner = None if function is None else function.qualified_name
+    who = "the archive holds an object of" if owner is None else f"{owner} names"
     error = PolicyError(
         f"{who} the {kind} {shown}, which the policy refuses: {row.reason} ({row.risk.value})",
         operator=shown,
-        function=None if function is None else function.qualified_name,
+        function=owner,
         hint=_hint(policy, name.partition(".")[0] if "::" in name else name),
     )
     place: Any = None if node is None else node.place

@@ -104,9 +104,8 @@ def _foreign_slot(
     try:
         return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise fault(
-            TypeError, f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
-        ) from error
+        shown = f"{name!r} of {type(module).__name__}"
+        raise fault(TypeError, f"{shown} is no {annotation(attribute.type)}") from error
 
 
 def foreign_method(class_: type, name: str) -> Callable[..., Any]:

@@ -121,9 +121,8 @@ def find_native(schema: FunctionSchema) -> Implementation | None:
 
 def _registered(schema: FunctionSchema) -> Implementation:
     if schema.is_vararg or any(_has_variable(argument.type) for argument in schema.arguments):
-        raise UnknownOperatorError(
-            f"the operator {schema.full_name} can only run inside torch's own interpreter"
-        )
+        reason = "can only run inside torch's own interpreter"
+        raise UnknownOperatorError(f"the operator {schema.full_name} {reason}")
     namespace, _, name = schema.name.partition("::")
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
