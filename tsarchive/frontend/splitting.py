@@ -286,11 +286,10 @@ class Sources:
 
     def places(self, record: str) -> RecordPlaces:
         """Return the places in a code record."""
-        found = self._places.get(record)
-        if found is None:
-            found = RecordPlaces(record, lambda: self._text(record), self.debug)
-            self._places[record] = found
-        return found
+        if record not in self._places:
+            places = RecordPlaces(record, lambda: self._text(record), self.debug)
+            self._places[record] = places
+        return self._places[record]
 
     def _read(self, record: str) -> dict[str, Piece]:
         pieces = self._pieces.get(record)

@@ -295,8 +295,7 @@ def as_it_is(value: Any) -> Any:
 def _described(call: Any, function: Function, signature: Signature, raw: Callable[..., Any]) -> Any:
     """``call`` as ``help`` and ``inspect`` should see it: its source is the generated one."""
     module, _, name = function.qualified_name.rpartition(".")
-    call.__name__ = name
-    call.__qualname__ = name
+    call.__name__ = call.__qualname__ = name
     call.__module__ = module
     # Without a text of its own, help would show that of torch.nn.Module.
     call.__doc__ = f"{name} of {module}, as the archive defines it."

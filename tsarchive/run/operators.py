@@ -57,10 +57,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     if found is None:
         is_name = name.isascii() and "::" in name
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
-        found = (
-            *(parsed(str(schema), native_class) for schema in registered),
-            *builtins_of(name),
-        )
+        found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
             _known[name] = found
     return found
