@@ -108,7 +108,7 @@ def test_evidence_names_files_that_there_are():
 def test_operators_with_a_guard_say_so():
     checked = {
         *guards.CHECKS,
-        *guards.SAVED_ARGUMENTS,
+        *guards.SAVED,
         *guards.SAVES_RESULTS,
         *guards.READS_MEMORY,
     }

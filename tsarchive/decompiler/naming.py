@@ -18,14 +18,7 @@ from typing import Any
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import is_identifier, to_identifier, unmangled
 from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, DictType, ListType
-from tsarchive.run.slots import (
-    MEMBERS_OF_MODULES,
-    MEMBERS_OF_OBJECTS,
-    SHARED_SLOTS,
-    SlotKind,
-    is_dunder,
-    slot_kind,
-)
+from tsarchive.run.slots import INHERITED, SHARED_SLOTS, SlotKind, is_dunder, slot_kind
 
 from . import syntax
 
@@ -108,11 +101,6 @@ def is_plain(name: str) -> bool:
     return is_identifier(name) and not keyword.iskeyword(name) and not is_private
 
 
-def is_accessor(name: str) -> bool:
-    """Return whether a method of an archive gets or sets a property."""
-    return _ACCESSOR.fullmatch(name) is not None
-
-
 class Members:
     """The names in Python of the ``methods`` and ``slots`` of one class.
 
@@ -121,7 +109,7 @@ class Members:
 
     def __init__(self, class_: ClassType) -> None:
         self.class_ = class_
-        self._inherited = MEMBERS_OF_MODULES if class_.is_module else MEMBERS_OF_OBJECTS
+        self._inherited = INHERITED[class_.is_module]
         self.getters, self.setters = _properties(class_, self._inherited)
         self.methods = self.getters | self.setters
         self.slots: dict[str, str] = {}
@@ -154,6 +142,10 @@ class Members:
             for name, constant in self.class_.constants.items()
             if is_plain(name) and name not in taken
         }
+
+    def accessors(self) -> Iterator[str]:
+        """Yield the methods that the archive has for getting and setting properties."""
+        return filter(_ACCESSOR.fullmatch, self.class_.methods)
 
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])
@@ -202,7 +194,7 @@ def _takes_tensor(setter: Function) -> bool:
 
 def method_name(name: str, *, is_module: bool) -> str:
     """Return a name that torch.nn.Module does not have; all classes of an interface share it."""
-    return f"{name}_" if is_module and name != "forward" and name in MEMBERS_OF_MODULES else name
+    return f"{name}_" if is_module and name != "forward" and name in INHERITED[True] else name
 
 
 members_of = cache(Members)

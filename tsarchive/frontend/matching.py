@@ -205,9 +205,8 @@ class Overloads:
 
 
 def unregistered(kind: str) -> UnknownOperatorError:
-    return UnknownOperatorError(
-        f"the operator {kind} is not registered in this process", hint=what_registers(kind)
-    )
+    message = f"the operator {kind} is not registered in this process"
+    return UnknownOperatorError(message, hint=what_registers(kind))
 
 
 class _Matcher:

@@ -30,13 +30,7 @@ from .compiler import Compiler
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
 from .linkage import Analyses, Linkage
-from .modules import (
-    CONTAINERS,
-    ArchiveModule,
-    ArchiveObject,
-    HookedArchiveModule,
-    forward_overloads,
-)
+from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule, is_forward
 from .objects import ClassTable, Objects, name_of
 from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind, slot_place
 
@@ -88,8 +82,8 @@ def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, compiler)
-    overloads = forward_overloads(type_)
-    if overloads:
+    overloads = [method for name, method in type_.methods.items() if is_forward(type_, name)]
+    if overloads and "forward" not in type_.methods:
         members["forward"] = PublicOverloads(overloads, compiler)
     members |= _properties(members, base)
     members |= {

@@ -33,9 +33,7 @@ class Dispatch:
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
     direct_call: Callable[[Node, Sequence[str]], DirectCall | None] | None = direct_call
-    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, function: (
-        function
-    )
+    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, run: run
     spend: Callable[..., None] | None = None
     bounded: Callable[[Implementation], Implementation] | None = None
     inlines: bool = True

@@ -24,14 +24,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
 from .checks import CHECKS, Check, plain, require, room_of
-from .layer_checks import (
-    SAVED_ARGUMENTS,
-    SAVED_WHERE,
-    SAVES_RESULTS,
-    USUAL_WINDOWS,
-    for_saving,
-    with_own_indices,
-)
+from .layer_checks import SAVED, SAVES_RESULTS, USUAL_WINDOWS, for_saving, with_own_indices
 from .packed import BIASES, READS_MEMORY, kept, with_own_scales
 from .tensor_checks import (
     INDICES,
@@ -159,8 +152,8 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
         run = _passing(_COPIED_RESULTS[name], run)
     if name in SAVES_RESULTS:
         run = _passing(with_own_indices, run)
-    if name in SAVED_ARGUMENTS:
-        saved, flags = SAVED_ARGUMENTS[name], SAVED_WHERE.get(name, ())
+    if name in SAVED:
+        saved, flags = SAVED[name]
         run = _with_copies(schema, saved, for_saving, run, flags)
     if name in SPARSE_MAKERS:
         run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))

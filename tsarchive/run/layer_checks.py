@@ -269,20 +269,14 @@ _WITH_TARGETS: Final = (
     "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
     "aten::nll_loss_nd",
 )  # fmt: skip
-SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
-    "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
-    "aten::embedding": frozenset({"indices"}),
-    "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
-    "aten::gather": frozenset({"index"}),
-    **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
+SAVED: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    "aten::ctc_loss": (frozenset({"targets", "input_lengths", "target_lengths"}), ()),
+    "aten::embedding": (frozenset({"indices"}), ("scale_grad_by_freq", "sparse")),
+    "aten::embedding_bag": (frozenset({"indices", "offsets", "per_sample_weights"}), ()),
+    "aten::gather": (frozenset({"index"}), ("sparse_grad",)),
+    **dict.fromkeys(_WITH_TARGETS, (frozenset({"target"}), ())),
 }
-"""Arguments that formulas trust, by operator."""
-
-SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "aten::embedding": ("scale_grad_by_freq", "sparse"),
-    "aten::gather": ("sparse_grad",),
-}
-"""Operators whose formulas trust them only where one of these flags is set."""
+"""Arguments that formulas trust, by operator; if flags follow, only where one of them is set."""
 
 SAVES_RESULTS: Final = frozenset(
     {

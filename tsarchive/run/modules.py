@@ -292,13 +292,6 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
     return all(one is other for one, other in zip(arguments, given, strict=True))
 
 
-def forward_overloads(class_: ClassType) -> list[Function]:
-    """The overloads of ``forward`` in a module class; none where it has the method itself."""
-    if "forward" in class_.methods:
-        return []
-    return [method for name, method in class_.methods.items() if is_forward(class_, name)]
-
-
 def is_forward(class_: ClassType, method: str) -> bool:
     """Return whether hooks of Python code run around calls of this method."""
     is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None

@@ -125,10 +125,9 @@ def _registered(schema: FunctionSchema) -> Implementation:
         packet = getattr(getattr(torch.ops, namespace), name)
         overload: Implementation = getattr(packet, schema.overload or "default")
     except AttributeError:
-        raise UnknownOperatorError(
-            f"this process has no operator {schema.full_name}",
-            hint="Import the library that registers it before loading the archive",
-        ) from None
+        message = f"this process has no operator {schema.full_name}"
+        hint = "Import the library that registers it before loading the archive"
+        raise UnknownOperatorError(message, hint=hint) from None
     return overload
 
 

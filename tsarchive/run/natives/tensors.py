@@ -58,9 +58,8 @@ def tensor_of_list(
 
 def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
     if len(data) != sizes[depth]:
-        raise ScriptError(
-            f"Expected sequence of length {sizes[depth]} at dim {depth} (got {len(data)})"
-        )
+        place = f"at dim {depth} (got {len(data)})"
+        raise ScriptError(f"Expected sequence of length {sizes[depth]} {place}")
     if depth + 1 < len(sizes):
         for item in data:
             _check_lengths(item, sizes, depth + 1)

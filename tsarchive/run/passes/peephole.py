@@ -122,10 +122,7 @@ def nodes_on_numbers(graph: Block, live: Container[Node], divisor_of: NumberOf) 
     """
     nodes = [node for node in all_nodes(graph.nodes) if node in live]
     made = {node for node in nodes if _may_be_number(node, divisor_of)}
-    while True:
-        seen = {node for node in made if not _is_unseen(node, made, live)}
-        if not seen:
-            break
+    while seen := {node for node in made if not _is_unseen(node, made, live)}:
         made -= seen
     taking = {user for node in made for user, _ in node.output.uses if user in live}
     return made | taking
