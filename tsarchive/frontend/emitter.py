@@ -134,9 +134,6 @@ class Emitter:
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
-    def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
-        return typed(self.frame.list_of(element, values))
-
     def call_operator(
         self, kind: str, call: Call, node: Located, *, is_written: bool = False
     ) -> Reference:
@@ -490,7 +487,7 @@ class Emitter:
 
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
         values = [selected.get(dim, self.none()).value for dim in range(max(selected) + 1)]
-        indices = self.list_of(OptionalType(TENSOR), values)
+        indices = typed(self.frame.list_of(OptionalType(TENSOR), values))
         return self.operator_value("aten::index", node, base, indices)
 
     def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
@@ -500,10 +497,11 @@ class Emitter:
         if wanted is None:
             element = unify_all(types, or_union=True) if types else TENSOR
             assert element is not None
-            return self.list_of(element, values)._replace(is_empty_list=not types)
+            made = self.frame.list_of(element, values)
+            return typed(made)._replace(is_empty_list=not types)
         for type_ in types:
             self._check(node, type_, wanted.element, "an element")
-        return self.list_of(wanted.element, values)
+        return typed(self.frame.list_of(wanted.element, values))
 
     def dict_literal(
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None
