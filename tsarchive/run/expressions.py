@@ -132,7 +132,7 @@ HELPERS: Final[Mapping[str, Any]] = {
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
-NAME_OF_KIND: Final[Mapping[str, str]] = {
+NAME_OF_KIND: Final = {
     "prim::Param": "argument",
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
