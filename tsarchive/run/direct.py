@@ -38,8 +38,8 @@ from tsarchive.ir.values import necessary_arguments
 from tsarchive.operators.python_forms import BOUND_OTHERWISE, TAKES_LIST_ITEMS, WITHOUT_NUMBERS
 
 from .checks import enumerations
-from .guards import USUAL, guarded
-from .layer_checks import HARMLESS_WINDOWS, SAVED, IsHarmless
+from .guards import guarded
+from .layer_checks import HARMLESS_WINDOWS, SAVED_ARGUMENTS, USUAL, IsHarmless
 from .operators import find_native, operator_schemas
 
 _TOO_MANY: Final = 60
@@ -182,7 +182,7 @@ _BINDINGS: Final[tuple[Any, ...]] = (
 
 # Operators that need a guard, but not where constant arguments are like this.
 _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
-    **{name: dict.fromkeys(flags, operator.not_) for name, (_, flags) in SAVED.items() if flags},
+    **{name: dict.fromkeys(flags, operator.not_) for name, (_, flags) in SAVED_ARGUMENTS.items()},
     "aten::select.int": {"dim": lambda dim: dim >= 0},
     **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
     "aten::layer_norm": {"normalized_shape": lambda size: size > 0},

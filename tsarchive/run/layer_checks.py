@@ -200,11 +200,12 @@ def _most(numbers: Numbers) -> int:
     return numbers if isinstance(numbers, int) else max(numbers, default=0)
 
 
-USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = {
+USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
     **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
     **{f"aten::avg_pool{rank}d": _is_usual_average_pool for rank in (1, 2, 3)},
+    "aten::layer_norm": lambda data, *_: not data.is_nested,
 }
 """Functions that tell from the positional arguments whether a call needs no check."""
 
@@ -269,7 +270,7 @@ _WITH_TARGETS: Final = (
     "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
     "aten::nll_loss_nd",
 )  # fmt: skip
-SAVED: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+SAVED_ARGUMENTS: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     "aten::ctc_loss": (frozenset({"targets", "input_lengths", "target_lengths"}), ()),
     "aten::embedding": (frozenset({"indices"}), ("scale_grad_by_freq", "sparse")),
     "aten::embedding_bag": (frozenset({"indices", "offsets", "per_sample_weights"}), ()),
