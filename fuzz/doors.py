@@ -36,7 +36,7 @@ def compile_all(data: bytes) -> None:
     classes = type(module).tsarchive_classes
     for _, type_ in classes.table.module_classes():
         for function in type_.methods.values():
-            classes.function(function).compile()
+            classes.compiler.function(function).compile()
 
 
 def run(data: bytes) -> None:

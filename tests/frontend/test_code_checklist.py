@@ -40,7 +40,7 @@ def body(statements: str) -> str:
 
 
 def compiled(text: str):
-    return Classes().function(function_of(text)).compile()
+    return Classes().compiler.function(function_of(text)).compile()
 
 
 # Constructs of Python that no writer of archives prints, by what the error calls them.

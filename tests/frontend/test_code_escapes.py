@@ -39,7 +39,7 @@ def loaded(methods: str) -> tsarchive.ArchiveModule:
 
 
 def compiled(text: str, name: str = "f"):
-    return Classes().function(function_of(text, name)).compile()
+    return Classes().compiler.function(function_of(text, name)).compile()
 
 
 INTERFACE = "class I(Interface):\n  def {name}(self{rest}) -> Any:\n    pass\n"
@@ -194,7 +194,7 @@ def test_members_of_classes_hide_none_of_python(base, name, member):
 
 
 def class_of(text: str) -> type:
-    return Classes().python_class(importer_of(text).find("__torch__.C"))
+    return Classes().table.python_class(importer_of(text).find("__torch__.C"))
 
 
 @pytest.mark.parametrize("name", [*SPECIAL, "forward_", "os"])
@@ -204,14 +204,14 @@ def test_slots_hide_no_member(name):
     type_ = importer.find("__torch__.C")
     if name in OF_PYTHON:
         with pytest.raises(SourceError, match=f"attribute {name}"):
-            classes.function(type_.methods["f"]).compile()
+            classes.compiler.function(type_.methods["f"]).compile()
         return
-    run = classes.function(type_.methods["f"]).compile()
-    made = classes.python_class(type_).__new__(classes.python_class(type_))
+    run = classes.compiler.function(type_.methods["f"]).compile()
+    made = classes.table.python_class(type_).__new__(classes.table.python_class(type_))
     assert run(made) == 5
     assert get_slot(made, type_.attributes[name]) == 5
     assert made.tsarchive_classes is classes
-    assert type(made) is classes.python_class(type_)
+    assert type(made) is classes.table.python_class(type_)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_enums_with_unusual_members(name):
     text = f"class E(Enum):\n  A = 1\n  {name} = 2\ndef f() -> int:\n  return __torch__.E.A.value\n"
     classes, importer = Classes(), importer_of(text)
     try:
-        made = classes.python_class(importer.find("__torch__.E"))
+        made = classes.table.python_class(importer.find("__torch__.E"))
     except ArchiveError:
         return
     assert made["A"].value == 1
@@ -239,7 +239,7 @@ def test_enums_with_unusual_members(name):
 )
 def test_fields_of_named_tuples_are_only_names(name):
     text = f"class T(NamedTuple):\n  a : int\n  {name} : int\n"
-    made = Classes().python_class(importer_of(text).find("__torch__.T"))
+    made = Classes().table.python_class(importer_of(text).find("__torch__.T"))
     assert made(1, 2)[1] == 2
     assert made.__new__(made, 1, 2) == (1, 2)
     assert made.__mro__ == (made, tuple, object)
@@ -358,8 +358,8 @@ def test_modules_named_like_those_of_python_stay_apart():
     files = {f"code/{name}.py": "class system:\n  x : int\n" for name in ("os", "builtins")}
     importer, classes = importer_of(files), Classes()
     before = sys.modules["os"].system
-    made = classes.python_class(importer.find("os.system"))
+    made = classes.table.python_class(importer.find("os.system"))
     assert made.__module__ == "os"
     assert sys.modules["os"].system is before
-    assert classes.python_class(importer.find("builtins.system")).__module__ == "builtins"
+    assert classes.table.python_class(importer.find("builtins.system")).__module__ == "builtins"
     assert not hasattr(builtins, "system")

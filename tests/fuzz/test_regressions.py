@@ -42,7 +42,7 @@ def load(file) -> None:
     classes = type(made).tsarchive_classes
     for _, type_ in classes.table.module_classes():
         for function in type_.methods.values():
-            classes.function(function).compile()
+            classes.compiler.function(function).compile()
 
 
 def keyed(key: bytes) -> bytes:

@@ -167,5 +167,5 @@ def test_functions_of_the_state(eager, ours):
 
 def test_a_method_asks_once_for_its_dictionary(ours):
     method = type(ours).tsarchive_class.methods["forward"]
-    text = source_of(ours.tsarchive_classes.function(method).compile())
+    text = source_of(ours.tsarchive_classes.compiler.function(method).compile())
     assert text.count("self.__dict__") == 1

@@ -300,7 +300,7 @@ def by_hand(kind: str, policy: Policy, *, overload: str = ""):
     """A call of an operator with one tensor, by a graph made by hand."""
     graph = Graph()
     function = graph.function(operator(graph.block, kind, graph.param(TENSOR)))
-    return Classes(guard=Guard(policy)).function(function)
+    return Classes(guard=Guard(policy)).compiler.function(function)
 
 
 @pytest.fixture(scope="module")
@@ -394,7 +394,7 @@ def test_a_method_of_a_refused_class_is_not_named():
     )
     function = loaded(code).tsarchive_class.methods["f"]
     with pytest.raises(PolicyError, match=r"M\.f names the class profiling\._ScriptProfile"):
-        Classes().function(function).compile()
+        Classes().compiler.function(function).compile()
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,16 @@ def is_binding(value: Any) -> bool:
 
 @pytest.mark.parametrize(("body", "left"), CALLS)
 def test_operators_that_run_through_bindings(body, left):
-    found = by_overload(trusting().function(function_of(body)))
+    found = by_overload(trusting().compiler.function(function_of(body)))
     assert {name for name in found if not name.startswith(left or " ")} == set()
     assert bool(found) == bool(left)
 
 
-@pytest.mark.parametrize("classes", [trusting().compiler.for_tracing, Classes(guard=LIMITED)])
-def test_tracers_and_limits_see_overloads(classes):
-    run = classes.function(function_of("return torch.relu(x)"))
+@pytest.mark.parametrize(
+    "compiler", [trusting().compiler.for_tracing, Classes(guard=LIMITED).compiler]
+)
+def test_tracers_and_limits_see_overloads(compiler):
+    run = compiler.function(function_of("return torch.relu(x)"))
     assert by_overload(run) == {"relu"}
 
 

@@ -371,7 +371,7 @@ def test_damaged_debug_records_hide_no_error(damage):
 def test_generated_code_is_visible():
     module = loaded(torch.jit.script(Outer()))
     classes: Classes = module.tsarchive_classes
-    compiled = classes.function(module.tsarchive_class.methods["forward"]).compile()
+    compiled = classes.compiler.function(module.tsarchive_class.methods["forward"]).compile()
     assert inspect.getsource(compiled) == source_of(compiled)
     assert inspect.getsource(module.forward) == source_of(compiled)
     assert inspect.getsource(type(module).forward) == source_of(compiled)

@@ -158,7 +158,7 @@ def test_no_form_names_an_attribute():
 def compiled(text, limits=NO_LIMITS):
     """The generated function for TorchScript source."""
     classes = Classes(guard=Guard(Policy.trusted(), limits))
-    return classes.function(adopt_function(scripted(text + "\n"))).compile()
+    return classes.compiler.function(adopt_function(scripted(text + "\n"))).compile()
 
 
 FUNCTIONS = [
@@ -216,7 +216,7 @@ def added(count):
 
 
 def test_ints_wrap_wherever_they_may_leave_64_bits():
-    run = Classes().function(added(3)).compile()
+    run = Classes().compiler.function(added(3)).compile()
     assert run(INT64_MIN + 2) == INT64_MAX
     assert run(0) == -3
 

@@ -242,7 +242,7 @@ def test_without_limits_generated_code_is_the_same():
         "def f(x: Tensor):\n  for i in range(3):\n    x = x + [1, i][0]\n  return x\n"
     ).f
     plain, unlimited, limited = (
-        source_of(classes.function(adopt_function(scripted)).compile())
+        source_of(classes.compiler.function(adopt_function(scripted)).compile())
         for classes in (
             Classes(),
             Classes(None, Guard(limits=Limits())),

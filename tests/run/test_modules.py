@@ -250,7 +250,7 @@ def test_any_name_of_a_slot(name, is_module):
     """A slot is found by code and by get_slot, and hides nothing of its class."""
     owner = archive_class([Attribute(name, INT), Attribute("other", INT)], is_module=is_module)
     classes = Classes()
-    made = new_object(classes.python_class(owner))
+    made = new_object(classes.table.python_class(owner))
     members = dir(type(made))
     set_slot(made, owner.attributes[name], 5)
     set_slot(made, owner.attributes["other"], 6)
@@ -261,7 +261,7 @@ def test_any_name_of_a_slot(name, is_module):
     graph.block.append("prim::SetAttr", [self_value, number], name=name)
     value = graph.block.append("prim::GetAttr", [self_value], name=name).add_output(INT)
     function = graph.function(operator(graph.block, "aten::add.int", value, value))
-    assert classes.function(function)(made, 4) == 8
+    assert classes.compiler.function(function)(made, 4) == 8
     assert (get_slot(made, owner.attributes[name]), made.other) == (4, 6)
     assert dir(type(made)) == members
     assert isinstance(made, torch.nn.Module) is is_module
@@ -284,7 +284,7 @@ KINDS = [
 def test_where_slots_are_kept(attribute, kind):
     owner = archive_class([attribute])
     assert slot_kind(owner, attribute) is kind
-    made = new_object(Classes().python_class(owner))
+    made = new_object(Classes().table.python_class(owner))
     value = torch.nn.ReLU() if kind is SlotKind.MODULE else torch.ones(1)
     set_slot(made, attribute, value)
     assert made.__dict__.get(kind.value, made.__dict__)["a"] is value
@@ -294,7 +294,7 @@ def test_where_slots_are_kept(attribute, kind):
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_parameters_keep_their_flag(requires_grad):
     owner = archive_class([Attribute("a", TENSOR, is_parameter=True)])
-    made = new_object(Classes().python_class(owner))
+    made = new_object(Classes().table.python_class(owner))
     leaf = torch.ones(1, requires_grad=requires_grad)
     for value in (leaf, leaf * 2):
         set_slot(made, owner.attributes["a"], value)
@@ -338,15 +338,15 @@ def test_objects_of_script_classes():
 
 def test_named_tuples_and_enums():
     classes = Classes()
-    pair = classes.python_class(TupleType((INT, INT), "__torch__.Pair", ("a", "class")))
+    pair = classes.table.python_class(TupleType((INT, INT), "__torch__.Pair", ("a", "class")))
     assert (pair(1, 2).a, pair(1, 2)[1], pair.__name__) == (1, 2, "Pair")
     color = EnumType("__torch__.Color", INT, {"RED": 1, "GREEN": 2})
-    assert classes.python_class(color).GREEN.value == 2
+    assert classes.table.python_class(color).GREEN.value == 2
     assert classes.table.enum_member(color, 1).name == "RED"
     assert classes.table.enum_member(color, 1.0) is None
-    assert classes.table.type_of(classes.python_class(color).RED) is color
+    assert classes.table.type_of(classes.table.python_class(color).RED) is color
     with pytest.raises(UnsupportedError, match="cannot be an enum"):
-        classes.python_class(EnumType("__torch__.Odd", INT, {"mro": 1}))
+        classes.table.python_class(EnumType("__torch__.Odd", INT, {"mro": 1}))
 
 
 def test_constants_of_a_graph_are_shared_by_all_calls():
@@ -354,8 +354,8 @@ def test_constants_of_a_graph_are_shared_by_all_calls():
     items = constant(graph.block, [1], TENSOR)
     graph.block.append("aten::append", [items, constant(graph.block, 2, INT)])
     function = graph.function(items)
-    assert Classes().function(function)() is not Classes().function(function)()
-    run = Classes().function(function)
+    assert Classes().compiler.function(function)() is not Classes().compiler.function(function)()
+    run = Classes().compiler.function(function)
     assert run() is run()
 
 

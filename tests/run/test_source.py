@@ -40,7 +40,7 @@ def test_it_reads_like_python():
     module = our_module(torch.jit.script(Small()))
     module(torch.ones(1, 2), 1)
     forward = module.tsarchive_class.methods["forward"]
-    text = source_of(module.tsarchive_classes.function(forward).compile())
+    text = source_of(module.tsarchive_classes.compiler.function(forward).compile())
     assert text.splitlines() == [
         "def forward(self, x, n):",
         "    layer = self.__dict__['_modules']['layer']",
@@ -73,13 +73,13 @@ def summed(names: list[str]):
 
 
 def test_hostile_names():
-    function = Classes().function(summed(HOSTILE))
+    function = Classes().compiler.function(summed(HOSTILE))
     assert function(*range(len(HOSTILE))) == sum(range(len(HOSTILE)))
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=8))
 def test_any_text_as_a_name(names):
-    assert Classes().function(summed(names))(*range(len(names))) == sum(range(len(names)))
+    assert Classes().compiler.function(summed(names))(*range(len(names))) == sum(range(len(names)))
 
 
 @given(st.lists(st.text(max_size=6) | st.sampled_from(HOSTILE), max_size=30))
@@ -102,7 +102,7 @@ CONSTANTS = [
 def test_constants_come_out_as_they_went_in(value):
     graph = Graph()
     function = graph.function(constant(graph.block, value, TENSOR))
-    assert repr(Classes().function(function)()) == repr(value)
+    assert repr(Classes().compiler.function(function)()) == repr(value)
 
 
 def nested(block: Block, depth: int, kind: str, test: Value, x: Value) -> Value:
@@ -132,7 +132,9 @@ def nested(block: Block, depth: int, kind: str, test: Value, x: Value) -> Value:
 def test_deep_nesting(kind, depth):
     graph = Graph()
     test, x = graph.param(BOOL, "test"), graph.param(INT, "x")
-    function = Classes().function(graph.function(nested(graph.block, depth, kind, test, x)))
+    function = Classes().compiler.function(
+        graph.function(nested(graph.block, depth, kind, test, x))
+    )
     assert function(True, 5) == 6
     assert function(False, 5) == (5 if "if" in kind or (kind == "mixed" and depth > 1) else 6)
 
@@ -152,12 +154,12 @@ def test_long_functions():
     one = constant(graph.block, 1, INT)
     for _ in range(count):
         x = operator(graph.block, "aten::add.int", x, one, name="x")
-    assert Classes().function(graph.function(x))(0) == count
+    assert Classes().compiler.function(graph.function(x))(0) == count
 
 
 def test_many_arguments():
     names = [f"x{number}" for number in range(1000)]
-    assert Classes().function(summed(names))(*range(1000)) == sum(range(1000))
+    assert Classes().compiler.function(summed(names))(*range(1000)) == sum(range(1000))
 
 
 FAILING = "def f(x: Tensor, l: List[int]):\n    y = x + 1\n    return y + l[7]\n"
@@ -174,7 +176,7 @@ def test_tracebacks_show_the_generated_line():
 def test_inspect_finds_the_source_while_the_function_lives():
     classes = Classes()
     function = summed(["a", "b"])
-    compiled = classes.function(function).compile()
+    compiled = classes.compiler.function(function).compile()
     filename = compiled.__code__.co_filename
     assert inspect.getsource(compiled).startswith("def a(a_1, b):")
     assert source(function) == inspect.getsource(compiled)
@@ -186,8 +188,8 @@ def test_inspect_finds_the_source_while_the_function_lives():
 
 
 def test_two_functions_of_one_name_keep_their_sources():
-    first = Classes().function(summed(["a", "b"])).compile()
-    second = Classes().function(summed(["a", "b", "c"])).compile()
+    first = Classes().compiler.function(summed(["a", "b"])).compile()
+    second = Classes().compiler.function(summed(["a", "b", "c"])).compile()
     assert first.__code__.co_filename != second.__code__.co_filename
     assert (first(1, 2), second(1, 2, 3)) == (3, 6)
     assert "c" not in inspect.signature(first).parameters
@@ -208,8 +210,8 @@ def test_a_policy_can_refuse_operators():
     graph = Graph()
     function = graph.function(operator(graph.block, "aten::set_", graph.param(TENSOR)))
     with pytest.raises(PolicyError, match="by_hand names the operator aten::set_") as caught:
-        Classes().function(function)(torch.ones(1))
+        Classes().compiler.function(function)(torch.ones(1))
     assert caught.value.operator == "aten::set_"
     assert caught.value.line is None
     allowing = Guard(Policy.default().allow("aten::set_"))
-    Classes(guard=allowing).function(function)(torch.ones(1))
+    Classes(guard=allowing).compiler.function(function)(torch.ones(1))

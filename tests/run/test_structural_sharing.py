@@ -125,7 +125,7 @@ def halves(*texts: str, pair: str = PAIR) -> bytes:
 def run_code(module):
     """The code object that runs for ``forward`` of a loaded module."""
     function = module.tsarchive_class.methods["forward"]
-    return module.tsarchive_classes.function(function).compile().__code__
+    return module.tsarchive_classes.compiler.function(function).compile().__code__
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def class_of(graph: schema.Graph) -> ClassType:
 def module_of(graph: schema.Graph, guard: Guard = FOR_STRANGERS) -> Any:
     """A module that runs the graph."""
     class_ = class_of(graph)
-    module = new_object(Classes(None, guard).python_class(class_))
+    module = new_object(Classes(None, guard).table.python_class(class_))
     set_slot(module, class_.attributes["training"], False)
     link_lists(module)
     return module

@@ -58,7 +58,7 @@ def scripted(text: str, name: str = "f") -> Any:
 
 
 def source(function: Function) -> str:
-    return source_of(trusting().function(function).compile())
+    return source_of(trusting().compiler.function(function).compile())
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> tuple[str, Any]:

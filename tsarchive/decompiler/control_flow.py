@@ -365,27 +365,22 @@ def _exception(program: Program, qualified_name: str) -> ast.expr:
 
 
 def _closure(translation: Translation, node: Node) -> None:
-    """Write a nested function, and the object that runs it."""
+    """Write a function of the values that it takes from outside, and the object that runs it."""
     translation.flush()
     subgraph: Block = node.attributes["subgraph"]
     kind = node.kind.rpartition("::")[2]
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
-    translation.emit(_nested(translation, name, subgraph))
-    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
-    translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
-
-
-def _nested(outer: Translation, name: str, subgraph: Block) -> ast.stmt:
-    """Return the body of a forked call, as a function of the values that it takes from outside."""
-    inner = Translation(outer.function, subgraph, outer.program)
+    inner = Translation(translation.function, subgraph, translation.program)
     names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
     for param, shown in zip(subgraph.params, names, strict=True):
         inner.hold(shown, param)
     finish_function(inner, subgraph)
-    outer.variables.used |= inner.variables.used
-    arguments = [ast.arg(shown) for shown in names]
-    return syntax.function(name, arguments, [], inner.statements, None)
+    translation.variables.used |= inner.variables.used
+    parameters = [ast.arg(shown) for shown in names]
+    translation.emit(syntax.function(name, parameters, [], inner.statements, None))
+    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
+    translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
 def finish_function(translation: Translation, block: Block, index: int = 0) -> None:

@@ -132,12 +132,13 @@ class Layout:
         modules: list[tuple[str, str]] = []
         froms: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
         for reference, name in names.items():
-            own = reference.wanted_name
+            own, definition = reference.wanted_name, reference.definition
             key, shown = _home(module, reference), (own, name if name != own else None)
-            if reference.definition is None and not reference.name:
+            if definition is None and not reference.name:
                 modules.append((reference.home, name))
-            elif reference.definition is None or reference.definition.path != module.path:
-                if self._waits(reference, module):
+            elif definition is None or definition.path != module.path:
+                reached = () if definition is None else self._reached.get(definition.path, ())
+                if module.path in reached:
                     late.append(_from(key[1], key[0], [shown]))
                 elif name != own or key != _BUILTINS_HOME:
                     froms.setdefault(key, []).append(shown)
@@ -147,10 +148,6 @@ class Layout:
             early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
         return early, late
-
-    def _waits(self, reference: Reference, module: Module) -> bool:
-        definition = reference.definition
-        return definition is not None and module.path in self._reached.get(definition.path, ())
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:

@@ -15,12 +15,10 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-import torch
-
-from tsarchive.ir.classes import ClassType, Function, InterfaceType
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import is_identifier, to_identifier, unmangled
 from tsarchive.ir.types import BOOL, FLOAT, INT, STRING, DictType, ListType
-from tsarchive.run.slots import SlotKind, slot_kind
+from tsarchive.run.slots import INHERITED, SHARED_SLOTS, SlotKind, is_dunder, slot_kind
 
 from . import syntax
 
@@ -89,9 +87,6 @@ class Pool:
         return name.lower() if self._fold else name
 
 
-SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})
-_OF_MODULES = (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - SHARED_SLOTS
-_OF_OBJECTS = frozenset(dir(object))
 OF_CONTAINERS = frozenset({"__len__", "__contains__"})
 """Methods that torch's containers of modules have themselves."""
 
@@ -106,11 +101,6 @@ def is_plain(name: str) -> bool:
     return is_identifier(name) and not keyword.iskeyword(name) and not is_private
 
 
-def is_accessor(name: str) -> bool:
-    """Return whether a method of an archive gets or sets a property."""
-    return _ACCESSOR.fullmatch(name) is not None
-
-
 class Members:
     """The names in Python of the ``methods`` and ``slots`` of one class.
 
@@ -119,7 +109,7 @@ class Members:
 
     def __init__(self, class_: ClassType) -> None:
         self.class_ = class_
-        self._inherited = _OF_MODULES if class_.is_module else _OF_OBJECTS
+        self._inherited = INHERITED[class_.is_module]
         self.getters, self.setters = _properties(class_, self._inherited)
         self.methods = self.getters | self.setters
         self.slots: dict[str, str] = {}
@@ -131,8 +121,8 @@ class Members:
 
     def _fitting(self, name: str, taken: set[str], *, is_method: bool) -> str:
         found = _STATE_METHODS.get(name, name) if is_method else name
-        is_special = found.startswith("__") and found.endswith("__") and is_identifier(found)
-        if is_method and is_special and not (found in _OF_MODULES and self.class_.is_module):
+        is_special = is_dunder(found) and is_identifier(found)
+        if is_method and is_special and not (found in self._inherited and self.class_.is_module):
             return found
         hidden = self._inherited if found != "forward" else frozenset()
         if is_plain(found) and found not in hidden and (is_method or found not in self.methods):
@@ -152,6 +142,10 @@ class Members:
             for name, constant in self.class_.constants.items()
             if is_plain(name) and name not in taken
         }
+
+    def accessors(self) -> Iterator[str]:
+        """Yield the methods that the archive has for getting and setting properties."""
+        return filter(_ACCESSOR.fullmatch, self.class_.methods)
 
     def kind(self, name: str) -> SlotKind:
         return slot_kind(self.class_, self.class_.attributes[name])
@@ -200,7 +194,7 @@ def _takes_tensor(setter: Function) -> bool:
 
 def method_name(name: str, *, is_module: bool) -> str:
     """Return a name that torch.nn.Module does not have; all classes of an interface share it."""
-    return f"{name}_" if is_module and name != "forward" and name in _OF_MODULES else name
+    return f"{name}_" if is_module and name != "forward" and name in INHERITED[True] else name
 
 
 members_of = cache(Members)
@@ -209,17 +203,13 @@ members_of = cache(Members)
 @cache
 def container_base(class_: ClassType) -> str | None:
     """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone."""
-    names = [
-        name
-        for name, slot in class_.attributes.items()
-        if slot_kind(class_, slot) is SlotKind.MODULE
-        and isinstance(slot.type, ClassType | InterfaceType)
-    ]
+    slots = class_.attributes
+    names = [name for name in slots if slot_kind(class_, slots[name]) is SlotKind.MODULE]
     if not names or names != [str(index) for index in range(len(names))]:
         return None
     if class_.forward_hooks or class_.forward_pre_hooks:
         return None
-    others = set(class_.attributes) - set(names) - SHARED_SLOTS
+    others = set(slots) - set(names) - SHARED_SLOTS
     if others or set(class_.methods) - OF_CONTAINERS - {"forward"}:
         return None
     return "Sequential" if "forward" in class_.methods else "ModuleList"

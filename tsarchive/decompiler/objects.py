@@ -25,11 +25,11 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveObject
-from tsarchive.run.slots import SlotKind, get_slot
+from tsarchive.run.slots import SHARED_SLOTS, SlotKind, get_slot
 
 from . import syntax
 from .layout import Definition
-from .naming import SHARED_SLOTS, container_base, members_of, numbered
+from .naming import container_base, members_of, numbered
 from .program import Program, module_type
 from .support.weights import DTYPES
 

@@ -99,7 +99,10 @@ class Operators:
         try:
             implementation(schema)
         except UnknownOperatorError as error:
-            return self._missing(schema.full_name, error.message)
+            # Code may hold operators that it never calls: a call that is reached raises.
+            name = f"{self.function.qualified_name}: {schema.full_name}"
+            self.program.untranslated.setdefault(name)
+            return syntax.form("missing(_0)", syntax.literal(error.message))
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)
@@ -143,11 +146,6 @@ class Operators:
         if is_only_read(node.output):
             return made
         return syntax.form("list(_0)", made)
-
-    def _missing(self, operator: str, reason: str) -> ast.expr:
-        """Return a call that raises when reached: code may hold operators that it never calls."""
-        self.program.untranslated.setdefault(f"{self.function.qualified_name}: {operator}")
-        return syntax.form("missing(_0)", syntax.literal(reason))
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.

@@ -128,14 +128,10 @@ def _is_sum(node: Node, coming_back: set[_Place], flow: _Flow) -> bool:
     if node.operator not in _SUMS or not coming_back.issuperset(node.inputs):
         return False
     ways = {
-        place: [target for target in targets if not _is_halved(target)]
+        place: [t for t in targets if not (isinstance(t, Value) and t.node.operator == _HALVING)]
         for place, targets in flow.edges.items()
     }
     return set(node.inputs) <= _reached(node.outputs, ways)
-
-
-def _is_halved(place: _Place) -> bool:
-    return isinstance(place, Value) and place.node.operator == _HALVING
 
 
 def _arguments(call: Node) -> Sequence[Value]:

@@ -33,21 +33,12 @@ from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import (
-    OF_CONTAINERS,
-    SHARED_SLOTS,
-    Members,
-    Pool,
-    container_base,
-    identifier,
-    is_accessor,
-    is_plain,
-    members_of,
-)
+from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
 from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, module_type, shown_type
 from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
@@ -258,16 +249,12 @@ def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
     target = Path(shown)
     for folder in (target, *target.parents):
         if folder.exists() and not folder.is_dir():
-            raise CallError(
-                f"{str(folder)!r} is a file, not a directory",
-                hint="Name another directory, or move the file away",
-            )
+            hint = "Name another directory, or move the file away"
+            raise CallError(f"{str(folder)!r} is a file, not a directory", hint=hint)
     _check_name(Path(os.path.abspath(target)).name, shown)
     if not force and target.exists() and any(target.iterdir()):
-        raise CallError(
-            f"{shown!r} exists and is not an empty directory",
-            hint="Name another one, or write into it with force=True",
-        )
+        hint = "Name another one, or write into it with force=True"
+        raise CallError(f"{shown!r} exists and is not an empty directory", hint=hint)
     return target
 
 
@@ -275,10 +262,9 @@ def _check_name(name: str, shown: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
         raise CallError(f"Python cannot import a package named {name!r}", hint=_NAME_HINT)
     if name in SHADOWING:
-        raise CallError(
-            f"a package in {shown!r} would hide the module {name!r} of Python or torch",
-            hint="Name a directory that no other module is named after, such as my_model",
-        )
+        message = f"a package in {shown!r} would hide the module {name!r} of Python or torch"
+        hint = "Name a directory that no other module is named after, such as my_model"
+        raise CallError(message, hint=hint)
 
 
 def _write(target: Path, name: str, content: bytes) -> WrittenFile:
@@ -462,7 +448,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
     """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
-    for name in filter(is_accessor, class_.methods):
+    for name in members.accessors():
         found = syntax.attribute(syntax.name(definition.name), members.methods[name])
         if name in members.getters:
             found = syntax.attribute(found, "fget")

@@ -193,9 +193,8 @@ def _class(program: Program, type_: Type, static: Type) -> ast.expr:
             return program.reference(type_)
         case ListType() | DictType() | TupleType() if _only_one(type_, static):
             return syntax.builtin(_CONTAINERS[type(type_)])
-    raise UnsupportedError(
-        f"isinstance(..., {annotation(type_)}) needs element types, which Python's containers lack"
-    )
+    needed = "needs element types, which Python's containers lack"
+    raise UnsupportedError(f"isinstance(..., {annotation(type_)}) {needed}")
 
 
 def _only_one(type_: Type, static: Type) -> bool:

@@ -20,6 +20,7 @@ from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
+from tsarchive.run.expressions import NAME_OF_KIND
 from tsarchive.run.operators import find_native
 from tsarchive.run.passes.liveness import Liveness, all_nodes, called_function, known_result
 from tsarchive.run.passes.object_identity import must_differ
@@ -34,22 +35,10 @@ _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 # Expressions that nest deeper are hard to read, and at some depth Python refuses them.
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
-_NAME_OF_KIND = {
-    "prim::ListConstruct": "items",
-    "prim::DictConstruct": "mapping",
-    "prim::TupleConstruct": "pair",
-    "prim::If": "result",
-    "prim::Loop": "carried",
-    "prim::CallFunction": "result",
-    "prim::CreateObject": "made",
-    "prim::TupleUnpack": "item",
-    "prim::TupleIndex": "item",
-    "prim::ListUnpack": "item",
-    "prim::isinstance": "is_instance",
-    "aten::__getitem__": "item",
-    "aten::__isnot__": "is_not_none",
-    "aten::__is__": "is_none",
-}
+_NAME_OF_KIND = NAME_OF_KIND | {
+    "prim::Param": "Param", "prim::If": "result", "prim::isinstance": "is_instance",
+    "aten::__getitem__": "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
+}  # fmt: skip
 _NAME_OF_OPERATOR = {
     "size": "n", "len": "n", "format": "text", "str": "text", "to": "converted", "select": "item",
     "slice": "part", "dim": "n_dim", "item": "number", "Int": "number", "Float": "number",
@@ -323,13 +312,8 @@ class Translation:
             return build(self, node, arguments)
         return self.operators.operator(node, arguments)
 
-    def _tuple(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
-        type_ = node.output.type
-        assert isinstance(type_, TupleType)
-        return self._tuple_of(type_, arguments)
-
-    def _tuple_of(self, type_: TupleType, items: Sequence[ast.expr]) -> ast.expr:
-        if type_.qualified_name:
+    def _tuple_of(self, type_: Type, items: Sequence[ast.expr]) -> ast.expr:
+        if isinstance(type_, TupleType) and type_.qualified_name:
             return syntax.call(self.program.reference(type_), items)
         return ast.Tuple(list(items), ast.Load())
 
@@ -433,7 +417,9 @@ _FORMS = {
     "prim::tolist": "_0.tolist()",
 }
 _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]] = {
-    "prim::TupleConstruct": Translation._tuple,
+    "prim::TupleConstruct": lambda translation, node, arguments: translation._tuple_of(
+        node.output.type, arguments
+    ),
     "prim::TupleIndex": Translation._tuple_index,
     "prim::TupleSlice": Translation._tuple_slice,
     "prim::ListConstruct": lambda _t, _n, arguments: ast.List(list(arguments), ast.Load()),

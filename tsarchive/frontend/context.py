@@ -147,15 +147,12 @@ class Context(ABC):
         if self.open is not None:
             return self.open.class_of(qualified_name)
         if qualified_name.startswith(NATIVE_PREFIX):
-            raise UnknownClassError(
-                f"the class {qualified_name} is not registered in this process",
-                hint=what_registers(qualified_name),
-            )
-        raise UnknownClassError(
-            f"the archive does not define {qualified_name}",
-            record=self.sources.record_of(qualified_name),
-            hint="The archive is incomplete, or was changed after it was written",
-        )
+            message = f"the class {qualified_name} is not registered in this process"
+            raise UnknownClassError(message, hint=what_registers(qualified_name))
+        record = self.sources.record_of(qualified_name)
+        hint = "The archive is incomplete, or was changed after it was written"
+        message = f"the archive does not define {qualified_name}"
+        raise UnknownClassError(message, record=record, hint=hint)
 
     def parse_type(self, text: str) -> Type:
         """Return the type that an annotation or a type tag writes."""

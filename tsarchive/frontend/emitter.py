@@ -134,9 +134,6 @@ class Emitter:
     def none(self) -> Typed:
         return self.constant(None, NONE)
 
-    def list_of(self, element: Type, values: Sequence[Value]) -> Typed:
-        return typed(self.frame.list_of(element, values))
-
     def call_operator(
         self, kind: str, call: Call, node: Located, *, is_written: bool = False
     ) -> Reference:
@@ -275,9 +272,8 @@ class Emitter:
 
     def to_list(self, target: Typed, call: Call, node: Located, hint: Type | None) -> Typed:
         if hint is None or call.positional or call.keywords:
-            raise self.cursor.error(
-                node, "tolist() needs the type of its result: annotate(T, x.tolist())"
-            )
+            text = "tolist() needs the type of its result: annotate(T, x.tolist())"
+            raise self.cursor.error(node, text)
         return self.append("prim::tolist", [target.value], hint)
 
     def call_builtin(self, name: str, call: Call, node: Located) -> Reference:
@@ -346,17 +342,14 @@ class Emitter:
     def _from_table(self, name: str, node: Located) -> Typed:
         match = _CONSTANT.fullmatch(name)
         if match is None:
-            raise self.cursor.error(
-                node, f"CONSTANTS.{name} names no constant; constants are c0, c1, ..."
-            )
+            text = "CONSTANTS.{} names no constant; constants are c0, c1, ..."
+            raise self.cursor.error(node, text, name)
         try:
             value, type_ = self.context.constant(int(match[1]))
         except IndexError:
-            raise self.cursor.error(
-                node,
-                f"constant {match[1]} is beyond the end of the constant table",
-                hint="The archive's constants.pkl does not belong to this code",
-            ) from None
+            text = "constant {} is beyond the end of the constant table"
+            hint = "The archive's constants.pkl does not belong to this code"
+            raise self.cursor.error(node, text, match[1], hint=hint) from None
         return self.constant(value, type_)
 
     def _of_type(self, base: TypeReference, name: str, node: Located) -> Reference:
@@ -433,14 +426,12 @@ class Emitter:
         elif index.value.node.is_constant:
             place = index.value.constant
             if not -len(elements) <= place < len(elements):
-                raise self.cursor.error(
-                    node, f"index {place} is out of range of {len(elements)} elements"
-                )
+                text = "index {} is out of range of {} elements"
+                raise self.cursor.error(node, text, place, len(elements))
             type_ = elements[place]
         elif not all(is_subtype(element, type_) for element in elements):
-            raise self.cursor.error(
-                node, "the index of a tuple of different types must be an integer literal"
-            )
+            text = "the index of a tuple of different types must be an integer literal"
+            raise self.cursor.error(node, text)
         return self.append("prim::TupleIndex", [base.value, index.value], type_)
 
     def tuple_slice(
@@ -496,7 +487,7 @@ class Emitter:
 
     def _select_positions(self, base: Typed, selected: dict[int, Typed], node: Located) -> Typed:
         values = [selected.get(dim, self.none()).value for dim in range(max(selected) + 1)]
-        indices = self.list_of(OptionalType(TENSOR), values)
+        indices = typed(self.frame.list_of(OptionalType(TENSOR), values))
         return self.operator_value("aten::index", node, base, indices)
 
     def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
@@ -506,10 +497,11 @@ class Emitter:
         if wanted is None:
             element = unify_all(types, or_union=True) if types else TENSOR
             assert element is not None
-            return self.list_of(element, values)._replace(is_empty_list=not types)
+            made = self.frame.list_of(element, values)
+            return typed(made)._replace(is_empty_list=not types)
         for type_ in types:
             self._check(node, type_, wanted.element, "an element")
-        return self.list_of(wanted.element, values)
+        return typed(self.frame.list_of(wanted.element, values))
 
     def dict_literal(
         self, node: ast.Dict, keys: Sequence[Typed], values: Sequence[Typed], hint: Type | None

@@ -92,12 +92,12 @@ class CodeImporter(Context):
 
     def definitions(self, record: str) -> list[str]:
         """Return the qualified names that a code record defines, in file order."""
-        return self.sources.definitions(record)
+        return list(self.sources.definitions(record))
 
     def define_all(self, record: str) -> dict[str, NamedType]:
         """Return what a code record defines by its name, even where no name leads to the record."""
         found: dict[str, NamedType | None] = {}
-        for name, piece in zip(self.definitions(record), self.sources.pieces(record), strict=True):
+        for name, piece in self.sources.definitions(record).items():
             if self.sources.record_of(name) == record:
                 found[name] = self.find(name)
             else:
@@ -351,9 +351,8 @@ def _enum_value(line: Line, piece: Piece) -> int | float | str:
     except OverflowError:
         raise piece.fail("an integer does not fit 64 bits", line.number) from None
     if value is None or isinstance(value, complex):
-        raise piece.fail(
-            "the value of an Enum member must be an int, float or string literal", line.number
-        )
+        message = "the value of an Enum member must be an int, float or string literal"
+        raise piece.fail(message, line.number)
     return value
 
 
@@ -433,9 +432,8 @@ class FunctionReader:
     def _result_of_body(self, arguments: tuple[Argument, ...]) -> Type:
         """Return the type of the body's result, for a function that does not declare one."""
         if self._is_read:
-            raise self.piece.fail(
-                f"{self.piece.name} is called recursively, and does not declare what it returns"
-            )
+            reason = "is called recursively, and does not declare what it returns"
+            raise self.piece.fail(f"{self.piece.name} {reason}")
         self._is_read = True
         try:
             node = self.piece.parse_function()
@@ -449,7 +447,12 @@ class FunctionReader:
                 return self._read_graph()
         except ArchiveError as error:
             self.context.refuse(error)
-            return _unlowered(error)
+            # Nothing is known of the function but that it is refused.
+            block = Block()
+            made = block.append(UNLOWERED)
+            made.refusal = error
+            block.add_return(made.add_output(UNKNOWN))
+            return block
 
     def _read_graph(self) -> Block:
         schema = self.function.schema
@@ -521,15 +524,6 @@ class FunctionReader:
             lowering = self._lowering(None)
             value = lowering.constant_of(default, type_, self.name, parameter.arg)
         return Argument(parameter.arg, type_, value, repeat=repeat)
-
-
-def _unlowered(error: ArchiveError) -> Block:
-    """Return the graph of a function of which nothing is known but that it is refused."""
-    block = Block()
-    made = block.append(UNLOWERED)
-    made.refusal = error
-    block.add_return(made.add_output(UNKNOWN))
-    return block
 
 
 def lowering_of(context: Context, cursor: Cursor, version: int | None = None) -> FunctionLowering:

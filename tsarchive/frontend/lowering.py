@@ -412,19 +412,6 @@ class FunctionLowering:
         finally:
             self.frame, self.emit, self.scope = around
 
-    def _forked(self, node: ast.Call, form: Special) -> Closure:
-        """Return the closure that a fork starts; for ``fork(self.f, x)``, one that calls it."""
-        started = self.expression(node.args[0])
-        if isinstance(started, FunctionReference | MethodReference):
-            return self._calling(node)
-        if len(node.args) > 1:
-            raise self.cursor.error(node, f"wrong arguments for {form.value}")
-        if not isinstance(started, Closure):
-            raise self.cursor.error(
-                node, f"{form.value} takes a function that is defined before it"
-            )
-        return started
-
     def _calling(self, node: ast.Call) -> Closure:
         """Return a closure that calls the first argument with the others, which are captured."""
         given: list[ast.expr] = []
@@ -494,29 +481,23 @@ class FunctionLowering:
     def bind(self, name: str, reference: Reference, node: Located) -> None:
         """Assign without annotation."""
         outer = self.scope.find_outside(name)
-        if outer is not None:
-            reference = self._reassigned(name, outer, reference, node)
+        if outer is not None:  # which keeps its type
+            if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
+                text = "{!r} cannot be assigned again inside a block"
+                raise self.cursor.error(node, text, name)
+            given = self.emit.as_value(reference, node)
+            message = "was of type {1}, but is assigned a value of type {0}"
+            reference = self._converted(given, outer.type, node, f"{name!r} {message}")
         if isinstance(reference, Typed) and reference.is_empty_list:
             # ``[]`` fits any list where it is written; a variable that holds it is a List[Tensor].
             reference = reference._replace(is_empty_list=False)
         self.scope.bind(name, reference)
 
-    def _reassigned(
-        self, name: str, outer: Reference, reference: Reference, node: Located
-    ) -> Reference:
-        """Convert a value for a name of an outer block, which keeps its type."""
-        if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
-            raise self.cursor.error(node, f"{name!r} cannot be assigned again inside a block")
-        given = self.emit.as_value(reference, node)
-        message = "was of type {1}, but is assigned a value of type {0}"
-        return self._converted(given, outer.type, node, f"{name!r} {message}")
-
     def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
         """Assign with annotation."""
         if self.scope.find_outside(name) is not None:
-            raise self.cursor.error(
-                node, f"{name!r} is defined in an outer block: it has a type already"
-            )
+            text = "{!r} is defined in an outer block: it has a type already"
+            raise self.cursor.error(node, text, name)
         if not fits(given.type, type_):
             text = "{!r} is annotated with {}, but is assigned a value of type {}"
             raise self.cursor.error(node, text, name, type_, given.type)
@@ -568,9 +549,8 @@ class FunctionLowering:
     def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
         """``a, b = x, y``: no tuple is made."""
         if len(target.elts) != len(value.elts):
-            raise self.cursor.error(
-                target, f"{len(value.elts)} values for {len(target.elts)} names"
-            )
+            counts = len(value.elts), len(target.elts)
+            raise self.cursor.error(target, "{} values for {} names", *counts)
         references = [self.expression(element) for element in value.elts]
         for element, reference in zip(target.elts, references, strict=True):
             self._store(element, reference, len(self.frame.block.nodes))
@@ -604,9 +584,8 @@ class FunctionLowering:
         else:
             parts = self._parts(self.emit.as_value(reference, node), len(targets), node)
         if len(parts) != len(targets):
-            raise self.cursor.error(
-                node, f"{len(parts)} values to unpack into {len(targets)} names"
-            )
+            text = "{} values to unpack into {} names"
+            raise self.cursor.error(node, text, len(parts), len(targets))
         for target, part in zip(targets, parts, strict=True):
             self._store(target, part, since)
 
@@ -685,9 +664,6 @@ class FunctionLowering:
             error = self.cursor.error(node, f"{reference.kind} is not called")
             given = Call([*filter(None, [reference.target])])
             self.emit.unresolved(reference.kind, given, error)
-
-    def _pass(self, node: ast.Pass) -> None:
-        pass
 
     def expression(self, node: ast.expr, hint: Type | None = None) -> Reference:
         """Return what an expression denotes; ``hint`` is the type that literals should take."""
@@ -934,10 +910,18 @@ class FunctionLowering:
         return (self.type_of(node),)
 
     def _fork(self, node: ast.Call, form: Special) -> Typed:
-        closure = self._forked(node, form)
-        type_ = HandleType(_CLOSURE_TYPES[form], closure.body.returns[0].type)
+        """``fork(f, x)``: ``f`` is a closure, or is called in one."""
+        started = self.expression(node.args[0])
+        if isinstance(started, FunctionReference | MethodReference):
+            started = self._calling(node)
+        elif len(node.args) > 1:
+            raise self.cursor.error(node, "wrong arguments for {}", form.value)
+        elif not isinstance(started, Closure):
+            text = "{} takes a function that is defined before it"
+            raise self.cursor.error(node, text, form.value)
+        type_ = HandleType(_CLOSURE_TYPES[form], started.body.returns[0].type)
         kind = f"prim::{form.value}"
-        return self.emit.append(kind, closure.captured, type_, subgraph=closure.body)
+        return self.emit.append(kind, started.captured, type_, subgraph=started.body)
 
     def condition(self, node: ast.expr) -> Condition:
         match node:
@@ -1030,7 +1014,7 @@ STATEMENTS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.AnnAssign: FunctionLowering._annotated,
     ast.AugAssign: FunctionLowering._augmented,
     ast.Expr: FunctionLowering._expression_statement,
-    ast.Pass: FunctionLowering._pass,
+    ast.Pass: lambda *_: None,
     ast.Return: FunctionLowering._early_return,
     ast.If: FunctionLowering._if,
     ast.For: FunctionLowering._for,

@@ -137,8 +137,10 @@ class Call:
     def shape(self) -> Hashable:
         """What decides the choice among overloads; None where types are not short."""
         for _, type_, _ in self.values:
-            if type(type_) is not SimpleType and not _is_short(type_):
-                return None
+            if type(type_) is not SimpleType:
+                inner = type_.element if isinstance(type_, ListType | OptionalType) else type_
+                if type(inner) is not SimpleType:
+                    return None
         types = [value[1:] for value in self.values]
         return (*types, len(self.positional), *self.keywords)
 
@@ -203,9 +205,8 @@ class Overloads:
 
 
 def unregistered(kind: str) -> UnknownOperatorError:
-    return UnknownOperatorError(
-        f"the operator {kind} is not registered in this process", hint=what_registers(kind)
-    )
+    message = f"the operator {kind} is not registered in this process"
+    return UnknownOperatorError(message, hint=what_registers(kind))
 
 
 class _Matcher:
@@ -323,12 +324,6 @@ def _written(schema: FunctionSchema, inputs: Sequence[Input]) -> int:
     while count and isinstance(inputs[count - 1].source, Argument):
         count -= 1
     return count
-
-
-def _is_short(type_: Type) -> bool:
-    if isinstance(type_, ListType | OptionalType):
-        type_ = type_.element
-    return type(type_) is SimpleType
 
 
 def _unfit(argument: Argument, actual: Type) -> Mismatch:

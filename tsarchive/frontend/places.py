@@ -135,9 +135,8 @@ class Cursor:
 
     def refuse(self, node: Located, what: str) -> NoReturn:
         """Raise for a construct that serialized code does not have."""
-        raise self.error(
-            node, f"{what} cannot stand in TorchScript code: {shorten(ast.unparse(node))!r}"
-        )
+        text = "{} cannot stand in TorchScript code: {!r}"
+        raise self.error(node, text, what, shorten(ast.unparse(node)))
 
     def locate(self, error: SourceError, node: Located) -> SourceError:
         """Return the error with the place of ``node``, unless it names one already."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -263,11 +263,11 @@ class Sources:
     _pieces: dict[str, dict[str, Piece]] = field(default_factory=dict)
     _places: dict[str, RecordPlaces] = field(default_factory=dict)
 
-    def definitions(self, record: str) -> list[str]:
-        """Return the qualified names that a code record defines, in file order."""
+    def definitions(self, record: str) -> dict[str, Piece]:
+        """Return the definitions of a code record by qualified name, in file order."""
         path = record.removeprefix(f"{self.folder}/").removesuffix(".py")
         qualifier = path.replace("/", ".")
-        return [f"{qualifier}.{name}" for name in self._read(record)]
+        return {f"{qualifier}.{name}": piece for name, piece in self._read(record).items()}
 
     def record_of(self, qualified_name: str) -> str:
         """Return the code record that defines a qualified name."""
@@ -279,10 +279,6 @@ class Sources:
         name = qualified_name.rpartition(".")[2]
         return self._read(self.record_of(qualified_name)).get(name)
 
-    def pieces(self, record: str) -> Iterable[Piece]:
-        """Return the definitions of a code record, in file order."""
-        return self._read(record).values()
-
     def text_of(self, qualified_name: str) -> str | None:
         """Return the text that defines a qualified name; None where no record has one."""
         piece = self.piece(qualified_name) if "." in qualified_name else None
@@ -290,11 +286,10 @@ class Sources:
 
     def places(self, record: str) -> RecordPlaces:
         """Return the places in a code record."""
-        found = self._places.get(record)
-        if found is None:
-            found = RecordPlaces(record, lambda: self._text(record), self.debug)
-            self._places[record] = found
-        return found
+        if record not in self._places:
+            places = RecordPlaces(record, lambda: self._text(record), self.debug)
+            self._places[record] = places
+        return self._places[record]
 
     def _read(self, record: str) -> dict[str, Piece]:
         pieces = self._pieces.get(record)

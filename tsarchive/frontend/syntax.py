@@ -81,9 +81,8 @@ def parse_statements(
         body = _parse(source).body
     except SyntaxError as error:
         line = first_line + (error.lineno or 1) - (2 if is_indented else 1)
-        raise SourceError(
-            f"the code does not parse: {error.msg}", record=record, line=line
-        ) from None
+        message = f"the code does not parse: {error.msg}"
+        raise SourceError(message, record=record, line=line) from None
     except (ValueError, MemoryError, RecursionError) as error:
         message = "the code is nested too deeply, or not text at all"
         raise SourceError(message, record=record, line=first_line) from error

@@ -356,9 +356,6 @@ WITHOUT_NUMBERS: Final = frozenset(
 )
 """Overloads that the bindings have no signature for: numbers act as tensors there."""
 
-DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
-"""Arguments whose default is a word, such as Mean, which the parser of bindings takes for 0."""
-
 TAKES_LIST_ITEMS: Final = frozenset({"aten::expand", "aten::permute", "aten::repeat", "aten::view"})
 """Operators that are methods which take the items of their only list one by one as well."""
 

@@ -44,11 +44,6 @@ class Risk(Enum):
     UNKNOWN = "unknown"
     """An internal of torch, or newer than this table: nobody has looked at it for archives."""
 
-    @property
-    def is_refused(self) -> bool:
-        """Return whether the default policy refuses it."""
-        return self in REFUSED
-
 
 REFUSED: Final = frozenset(
     {
@@ -98,7 +93,7 @@ class Row(NamedTuple):
     @property
     def is_refused(self) -> bool:
         """Return whether the default policy refuses what this row describes."""
-        return self.risk.is_refused or self.bound is None
+        return self.risk in REFUSED or self.bound is None
 
 
 def row_of(operator: str) -> Row:

@@ -48,9 +48,8 @@ def _check(name: str, bound: object, kinds: type | tuple[type, ...]) -> None:
         raise CallError(f"the limit {name} is a {type(bound).__name__}, not a number")
     assert isinstance(bound, (int, float))
     if not math.isfinite(bound) or bound < 0:
-        raise CallError(
-            f"the limit {name} is {bound}, not zero or more", hint="None stands for no limit"
-        )
+        message = f"the limit {name} is {bound}, not zero or more"
+        raise CallError(message, hint="None stands for no limit")
 
 
 NO_LIMITS = Limits()

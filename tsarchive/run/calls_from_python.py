@@ -26,7 +26,7 @@ from tsarchive.ir.types import annotation
 
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
-from .modules import internal_method, is_internal_call
+from .modules import internal_call, is_internal_call
 from .natives.table import fault
 from .operators import called_by_tracers
 from .passes.object_identity import may_hold_shared, own_value
@@ -72,9 +72,8 @@ class Signature:
 
     def _in_order(self, given: Sequence[Any], keywords: dict[str, Any]) -> Sequence[Any]:
         if len(given) > len(self.arguments):
-            raise CallError(
-                f"{self.name}() takes {len(self.arguments)} arguments, {len(given)} were given"
-            )
+            wanted = f"{self.name}() takes {len(self.arguments)} arguments"
+            raise CallError(f"{wanted}, {len(given)} were given")
         found = [*given, *(_Missing for _ in self.arguments[len(given) :])]
         for name, value in keywords.items():
             position = self._positions.get(name)
@@ -108,19 +107,14 @@ class Signature:
 
         Annotations are those of the archive, as text.
         """
-        names = ["self"] if self.is_method else []
-        types: list[Any] = [inspect.Parameter.empty] * len(names)
-        types += [_Annotation(annotation(argument.type)) for argument in self.arguments]
-        defaults = [_Missing] * len(names) + self._defaults
-        for argument in self.arguments:
-            names.append(_fitting(argument.name, names))
-        required = [default is _Missing for default in defaults]
-        parameters = []
-        for position, (name, default, type_) in enumerate(zip(names, defaults, types, strict=True)):
-            shown = inspect.Parameter.empty if any(required[position:]) else default
-            kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-            parameters.append(inspect.Parameter(name, kind, default=shown, annotation=type_))
-        return inspect.Signature(parameters, return_annotation=self._returned)
+        kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        parameters = {"self": inspect.Parameter("self", kind)} if self.is_method else {}
+        for position, argument in enumerate(self.arguments):
+            name, rest = _fitting(argument.name, parameters), self._defaults[position:]
+            default = empty if any(other is _Missing for other in rest) else rest[0]
+            shown = _Annotation(annotation(argument.type))
+            parameters[name] = inspect.Parameter(name, kind, default=default, annotation=shown)
+        return inspect.Signature([*parameters.values()], return_annotation=self._returned)
 
 
 class _Annotation(str):
@@ -279,7 +273,7 @@ class PublicOverloads(PublicMethod):
         def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
             """Run the first overload that takes the arguments."""
             if not keywords and is_internal_call(self, arguments):
-                return methods[internal_method()](self, *arguments)
+                return methods[internal_call.method](self, *arguments)
             refused: list[str] = []
             for signature in signatures:
                 try:
@@ -301,8 +295,7 @@ def as_it_is(value: Any) -> Any:
 def _described(call: Any, function: Function, signature: Signature, raw: Callable[..., Any]) -> Any:
     """``call`` as ``help`` and ``inspect`` should see it: its source is the generated one."""
     module, _, name = function.qualified_name.rpartition(".")
-    call.__name__ = name
-    call.__qualname__ = name
+    call.__name__ = call.__qualname__ = name
     call.__module__ = module
     # Without a text of its own, help would show that of torch.nn.Module.
     call.__doc__ = f"{name} of {module}, as the archive defines it."

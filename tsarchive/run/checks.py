@@ -58,15 +58,13 @@ def is_within(values: Tensor, below: int | None = None) -> bool:
 def plain(value: Any) -> Any:
     """Tensors, alone or in lists, in memory without gaps and of one place for each element."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
-        return value if _is_plain(value) else value.contiguous()
+        like = _FORMATS.get(value.dim())
+        if value.is_contiguous() or (like and value.is_contiguous(memory_format=like)):
+            return value
+        return value.contiguous()
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    like = _FORMATS.get(tensor.dim())
-    return tensor.is_contiguous() or (like is not None and tensor.is_contiguous(memory_format=like))
 
 
 def room_of(tensor: Tensor) -> int:

@@ -29,16 +29,10 @@ from .calls_from_python import (
 from .compiler import Compiler
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
-from .linkage import Analyses, LazyFunction
-from .modules import (
-    CONTAINERS,
-    ArchiveModule,
-    ArchiveObject,
-    HookedArchiveModule,
-    forward_overloads,
-)
+from .linkage import Analyses, Linkage
+from .modules import CONTAINERS, ArchiveModule, ArchiveObject, HookedArchiveModule, is_forward
 from .objects import ClassTable, Objects, name_of
-from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind
+from .slots import SlotKind, hides_member, is_dunder, is_special, slot_key, slot_kind, slot_place
 
 # Methods with these names work through Python's syntax, as they do in torch.
 _SYNTAX_METHODS = frozenset(
@@ -88,8 +82,8 @@ def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]
     for name, function in type_.methods.items():
         if _is_public(name, base):
             members[name] = PublicMethod(function, compiler)
-    overloads = forward_overloads(type_)
-    if overloads:
+    overloads = [method for name, method in type_.methods.items() if is_forward(type_, name)]
+    if overloads and "forward" not in type_.methods:
         members["forward"] = PublicOverloads(overloads, compiler)
     members |= _properties(members, base)
     members |= {
@@ -141,8 +135,7 @@ def _settable(type_: ClassType) -> frozenset[str]:
     return frozenset(
         name
         for name, attribute in type_.attributes.items()
-        if slot_kind(type_, attribute) is SlotKind.PLAIN
-        and slot_key(type_, name) == name
+        if slot_place(type_, attribute) == (SlotKind.PLAIN, name)
         and name != "_is_full_backward_hook"  # torch.nn.Module sets it, whatever its type
     )
 
@@ -201,14 +194,10 @@ class Classes:
         self.enforcement = Enforcement(guard)
         self.table = ClassTable(self._build, lock)
         self.objects = Objects(self.table, self.enforcement.native_object, self.call, lock)
-        self.compiler = Compiler(
-            self.table, self.objects, self.enforcement, Analyses(lock),
-            self.enforcement.dispatch, lock,
-        )  # fmt: skip
-
-    def function(self, function: Function) -> LazyFunction:
-        """The Python function that runs ``function``: arguments by position, no conversions."""
-        return self.compiler.function(function)
+        linkage = Linkage(
+            self.table, self.objects, self.enforcement, Analyses(lock), self.enforcement.dispatch
+        )
+        self.compiler = Compiler(linkage, lock)
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""
@@ -222,10 +211,6 @@ class Classes:
             raise seen_by_callers(error)  # noqa: B904  # it has no other cause
         finally:
             restore_grad_mode(with_grad)
-
-    def python_class(self, type_: Type) -> Any:
-        """The Python class for a class, enum or named tuple of the archive."""
-        return self.table.python_class(type_)
 
     def _build(self, type_: Type) -> Any:
         made = build_class(type_, self.compiler)
@@ -243,7 +228,7 @@ class Classes:
         wanted = self.origin.find(qualified_name) if self.origin else None
         if wanted is None:
             raise UnknownClassError(f"the archive has no class {qualified_name}")
-        return self.python_class(wanted)
+        return self.table.python_class(wanted)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is None:

@@ -28,7 +28,6 @@ from tsarchive.ir.types import INT, ListType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
-from .direct import no_call
 from .expressions import SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
@@ -92,7 +91,7 @@ class _Writer(Expressions):
         self._live_nodes |= live.nodes
         self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
-        if self.dispatch.direct_call is not no_call:
+        if self.dispatch.direct_call is not None:
             self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.second_number)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:

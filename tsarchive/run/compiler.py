@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -27,10 +27,8 @@ from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .codegen import generate
 from .conversion import type_of_class
-from .enforcement import Dispatch, Enforcement
 from .expressions import is_module
-from .linkage import Analyses, Bound, Call, DynamicCall, LazyFunction, Linkage, Source
-from .objects import ClassTable, Objects
+from .linkage import Bound, Call, DynamicCall, LazyFunction, Linkage, Source
 from .operators import called_by_tracers
 from .passes.liveness import Wanted
 
@@ -193,17 +191,10 @@ class _MovedPlaces(Sequence[Placed | None]):
 class Compiler:
     """The Python functions for the functions of an archive, for one way to call operators."""
 
-    def __init__(
-        self,
-        table: ClassTable,
-        objects: Objects,
-        enforcement: Enforcement,
-        analyses: Analyses,
-        dispatch: Dispatch,
-        lock: AbstractContextManager[Any],
-    ) -> None:
+    def __init__(self, linkage: Linkage, lock: AbstractContextManager[Any]) -> None:
         self.lock = lock
-        self.linkage = Linkage(table, objects, enforcement, analyses, dispatch, self.function)
+        self.linkage = linkage
+        linkage.function = self.function
         self._bodies: dict[Hashable, _Body] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
         self._for_tracing: Compiler | None = None
@@ -245,13 +236,10 @@ class Compiler:
     @property
     def for_tracing(self) -> Compiler:
         """The same compiler, for functions that torch.compile and torch.export trace."""
-        link = self.linkage
         with self.lock:
             if self._for_tracing is None:
-                self._for_tracing = Compiler(
-                    link.table, link.objects, link.enforcement, link.analyses,
-                    link.enforcement.traced, self.lock,
-                )  # fmt: skip
+                linkage = replace(self.linkage, dispatch=self.linkage.enforcement.traced)
+                self._for_tracing = Compiler(linkage, self.lock)
             return self._for_tracing
 
 

@@ -211,16 +211,12 @@ def _is_iterable(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or _has_any(value, ("__iter__",))
 
 
-def _item(tensor: torch.Tensor) -> Any:
-    if tensor.numel() != 1:
-        raise Mismatch
-    return tensor.item()
-
-
 def _cast(value: Any, cast: Callable[[Any], T], methods: Iterable[str]) -> T:
     """Convert the only element of a tensor, or a value whose class has one of the methods."""
     if isinstance(value, torch.Tensor):
-        return cast(_item(value))
+        if value.numel() != 1:
+            raise Mismatch
+        return cast(value.item())
     if _has_any(value, methods):
         return cast(value)
     raise Mismatch
@@ -336,10 +332,8 @@ def admitted(value: Any) -> Any:
             admitted(key)
             admitted(item)
     elif not isinstance(value, (torch.Tensor, torch.nn.Module)) and type_of(value) == ANY:
-        kind = type(value)
-        raise fault(
-            TypeError, f"TorchScript has no type for a {kind.__module__}.{kind.__qualname__}"
-        )
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise fault(TypeError, f"TorchScript has no type for a {kind}")
     return value
 
 
@@ -354,7 +348,9 @@ def infer(value: Any) -> Any:
         items = [infer(item) for item in value]
         return typed_list(ListType(_common_type(items)), items)
     if isinstance(value, Mapping):
-        return _infer_dict(value)
+        pairs = [(infer(key), infer(item)) for key, item in value.items()]
+        key_type = _common_type([key for key, _ in pairs])
+        return typed_dict(DictType(key_type, _common_type([item for _, item in pairs])), pairs)
     if isinstance(value, tuple):
         return tuple(map(infer, value))
     if type_of(value) == ANY:
@@ -366,12 +362,6 @@ def infer(value: Any) -> Any:
 _BASES: dict[type, Converter] = {
     int: _to_int, float: float, complex: complex, str: str, bytes: decode,
 }  # fmt: skip
-
-
-def _infer_dict(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    pairs = [(infer(key), infer(item)) for key, item in value.items()]
-    key_type = _common_type([key for key, _ in pairs])
-    return typed_dict(DictType(key_type, _common_type([item for _, item in pairs])), pairs)
 
 
 def _common_type(items: list[Any]) -> Type:

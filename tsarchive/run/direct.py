@@ -35,19 +35,16 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.ir.values import necessary_arguments
-from tsarchive.operators.python_forms import (
-    BOUND_OTHERWISE,
-    DEFAULTS_IN_WORDS,
-    TAKES_LIST_ITEMS,
-    WITHOUT_NUMBERS,
-)
+from tsarchive.operators.python_forms import BOUND_OTHERWISE, TAKES_LIST_ITEMS, WITHOUT_NUMBERS
 
 from .checks import enumerations
-from .guards import USUAL, guarded
-from .layer_checks import HARMLESS_WINDOWS, SAVED_WHERE, IsHarmless
+from .guards import guarded
+from .layer_checks import HARMLESS_WINDOWS, SAVED_ARGUMENTS, USUAL, IsHarmless
 from .operators import find_native, operator_schemas
 
 _TOO_MANY: Final = 60
+# Arguments whose default is a word, such as Mean, which the parser takes for 0.
+_DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
 _PART: Final = re.compile(r"(?P<type>.+?) (?P<name>\w+)(?: = (?P<default>.+))?")
 _SEPARATOR: Final = re.compile(r", (?![^()\[\]]*[\])])")
 _COUNT: Final = re.compile(
@@ -185,7 +182,7 @@ _BINDINGS: Final[tuple[Any, ...]] = (
 
 # Operators that need a guard, but not where constant arguments are like this.
 _HARMLESS_WHERE: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
-    **{name: dict.fromkeys(flags, operator.not_) for name, flags in SAVED_WHERE.items()},
+    **{name: dict.fromkeys(flags, operator.not_) for name, (_, flags) in SAVED_ARGUMENTS.items()},
     "aten::select.int": {"dim": lambda dim: dim >= 0},
     **{f"aten::{name}": {"size": lambda size: size >= -1} for name in ("expand", "broadcast_to")},
     "aten::layer_norm": {"normalized_shape": lambda size: size > 0},
@@ -288,12 +285,8 @@ def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
     """Return the number of arguments that the binding is given."""
     needed, _ = necessary_arguments(schema, inputs)
     left_out = schema.arguments[needed:]
-    in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in DEFAULTS_IN_WORDS]
+    in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in _DEFAULTS_IN_WORDS]
     return in_words[-1] if in_words else needed
-
-
-def no_call(_node: Node, _texts: Sequence[str]) -> None:
-    """In the place of ``direct_call`` where all operators are called by their overload."""
 
 
 def _harmless_where(schema: FunctionSchema) -> Mapping[str, IsHarmless]:

@@ -14,7 +14,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.operators.risks import Row
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
-from .direct import DirectCall, direct_call, no_call
+from .direct import DirectCall, direct_call
 from .operators import Implementation, implementation, native_object, traceable
 
 if TYPE_CHECKING:
@@ -25,16 +25,15 @@ if TYPE_CHECKING:
 class Dispatch:
     """How generated code calls operators, and pays for them where there are limits.
 
+    ``direct_call`` is None where all operators are called by their overload.
     ``spend`` takes the cost of running nodes from the budget, ``bounded`` lets a function that
     runs later spend from it; both are None without limits. ``inlines`` tells whether operators may
     be written as Python syntax, which tracers do not see.
     """
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
-    direct_call: Callable[[Node, Sequence[str]], DirectCall | None] = direct_call
-    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, function: (
-        function
-    )
+    direct_call: Callable[[Node, Sequence[str]], DirectCall | None] | None = direct_call
+    metered: Callable[[FunctionSchema, Implementation], Implementation] = lambda _, run: run
     spend: Callable[..., None] | None = None
     bounded: Callable[[Implementation], Implementation] | None = None
     inlines: bool = True
@@ -51,7 +50,7 @@ class Enforcement:
         self.guard = guard
         self.metering: Metering | None = None
         self.dispatch = Dispatch()
-        self.traced = Dispatch(traceable, no_call, inlines=False)
+        self.traced = Dispatch(traceable, None, inlines=False)
         self._allowed: set[str] = set()
         if guard.limits == NO_LIMITS:
             return
@@ -60,10 +59,10 @@ class Enforcement:
 
         metering = self.metering = metering_of(guard.limits)
         self.dispatch = Dispatch(
-            metering.implementation, no_call, metering.metered, metering.budgets.spend,
+            metering.implementation, None, metering.metered, metering.budgets.spend,
             metering.bounded,
         )  # fmt: skip
-        self.traced = Dispatch(traceable, no_call, spend=metering.spend_traced, inlines=False)
+        self.traced = Dispatch(traceable, None, spend=metering.spend_traced, inlines=False)
 
     def check_allowed(
         self, name: str, function: Function | None = None, node: Node | None = None
@@ -95,13 +94,12 @@ def _refused(
     """Return the error for an operator or a class that code names; without code, for an object."""
     kind = "operator" if "::" in name else "class"
     shown = name.removeprefix(NATIVE_PREFIX)
-    who = "the archive holds an object of"
-    if function is not None:
-        who = f"{function.qualified_name} names"
+    owner = None if function is None else function.qualified_name
+    who = "the archive holds an object of" if owner is None else f"{owner} names"
     error = PolicyError(
         f"{who} the {kind} {shown}, which the policy refuses: {row.reason} ({row.risk.value})",
         operator=shown,
-        function=None if function is None else function.qualified_name,
+        function=owner,
         hint=_hint(policy, name.partition(".")[0] if "::" in name else name),
     )
     place: Any = None if node is None else node.place

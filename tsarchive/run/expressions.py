@@ -132,7 +132,7 @@ HELPERS: Final[Mapping[str, Any]] = {
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
-_NAME_OF_KIND = {
+NAME_OF_KIND: Final = {
     "prim::Param": "argument",
     "prim::ListConstruct": "items",
     "prim::DictConstruct": "mapping",
@@ -145,6 +145,7 @@ _NAME_OF_KIND = {
     "prim::TupleIndex": "item",
     "prim::ListUnpack": "item",
 }
+"""Names of the results of nodes that have none of their own."""
 
 
 class Expressions:
@@ -195,7 +196,7 @@ class Expressions:
         candidate, node = value.name, value.node
         if not candidate and "name" in node.attributes:
             candidate = node.name
-        candidate = candidate or _NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
+        candidate = candidate or NAME_OF_KIND.get(node.kind) or node.kind.rpartition("::")[2]
         name = self.text[value] = self.names.unique(candidate)
         return name
 
@@ -405,7 +406,8 @@ class Expressions:
             is_text = is_literal(number)
             texts[1] = ascii(number) if is_text else self.globals.name("number", number)
         name = schema.full_name.replace("::", "_")
-        call = self.dispatch.direct_call(node, texts) if schema is node.schema else None
+        direct = self.dispatch.direct_call if schema is node.schema else None
+        call = None if direct is None else direct(node, texts)
         if call is not None:
             binding, passed = call
             return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
@@ -480,15 +482,13 @@ class Expressions:
     def _own_slot(self, node: Node) -> tuple[str, str]:
         """The text of a slot of an object of its own class, and its condition; "" for none."""
         kind, key = self.slot(node)
-        if self.reads_members(node):
-            return self._in_members(node.input, kind, key)
-        text = self.use(node.input)
-        find = find_list if _holds_list(node) else FINDERS.get(kind)
-        own = f"{text}.{kind.value}[{key!a}]" if find is None else self.call(find, text, ascii(key))
-        return own, ""
-
-    def _in_members(self, module: Value, kind: SlotKind, key: str) -> tuple[str, str]:
-        members = self.members(module)
+        if not self.reads_members(node):
+            text = self.use(node.input)
+            find = find_list if _holds_list(node) else FINDERS.get(kind)
+            if find is not None:
+                return self.call(find, text, ascii(key)), ""
+            return f"{text}.{kind.value}[{key!a}]", ""
+        members = self.members(node.input)
         if kind is SlotKind.PLAIN:
             return f"{members}[{key!a}]", ""
         table = f"{members}[{kind.value!a}]"

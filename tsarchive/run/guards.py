@@ -24,14 +24,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 
 from .checks import CHECKS, Check, plain, require, room_of
-from .layer_checks import (
-    SAVED_ARGUMENTS,
-    SAVED_WHERE,
-    SAVES_RESULTS,
-    USUAL_WINDOWS,
-    for_saving,
-    with_own_indices,
-)
+from .layer_checks import SAVED_ARGUMENTS, SAVES_RESULTS, for_saving, with_own_indices
 from .packed import BIASES, READS_MEMORY, kept, with_own_scales
 from .tensor_checks import (
     INDICES,
@@ -140,12 +133,6 @@ def adopt(slot: Tensor, written: Any, is_fixed: bool) -> None:
 Run = Callable[..., Any]
 Copy = Callable[[Tensor], Tensor]
 
-USUAL: Final[Mapping[str, Callable[..., bool]]] = {
-    **USUAL_WINDOWS,
-    "aten::layer_norm": lambda data, *_: not data.is_nested,
-}
-"""Functions that tell whether a call needs no check, by operator."""
-
 _COPIED_RESULTS: Final[Mapping[str, Copy]] = {
     **dict.fromkeys(INDICES_OF, torch.clone),
     "quantized::embedding_bag_unpack": with_own_scales,
@@ -160,7 +147,7 @@ def guarded(schema: FunctionSchema, run: Run) -> Run:
     if name in SAVES_RESULTS:
         run = _passing(with_own_indices, run)
     if name in SAVED_ARGUMENTS:
-        saved, flags = SAVED_ARGUMENTS[name], SAVED_WHERE.get(name, ())
+        saved, flags = SAVED_ARGUMENTS[name]
         run = _with_copies(schema, saved, for_saving, run, flags)
     if name in SPARSE_MAKERS:
         run = _passing(validated, _with_copies(schema, INDICES, torch.clone, run))

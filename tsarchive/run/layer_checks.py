@@ -155,23 +155,17 @@ _NEAR: Final[Mapping[str, IsHarmless]] = {
     **dict.fromkeys(_STEPS, lambda number: isinstance(number, str) or number < _FAR),
     "stride": lambda number: number == 1,
 }
-_USUAL: Final[Mapping[str, IsHarmless]] = dict.fromkeys(
-    ("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL
-)
-HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
-    "aten::pad": {"pad": _is_near},
-    **{f"aten::{name}": {"padding": _is_near} for name in _PADS if name != "pad"},
-    **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
-    **{
-        f"aten::max_pool{rank}d": {**_USUAL, "dilation": lambda number: number == 1}
-        for rank in (1, 2, 3)
-    },
-    **{
-        f"aten::avg_pool{rank}d": {**_USUAL, "divisor_override": lambda number: number is None}
-        for rank in (1, 2, 3)
-    },
+_USUAL: Final[Mapping[str, IsHarmless]] = {
+    **dict.fromkeys(("kernel_size", "stride", "padding"), lambda number: number < _UNUSUAL),
+    "dilation": lambda number: number == 1,
+    "divisor_override": lambda number: number is None,
 }
-"""Arguments that make a call harmless where they are constants that fulfil these."""
+HARMLESS_WINDOWS: Final[Mapping[str, Mapping[str, IsHarmless]]] = {
+    **{f"aten::{name}": {"pad": _is_near, "padding": _is_near} for name in _PADS},
+    **{f"aten::{name}": _NEAR for name in _CONVOLUTIONS},
+    **{f"aten::{kind}_pool{rank}d": _USUAL for kind in ("avg", "max") for rank in (1, 2, 3)},
+}
+"""Arguments, where an operator has them, that make a call harmless if constants fulfil these."""
 
 
 def _is_small_convolution(
@@ -206,11 +200,12 @@ def _most(numbers: Numbers) -> int:
     return numbers if isinstance(numbers, int) else max(numbers, default=0)
 
 
-USUAL_WINDOWS: Final[Mapping[str, Callable[..., bool]]] = {
+USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
     **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
     **{f"aten::avg_pool{rank}d": _is_usual_average_pool for rank in (1, 2, 3)},
+    "aten::layer_norm": lambda data, *_: not data.is_nested,
 }
 """Functions that tell from the positional arguments whether a call needs no check."""
 
@@ -275,20 +270,14 @@ _WITH_TARGETS: Final = (
     "aten::nll_loss", "aten::nll_loss2d", "aten::nll_loss2d_forward", "aten::nll_loss_forward",
     "aten::nll_loss_nd",
 )  # fmt: skip
-SAVED_ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
-    "aten::ctc_loss": frozenset({"targets", "input_lengths", "target_lengths"}),
-    "aten::embedding": frozenset({"indices"}),
-    "aten::embedding_bag": frozenset({"indices", "offsets", "per_sample_weights"}),
-    "aten::gather": frozenset({"index"}),
-    **dict.fromkeys(_WITH_TARGETS, frozenset({"target"})),
+SAVED_ARGUMENTS: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    "aten::ctc_loss": (frozenset({"targets", "input_lengths", "target_lengths"}), ()),
+    "aten::embedding": (frozenset({"indices"}), ("scale_grad_by_freq", "sparse")),
+    "aten::embedding_bag": (frozenset({"indices", "offsets", "per_sample_weights"}), ()),
+    "aten::gather": (frozenset({"index"}), ("sparse_grad",)),
+    **dict.fromkeys(_WITH_TARGETS, (frozenset({"target"}), ())),
 }
-"""Arguments that formulas trust, by operator."""
-
-SAVED_WHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "aten::embedding": ("scale_grad_by_freq", "sparse"),
-    "aten::gather": ("sparse_grad",),
-}
-"""Operators whose formulas trust them only where one of these flags is set."""
+"""Arguments that formulas trust, by operator; if flags follow, only where one of them is set."""
 
 SAVES_RESULTS: Final = frozenset(
     {

@@ -12,7 +12,7 @@ import linecache
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -69,22 +69,18 @@ class Call(NamedTuple):
         return self.function.original, bound, self.wanted
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LazyFunction:
     """Stands for a function of the archive until it is first called.
 
     It is then compiled, and takes the place of this object in the namespaces of its callers.
     """
 
-    __slots__ = ("_compiled", "_lock", "_places", "_source_of", "call")
-
-    def __init__(
-        self, call: Call, source_of: Callable[[Call], Source], lock: AbstractContextManager[Any]
-    ) -> None:
-        self.call = call
-        self._source_of = source_of
-        self._lock = lock
-        self._compiled: Callable[..., Any] | None = None
-        self._places: list[tuple[dict[str, Any], str]] = []
+    call: Call
+    _source_of: Callable[[Call], Source]
+    _lock: AbstractContextManager[Any]
+    _compiled: Callable[..., Any] | None = None
+    _places: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
     def __call__(self, *arguments: Any) -> Any:
         if self._compiled is None:
@@ -97,7 +93,7 @@ class LazyFunction:
         with self._lock:
             if self._compiled is None:
                 source = self._source_of(self.call)
-                self._compiled = _define(source, self.qualified_name)
+                self._compiled = _define(source, self.call.function.qualified_name)
                 for namespace, name in self._places:
                     namespace[name] = self._compiled
                 self._places.clear()
@@ -115,10 +111,6 @@ class LazyFunction:
     def __wrapped__(self) -> Callable[..., Any]:
         """The function whose source ``inspect`` shows."""
         return self.compile()
-
-    @property
-    def qualified_name(self) -> str:
-        return self.call.function.qualified_name
 
 
 def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
@@ -172,16 +164,16 @@ class Analyses:
         self.comparisons = Comparisons(lock)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Linkage:
-    """All that generated code can refer to. ``function`` gives the functions that it calls."""
+    """All that generated code can refer to; its compiler gives the functions that it calls."""
 
     table: ClassTable
     objects: Objects
     enforcement: Enforcement
     analyses: Analyses
     dispatch: Dispatch
-    function: Callable[..., LazyFunction]
+    function: Callable[..., LazyFunction] = field(init=False)
 
 
 _AUTOCAST = frozenset(

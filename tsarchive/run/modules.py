@@ -104,9 +104,8 @@ def _foreign_slot(
     try:
         return class_.tsarchive_classes.table.converter(attribute.type)(table[name])
     except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise fault(
-            TypeError, f"{name!r} of {type(module).__name__} is no {annotation(attribute.type)}"
-        ) from error
+        shown = f"{name!r} of {type(module).__name__}"
+        raise fault(TypeError, f"{shown} is no {annotation(attribute.type)}") from error
 
 
 def foreign_method(class_: type, name: str) -> Callable[..., Any]:
@@ -147,7 +146,7 @@ class _InternalCall(threading.local):
         self.method = "forward"
 
 
-_internal = _InternalCall()
+internal_call = _InternalCall()
 
 
 class ArchiveObject:
@@ -273,17 +272,13 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
         if not is_foreign_module(type(module)):
             raise refuse_receiver(module, None)
         return admitted(module(*arguments))
-    around = _internal.module, _internal.arguments, _internal.method
-    _internal.module, _internal.arguments, _internal.method = module, arguments, method
+    call = internal_call
+    around = call.module, call.arguments, call.method
+    call.module, call.arguments, call.method = module, arguments, method
     try:
         return admitted(torch.nn.Module.__call__(module, *arguments))
     finally:
-        _internal.module, _internal.arguments, _internal.method = around
-
-
-def internal_method() -> str:
-    """The overload of ``forward`` that archive code is calling."""
-    return _internal.method
+        call.module, call.arguments, call.method = around
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
@@ -291,17 +286,10 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
 
     They need no conversion then, and lists are shared with the caller.
     """
-    given = _internal.arguments
-    if _internal.module is not module or len(arguments) != len(given):
+    given = internal_call.arguments
+    if internal_call.module is not module or len(arguments) != len(given):
         return False
     return all(one is other for one, other in zip(arguments, given, strict=True))
-
-
-def forward_overloads(class_: ClassType) -> list[Function]:
-    """The overloads of ``forward`` in a module class; none where it has the method itself."""
-    if "forward" in class_.methods:
-        return []
-    return [method for name, method in class_.methods.items() if is_forward(class_, name)]
 
 
 def is_forward(class_: ClassType, method: str) -> bool:

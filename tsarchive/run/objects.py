@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,11 +54,9 @@ class ClassTable:
 
     def enum_member(self, type_: EnumType, value: Any) -> enum.Enum | None:
         """The member whose value is ``value``; None without one."""
-        for member in self.python_class(type_):
-            if type(member.value) is type(value) and member.value == value:
-                found: enum.Enum = member
-                return found
-        return None
+        members: Iterable[enum.Enum] = self.python_class(type_)
+        equal = (m for m in members if type(m.value) is type(value) and m.value == value)
+        return next(equal, None)
 
     def type_of(self, value: Any) -> Type | None:
         """The archive's type of an object, enum member or named tuple; None for other values."""

@@ -57,10 +57,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     if found is None:
         is_name = name.isascii() and "::" in name
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
-        found = (
-            *(parsed(str(schema), native_class) for schema in registered),
-            *builtins_of(name),
-        )
+        found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
             _known[name] = found
     return found
@@ -121,18 +118,16 @@ def find_native(schema: FunctionSchema) -> Implementation | None:
 
 def _registered(schema: FunctionSchema) -> Implementation:
     if schema.is_vararg or any(_has_variable(argument.type) for argument in schema.arguments):
-        raise UnknownOperatorError(
-            f"the operator {schema.full_name} can only run inside torch's own interpreter"
-        )
+        reason = "can only run inside torch's own interpreter"
+        raise UnknownOperatorError(f"the operator {schema.full_name} {reason}")
     namespace, _, name = schema.name.partition("::")
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
         overload: Implementation = getattr(packet, schema.overload or "default")
     except AttributeError:
-        raise UnknownOperatorError(
-            f"this process has no operator {schema.full_name}",
-            hint="Import the library that registers it before loading the archive",
-        ) from None
+        message = f"this process has no operator {schema.full_name}"
+        hint = "Import the library that registers it before loading the archive"
+        raise UnknownOperatorError(message, hint=hint) from None
     return overload
 
 

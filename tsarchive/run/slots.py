@@ -30,12 +30,13 @@ _PREFIX: Final = "slot:"
 OWN_PREFIX: Final = "tsarchive_"
 """Members of this library begin so: no text of an archive names them."""
 _LINKS: Final = "links:"
-# Members of torch.nn.Module that are slots of every module saved by TorchScript.
-_SHARED = frozenset({"training", "_is_full_backward_hook"})
-_MEMBERS_OF_MODULES = (
-    frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()
-) - _SHARED
-_MEMBERS_OF_OBJECTS = frozenset(dir(object))
+SHARED_SLOTS = frozenset({"training", "_is_full_backward_hook"})
+"""Members of torch.nn.Module that are slots of every module saved by TorchScript."""
+INHERITED: Final = {
+    True: (frozenset(dir(torch.nn.Module)) | torch.nn.Module().__dict__.keys()) - SHARED_SLOTS,
+    False: frozenset(dir(object)),
+}
+"""Other members that modules have, and that objects have which are none."""
 
 
 class SlotKind(enum.Enum):
@@ -83,10 +84,9 @@ def hides_member(name: str, *, is_module: bool) -> bool:
 # The same names occur in every class; long ones are not worth caching.
 @lru_cache(maxsize=4096)
 def _hides_member(name: str, is_module: bool) -> bool:
-    members = _MEMBERS_OF_MODULES if is_module else _MEMBERS_OF_OBJECTS
     if is_dunder(name) or is_special(name):
         return True
-    return name.startswith(OWN_PREFIX) or name in members
+    return name.startswith(OWN_PREFIX) or name in INHERITED[is_module]
 
 
 def is_dunder(name: str) -> bool:

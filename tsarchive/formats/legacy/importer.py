@@ -88,7 +88,7 @@ class LegacyImporter(BaseImporter):
         return TableConstant(self._unpickling.value(self._values.tensor(index))), TENSOR
 
     def _module(self, module: Module) -> Any:
-        built = new_object(self.classes.python_class(module.class_))
+        built = new_object(self.classes.table.python_class(module.class_))
         slots = module.class_.attributes
         if "training" in slots:
             set_slot(built, slots["training"], True)

@@ -573,7 +573,7 @@ class Pt2Importer:
         )
         module.type.methods["forward"] = forward.function()
         self.code.add(module)
-        class_ = self.classes.python_class(module.type)
+        class_ = self.classes.table.python_class(module.type)
         class_.tsarchive_program = forward
         ForwardMethod(forward, self.classes.compiler).place(class_, "forward")
         return module
@@ -601,7 +601,7 @@ class Pt2Importer:
         return found
 
     def _built(self, module: Module, views: Mapping[str, Payload], tensors: Tensors) -> Any:
-        built = new_object(self.classes.python_class(module.type))
+        built = new_object(self.classes.table.python_class(module.type))
         slots = module.type.attributes
         set_slot(built, slots[TRAINING.name], True)
         for name, state in module.states.items():

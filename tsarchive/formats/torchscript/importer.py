@@ -283,7 +283,7 @@ class Unpickling(Conversion):
         if class_.is_native:
             return self._native(class_, self.value(value.state))
         make = unset_object if class_.has_state_methods else new_object
-        built = make(self.importer.classes.python_class(class_))
+        built = make(self.importer.classes.table.python_class(class_))
         self._built[id(value)] = built
         if class_.has_state_methods:
             state = self.value(value.state)

@@ -21,14 +21,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.conversions import python_slice, wrap32
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import (
-    Native,
-    check_items,
-    check_kind,
-    fault,
-    native,
-    wrong_kind,
-)
+from tsarchive.run.natives.table import Native, check_items, check_kind, fault, native, wrong_kind
 
 T = TypeVar("T")
 K = TypeVar("K")

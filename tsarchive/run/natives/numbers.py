@@ -25,14 +25,7 @@ from tsarchive.run.natives.conversions import (
     wrap,
     wrap32,
 )
-from tsarchive.run.natives.table import (
-    Native,
-    check_items,
-    fault,
-    guarded,
-    native,
-    overload,
-)
+from tsarchive.run.natives.table import Native, check_items, fault, guarded, native, overload
 
 _HALF_RANGE = 1 << 62
 

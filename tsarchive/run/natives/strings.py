@@ -15,14 +15,7 @@ from typing import Any
 
 from tsarchive.errors import ScriptError
 from tsarchive.run.natives.conversions import python_slice
-from tsarchive.run.natives.table import (
-    N,
-    Native,
-    check_bytes,
-    fault,
-    native,
-    wrong_kind,
-)
+from tsarchive.run.natives.table import N, Native, check_bytes, fault, native, wrong_kind
 
 
 def encode(text: str) -> bytes:
@@ -238,26 +231,20 @@ def _check_start(string: bytes, start: int) -> None:
         )
 
 
-def _position(
-    string: bytes, part: bytes, start: int, end: int, search: Callable[[bytes, bytes], int]
-) -> int:
-    """Where ``search`` finds ``part`` between ``start`` and ``end``, or -1.
-
-    An empty ``part`` is found at ``start`` even when that lies behind the end.
-    """
-    start, end = _window(len(string), start, end)
-    piece = b""
-    if end > start:
-        _check_start(string, start)
-        piece = string[start:end]
-    found = search(piece, part)
-    return found + start if found >= 0 else -1
-
-
 def _enter_search(name: str, index_name: str, search: Callable[[bytes, bytes], int]) -> None:
     @byte_native(f"aten::{name}")
     def find(string: bytes, part: bytes, start: int, end: int) -> int:
-        return _position(string, part, start, end, search)
+        """Where ``search`` finds ``part`` between ``start`` and ``end``, or -1.
+
+        An empty ``part`` is found at ``start`` even when that lies behind the end.
+        """
+        start, end = _window(len(string), start, end)
+        piece = b""
+        if end > start:
+            _check_start(string, start)
+            piece = string[start:end]
+        found = search(piece, part)
+        return found + start if found >= 0 else -1
 
     @byte_native(f"aten::{index_name}")
     def index(string: bytes, part: bytes, start: int, end: int) -> int:

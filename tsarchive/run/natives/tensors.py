@@ -58,9 +58,8 @@ def tensor_of_list(
 
 def _check_lengths(data: list[Any], sizes: list[int], depth: int) -> None:
     if len(data) != sizes[depth]:
-        raise ScriptError(
-            f"Expected sequence of length {sizes[depth]} at dim {depth} (got {len(data)})"
-        )
+        place = f"at dim {depth} (got {len(data)})"
+        raise ScriptError(f"Expected sequence of length {sizes[depth]} {place}")
     if depth + 1 < len(sizes):
         for item in data:
             _check_lengths(item, sizes, depth + 1)
@@ -237,14 +236,12 @@ native("prim::index")(attribute("index", torch.device))
 @native("aten::broadcast_shapes")
 def broadcast_shapes(a: list[int], b: list[int]) -> list[int]:
     """The common shape; lengths may be of any kind, negative ones included."""
-    pairs = itertools.zip_longest(reversed(a), reversed(b), fillvalue=1)
-    return [_broadcast_length(x, y) for x, y in pairs][::-1]
-
-
-def _broadcast_length(a: int, b: int) -> int:
-    if a != b and 1 not in (a, b):
-        raise ScriptError(f"The size of tensor a ({a}) must match the size of tensor b ({b})")
-    return b if a == 1 else a
+    found: list[int] = []
+    for x, y in itertools.zip_longest(reversed(a), reversed(b), fillvalue=1):
+        if x != y and 1 not in (x, y):
+            raise ScriptError(f"The size of tensor a ({x}) must match the size of tensor b ({y})")
+        found.append(y if x == 1 else x)
+    return found[::-1]
 
 
 @native("aten::dequantize.any")

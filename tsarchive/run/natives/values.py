@@ -18,12 +18,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.run.natives.conversions import wrap
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.strings import encode
-from tsarchive.run.natives.table import (
-    check_kind,
-    fault,
-    native,
-    wrong_kind,
-)
+from tsarchive.run.natives.table import check_kind, fault, native, wrong_kind
 
 T = TypeVar("T")
 

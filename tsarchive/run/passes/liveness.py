@@ -13,18 +13,7 @@ from typing import Final
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import (
-    ANY,
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    TENSOR,
-    DictType,
-    ListType,
-    TupleType,
-    Type,
-)
+from tsarchive.ir.types import ANY, BOOL, FLOAT, INT, TENSOR, DictType, ListType, TupleType, Type
 from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTICS
 
 from .alias_analysis import OUTSIDE, Aliases, Place
@@ -84,7 +73,7 @@ ALIASES = frozenset(
 """Nodes whose result is their operand under another static type, or nothing at all."""
 
 # Numbers are equal to themselves, even nans.
-_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT, NONE})
+_ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT})
 _OWNED_ELSEWHERE = ALIASES | {"prim::Constant", "prim::GetAttr"}
 
 

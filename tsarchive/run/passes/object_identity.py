@@ -126,9 +126,8 @@ def must_differ(first: Value, second: Value, graph: Block) -> bool:
 
 def _source(value: Value) -> Value:
     """The value that an object has first, before casts and before tuples that are unpacked."""
-    before = _before(value)
-    while before is not None:
-        value, before = before, _before(before)
+    while (before := _before(value)) is not None:
+        value = before
     return value
 
 

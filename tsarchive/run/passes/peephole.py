@@ -115,25 +115,20 @@ def as_number(value: Any) -> int | float | complex | None:
 DIVIDED = "aten::floor_divide"
 
 
-def nodes_on_numbers(
-    graph: Block, live: Container[Node], divisor_of: Callable[[Node], int | float | complex | None]
-) -> set[Node]:
+def nodes_on_numbers(graph: Block, live: Container[Node], divisor_of: NumberOf) -> set[Node]:
     """The nodes that make tensors of ints, divide them and take the ints out.
 
     ``divisor_of`` tells the number that a constant tensor acts as. No tensor of theirs is left.
     """
     nodes = [node for node in all_nodes(graph.nodes) if node in live]
     made = {node for node in nodes if _may_be_number(node, divisor_of)}
-    while True:
-        seen = {node for node in made if not _is_unseen(node, made, live)}
-        if not seen:
-            break
+    while seen := {node for node in made if not _is_unseen(node, made, live)}:
         made -= seen
     taking = {user for node in made for user, _ in node.output.uses if user in live}
     return made | taking
 
 
-def _may_be_number(node: Node, divisor_of: Callable[[Node], int | float | complex | None]) -> bool:
+def _may_be_number(node: Node, divisor_of: NumberOf) -> bool:
     if node.kind == "prim::NumToTensor":
         return node.input.type == INT
     if node.kind != DIVIDED or node.schema is None or node.upgrader is not None:

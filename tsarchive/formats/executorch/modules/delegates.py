@@ -229,7 +229,7 @@ class DelegatedImporter(ProgramImporter):
         for checked in (content, *self._files):
             check_sound(checked)
         check_constants(self.program, self._data)
-        made = new_object(self.classes.python_class(self.type))
+        made = new_object(self.classes.table.python_class(self.type))
         made.__dict__[MEMORY] = Backends(content, self._files)
         set_slot(made, TRAINING, False)
         return made  # type: ignore[no-any-return]

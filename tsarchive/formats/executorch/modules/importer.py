@@ -118,7 +118,7 @@ class ProgramImporter(ABC):
         made = ClassType(CLASS, is_module=True)
         _add_attribute(made, TRAINING)
         self._fill(made)
-        class_ = self.classes.python_class(made)
+        class_ = self.classes.table.python_class(made)
         for method in self.program.reachable_methods:
             if method.name in vars(class_):
                 function = made.methods[method.name]
@@ -154,7 +154,7 @@ class PteImporter(ProgramImporter):
 
     def _class(self) -> ClassType:
         made = super()._class()
-        class_ = self.classes.python_class(made)
+        class_ = self.classes.table.python_class(made)
         class_.tsarchive_importer = self
         class_.__deepcopy__ = deepcopy_program
         class_.__reduce_ex__ = reduce_program
@@ -217,7 +217,7 @@ class PteImporter(ProgramImporter):
         self, memory: Memory, buffers: Mapping[str, Any], kept: Mapping[str, Any] | None = None
     ) -> Any:
         """Build a module with this memory; ``kept`` are numbers that calls left in another one."""
-        made = new_object(self.classes.python_class(self.type))
+        made = new_object(self.classes.table.python_class(self.type))
         made.__dict__[MEMORY] = memory
         slots = self.type.attributes
         set_slot(made, slots[TRAINING.name], False)
