@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord, Record
     from tsarchive.container.source import Source
-    from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts, ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.ir.types import Type

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from tsarchive.container import Record
-from tsarchive.describing.facts import Facts, GroupFacts, TensorFacts
+from tsarchive.describing.contents import Facts, GroupFacts, TensorFacts
 from tsarchive.describing.text import method_name
 from tsarchive.errors import MissingRecordError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from tsarchive.describing.contents import Facts, ProgramFacts
 from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
-from tsarchive.describing.facts import Facts, ProgramFacts
-from tsarchive.describing.hints import advice
+from tsarchive.describing.text import advice
 from tsarchive.formats.base import OpenedArchive
 from tsarchive.formats.description import tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
