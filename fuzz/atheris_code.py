@@ -10,7 +10,7 @@ with atheris.instrument_imports(include=["tsarchive"]):
     import torch_free
 
     import tsarchive
-    from tsarchive.testing.mutated_source import mutate_code
+    from tsarchive.testing.mutated_records import mutate_code
     from tsarchive.testing.seeds import small_archive
 
 from atheris_support import fuzz

@@ -8,7 +8,7 @@ with atheris.instrument_imports(include=["tsarchive"]):
     import torch_free
 
     import tsarchive
-    from tsarchive.testing.mutated_pickle import mutate_pickle
+    from tsarchive.testing.mutated_records import mutate_pickle
     from tsarchive.testing.seeds import small_archive
 
 from atheris_support import fuzz

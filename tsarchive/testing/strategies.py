@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from .definitions import Definitions, Models, Signature
 from .mutated_archive import mutate_archive
-from .mutated_json import mutate_json
-from .mutated_pickle import mutate_pickle
-from .mutated_source import mutate_code
+from .mutated_records import mutate_code, mutate_json, mutate_pickle
 from .program import Program
 from .seeds import small_archive, small_code, small_pickle
 from .vocabulary import TYPES, Vocabulary, arguments
