@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from .definitions import Definitions, Models, Signature
+from .drawing import Definitions, Models, Signature
 from .mutated_archive import mutate_archive
 from .mutated_records import mutate_code, mutate_json, mutate_pickle
 from .program import Program
