@@ -10,10 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 from hypothesis import strategies as st
 
 from .drawing import Definitions, Models, Signature
-from .mutated_archive import mutate_archive
+from .mutated_archive import mutate_archive, small_archive, small_code, small_pickle
 from .mutated_records import mutate_code, mutate_json, mutate_pickle
 from .program import Program
-from .seeds import small_archive, small_code, small_pickle
 from .vocabulary import TYPES, Vocabulary, arguments
 
 _CALLS = 2
