@@ -218,16 +218,18 @@ def shortened(path: str) -> str:
 _INNER: Final = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|^<")
 
 
-class NodePlace(NamedTuple):
-    """The location of a node. ``range`` is None where its origin is unknown."""
+class ProgramPlace(NamedTuple):
+    """The location of a node or instruction: its place in the file, as text, and in user source.
 
-    record: str
-    name: str
+    ``range`` is None where its origin is not recorded.
+    """
+
+    in_file: str
     range: Range | None
 
     def __str__(self) -> str:
         where = None if self.range is None else self.range.location
-        return f"{self.record}: node {self.name!r}" if where is None else str(where)
+        return self.in_file if where is None else str(where)
 
 
 class Places:
@@ -237,11 +239,11 @@ class Places:
         self.record = record
         self._ranges: dict[str, Range | None] = {}
 
-    def of(self, node: schema.Node) -> NodePlace:
+    def of(self, node: schema.Node) -> ProgramPlace:
         stack = node.metadata.get("stack_trace", "")
         if stack not in self._ranges:
             self._ranges[stack] = _user_line(stack)
-        return NodePlace(self.record, name_of(node), self._ranges[stack])
+        return ProgramPlace(f"{self.record}: node {name_of(node)!r}", self._ranges[stack])
 
 
 def name_of(node: schema.Node) -> str:
