@@ -122,7 +122,7 @@ class _Pt2(ZipFormat):
         )
 
     def scripted_records(self, module: ArchiveModule) -> list[NewRecord]:
-        from .scripting import scripted_records
+        from .exporter import scripted_records
 
         return scripted_records(module)
 
