@@ -60,32 +60,18 @@ from .records import (
     config_name,
 )
 from .records import Layout as ArchiveLayout
-from .schema import (
-    DTYPES,
-    SCALAR_TYPES,
-    Device,
-    Fields,
-    Layout,
-    PayloadConfig,
-    PayloadMeta,
-    ScalarType,
-    SchemaVersion,
-    SymInt,
-    TensorMeta,
-    read_json,
-    write_json,
-)
-from .schema import ExportedProgram as Program
 from .signature import TypedTree
 
 _PICKLE_PROTOCOL = 2
 _FORMAT = "archive_format"
-_SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
-    getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)
+_SCALAR_TYPES: dict[torch.dtype, schema.ScalarType] = {
+    getattr(torch, name): number
+    for name, number in schema.SCALAR_TYPES.items()
+    if hasattr(torch, name)
 }
-_LAYOUTS: dict[torch.layout, Layout] = {
+_LAYOUTS: dict[torch.layout, schema.Layout] = {
     theirs: layout
-    for layout in Layout
+    for layout in schema.Layout
     for theirs, number in LAYOUTS.items()
     if number == layout.number
 }
@@ -114,7 +100,7 @@ class PayloadWriter:
         values: Mapping[str, Any],
         prefix: str,
         known: Mapping[str, str] = MappingProxyType({}),
-    ) -> dict[str, PayloadMeta]:
+    ) -> dict[str, schema.PayloadMeta]:
         """Store the values of one model; return their metadata in torch's order.
 
         ``prefix`` is for records of tensors. ``known`` are names of the records that values had
@@ -122,11 +108,13 @@ class PayloadWriter:
         torch stores.
         """
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-        found: dict[str, PayloadMeta] = {}
+        found: dict[str, schema.PayloadMeta] = {}
         for name, tensor in tensors.items():
             if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
-                found[name] = PayloadMeta(record, _is_parameter(tensor), True, tensor_meta(tensor))
+                found[name] = schema.PayloadMeta(
+                    record, _is_parameter(tensor), True, tensor_meta(tensor)
+                )
         raw = {name: tensor for name, tensor in tensors.items() if name not in found}
         for group in _groups(raw):
             before = (known[name] for name in group if name in known)
@@ -136,11 +124,11 @@ class PayloadWriter:
             record = self._add(prefix, content, again)
             for name in group:
                 meta = tensor_meta(raw[name])
-                found[name] = PayloadMeta(record, _is_parameter(raw[name]), False, meta)
+                found[name] = schema.PayloadMeta(record, _is_parameter(raw[name]), False, meta)
         for name, value in values.items():
             if name not in tensors:
                 record = self._add(*_object(name, value), known.get(name))
-                found[name] = PayloadMeta(record, False, True, None)
+                found[name] = schema.PayloadMeta(record, False, True, None)
         return found
 
     def _add(self, prefix: str, data: bytes | memoryview, name: str | None) -> str:
@@ -153,7 +141,7 @@ class PayloadWriter:
         return name
 
 
-def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
+def tensor_meta(tensor: torch.Tensor) -> schema.TensorMeta:
     """Return the metadata of a tensor.
 
     Raises SaveError for a dtype without a number in the format.
@@ -162,19 +150,19 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     if dtype is None:
         raise SaveError(f"the format has no number for {tensor.dtype}")
     is_strided = tensor.layout == torch.strided
-    return TensorMeta(
+    return schema.TensorMeta(
         dtype,
         _numbers(tensor.shape),
         tensor.requires_grad,
-        Device(tensor.device.type, tensor.device.index),
+        schema.Device(tensor.device.type, tensor.device.index),
         _numbers(tensor.stride() if is_strided else ()),
-        SymInt("as_int", tensor.storage_offset() if is_strided else 0),
+        schema.SymInt("as_int", tensor.storage_offset() if is_strided else 0),
         _LAYOUTS[tensor.layout],
     )
 
 
-def _numbers(sizes: Any) -> list[SymInt]:
-    return [SymInt("as_int", size) for size in sizes]
+def _numbers(sizes: Any) -> list[schema.SymInt]:
+    return [schema.SymInt("as_int", size) for size in sizes]
 
 
 def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
@@ -234,16 +222,18 @@ def exported_records(
         stored = constants.payloads(program.constants, "tensor_")
         records += [*constants.take(), config_record(CONSTANTS, name, stored)]
         text, inputs = _serialized(program)
-        found = read_json(Program, text, f"{MODELS}{name}.json")
+        found = schema.read_json(schema.ExportedProgram, text, f"{MODELS}{name}.json")
         make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
         _check_objects(found, stored)
-        records.append(NewRecord(f"{MODELS}{name}.json", write_json(found, unknown_fields())))
+        records.append(
+            NewRecord(f"{MODELS}{name}.json", schema.write_json(found, unknown_fields()))
+        )
         records.append(NewRecord(f"{SAMPLE_INPUTS}{name}.pt", inputs))
     return [*records, *extra_records(files), *end_records()]
 
 
-def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> NewRecord:
-    return NewRecord(config_name(folder, model), write_json(PayloadConfig(payloads)))
+def config_record(folder: str, model: str, payloads: dict[str, schema.PayloadMeta]) -> NewRecord:
+    return NewRecord(config_name(folder, model), schema.write_json(schema.PayloadConfig(payloads)))
 
 
 def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
@@ -262,7 +252,7 @@ def end_records() -> list[NewRecord]:
 
 
 @cache
-def unknown_fields() -> Fields:
+def unknown_fields() -> schema.Fields:
     """Return the fields of the schema that the installed torch is too old to write."""
     from torch._export.serde import schema as theirs
 
@@ -291,7 +281,9 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
     return found.exported_program, found.example_inputs
 
 
-def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
+def _check_objects(
+    program: schema.ExportedProgram, stored: Mapping[str, schema.PayloadMeta]
+) -> None:
     """Raise SaveError for objects that only the graph names: torch writes them nowhere."""
     specs = program.graph_module.signature.input_specs
     objects = [spec.value for spec in specs if spec.tag == "custom_obj"]
@@ -306,7 +298,7 @@ def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
         )
 
 
-_NEWEST = SchemaVersion(8, 20)
+_NEWEST = schema.SchemaVersion(8, 20)
 _FINGERPRINT = ".data/serialization_id"
 _PREFIXES = {WEIGHTS: "weight_", CONSTANTS: "tensor_"}
 
@@ -429,12 +421,12 @@ class _Saving:
         is_old = program.schema_version.major < _NEWEST.major
         if self._debug and program == read and not is_old:
             return self.container.read(self.records.program_record(model))
-        text = write_json(replace(program, schema_version=_NEWEST) if is_old else program)
+        text = schema.write_json(replace(program, schema_version=_NEWEST) if is_old else program)
         if self._debug:
             return text
-        copied = read_json(Program, text, MODELS)
+        copied = schema.read_json(schema.ExportedProgram, text, MODELS)
         make_stable(copied.graph_module.graph, origins=False, paths=True)
-        return write_json(copied)
+        return schema.write_json(copied)
 
 
 def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
@@ -484,7 +476,7 @@ def _check(target: str, value: Any, payload: Payload | None) -> None:
     """Raise SaveError for a tensor of another shape or type than the program was exported for."""
     if not isinstance(payload, StoredView):
         return
-    expected = DTYPES[payload.dtype].dtype
+    expected = schema.DTYPES[payload.dtype].dtype
     if not isinstance(value, torch.Tensor):
         raise SaveError(f"{target!r} is a {type(value).__name__}, not a tensor")
     if tuple(value.shape) != payload.shape or str(value.dtype) != f"torch.{expected}":
@@ -514,11 +506,11 @@ def retyped_views_copied(graph: Block) -> Iterator[None]:
             before.append((node, node.kind, node.schema, node.lost))
             schemas = operator_schemas(_COPY)
             node.kind, node.lost = _COPY, ()
-            node.schema = next(schema for schema in schemas if schema.overload == _OVERLOAD)
+            node.schema = next(found for found in schemas if found.overload == _OVERLOAD)
         yield
     finally:
-        for node, kind, schema, lost in before:
-            node.kind, node.schema, node.lost = kind, schema, lost
+        for node, kind, named, lost in before:
+            node.kind, node.schema, node.lost = kind, named, lost
 
 
 def _copyable(graph: Block) -> Iterator[Node]:
@@ -667,7 +659,7 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
     """Yield the records of one model, under the name that torch expects."""
     for folder in FLAT_STATES:
         name = config_name(folder, model)
-        found = read_json(PayloadConfig, bytes(written[name].data), name)
+        found = schema.read_json(schema.PayloadConfig, bytes(written[name].data), name)
         pickled = next((one for one, meta in found.config.items() if meta.use_pickle), None)
         if pickled is not None:
             raise UnsupportedError(

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from . import schema
-from .schema import Graph, Node
 
 _LINE = r'[^\S\n]*File "(.*)", line (\d+), in (.*)'
 # The line of code follows, where it is known.
@@ -69,13 +68,13 @@ def operator_name(target: str) -> str:
     return target if found is None else found[0]
 
 
-def modules(node: Node) -> tuple[ModulePlace, ...]:
+def modules(node: schema.Node) -> tuple[ModulePlace, ...]:
     """Return the modules around a node, from the root on; malformed entries are omitted."""
     text = node.metadata.get("nn_module_stack", "")
     return tuple(_places(text)) if text else ()
 
 
-def places(graph: Graph) -> Iterator[ModulePlace]:
+def places(graph: schema.Graph) -> Iterator[ModulePlace]:
     """Yield the modules that the nodes of a graph name, each at its first occurrence."""
     known: set[str] = set()
     for node in nodes_of(graph):
@@ -104,7 +103,7 @@ def _split(entry: str) -> Iterator[str]:
     yield entry[start:]
 
 
-def frames(node: Node) -> tuple[Frame, ...]:
+def frames(node: schema.Node) -> tuple[Frame, ...]:
     """Return the lines of user source that a node comes from, outermost first."""
     return _frames(node.metadata.get("stack_trace", ""))
 
@@ -116,7 +115,7 @@ def _frames(trace: str) -> tuple[Frame, ...]:
     )
 
 
-def nodes_of(graph: Graph) -> Iterator[Node]:
+def nodes_of(graph: schema.Graph) -> Iterator[schema.Node]:
     """Yield every node; those of a nested graph before the node that takes it."""
     for node in graph.nodes:
         for inner in graphs_of(node):
@@ -124,7 +123,7 @@ def nodes_of(graph: Graph) -> Iterator[Node]:
         yield node
 
 
-def graphs_in(graph: Graph) -> Iterator[Graph]:
+def graphs_in(graph: schema.Graph) -> Iterator[schema.Graph]:
     """Yield a graph and all graphs nested in it."""
     yield graph
     for node in graph.nodes:
@@ -132,7 +131,7 @@ def graphs_in(graph: Graph) -> Iterator[Graph]:
             yield from graphs_in(inner)
 
 
-def graphs_of(node: Node) -> Iterator[Graph]:
+def graphs_of(node: schema.Node) -> Iterator[schema.Graph]:
     """Yield the graphs among the arguments of a node."""
     for argument in node.inputs:
         if argument.arg.tag == "as_graph":
@@ -151,7 +150,7 @@ _RUNNER = re.compile(
 )
 
 
-def make_stable(graph: Graph, *, origins: bool, paths: bool) -> None:
+def make_stable(graph: schema.Graph, *, origins: bool, paths: bool) -> None:
     """Rewrite the metadata of all nodes of a freshly decoded graph.
 
     ``origins`` keeps the origin of code; ``paths`` keeps full paths of source files.
