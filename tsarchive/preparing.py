@@ -125,8 +125,6 @@ _FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] =
 )
 
 
-PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
-
 # Name of a backend -> location of its partitioner, which selects the subgraphs to delegate.
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"xnnpack": ("executorch.backends.xnnpack.partition.xnnpack_partitioner", "XnnpackPartitioner")}
@@ -168,7 +166,7 @@ def require_package() -> None:
         raise UnsupportedError(
             "programs of ExecuTorch are made by the executorch package, which cannot be imported: "
             f"{error}",
-            hint=PACKAGE_HINT,
+            hint='pip install "tsarchive[executorch]"',
         ) from error
 
 

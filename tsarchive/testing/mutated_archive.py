@@ -23,15 +23,7 @@ from tsarchive.container import NewRecord, layout, write_container
 from tsarchive.container.directory import find_directory
 from tsarchive.container.faults import STRICT
 from tsarchive.container.layout import CentralHeader, End64Record, EndRecord, LocalHeader, Locator64
-from tsarchive.pickler import (
-    Global,
-    MarkedTuple,
-    Object,
-    PersistentId,
-    Reduce,
-    Value,
-    dumps,
-)
+from tsarchive.pickler import Global, MarkedTuple, Object, PersistentId, Reduce, Value, dumps
 
 from .mutated_records import boundary, mutate_bytes, mutate_code, mutate_json, mutate_pickle
 

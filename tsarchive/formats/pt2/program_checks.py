@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
@@ -90,14 +91,8 @@ def _is_code_in_guard(text: str) -> bool:
     return not _KNOWN_IN_GUARD.issuperset(_CALL.findall(bare))
 
 
-def expressions(program: schema.ExportedProgram) -> Iterator[tuple[str, str]]:
-    """Every text of a program that stands for an expression, behind its place."""
-    yield from _of_graph(program.graph_module.graph, "graph")
-    for key in program.range_constraints:
-        yield "a key of range_constraints", key
-
-
-def _of_graph(graph: schema.Graph, place: str) -> Iterator[tuple[str, str]]:
+def _expressions(graph: schema.Graph, place: str) -> Iterator[tuple[str, str]]:
+    """Yield every text of a graph that stands for an expression, behind its place."""
     for name, meta in graph.tensor_values.items():
         yield from _of_tensor(meta, f"{place}.tensor_values.{name}")
     symbols = ("sym_int_values", "sym_float_values", "sym_bool_values")
@@ -107,7 +102,7 @@ def _of_graph(graph: schema.Graph, place: str) -> Iterator[tuple[str, str]]:
                 yield f"{place}.{table}.{name}", symbol.value.expr_str
     for number, node in enumerate(graph.nodes):
         for inner in graphs_of(node):
-            yield from _of_graph(inner, f"{place}.nodes[{number}]")
+            yield from _expressions(inner, f"{place}.nodes[{number}]")
 
 
 def _of_tensor(meta: schema.TensorMeta, place: str) -> Iterator[tuple[str, str]]:
@@ -117,15 +112,16 @@ def _of_tensor(meta: schema.TensorMeta, place: str) -> Iterator[tuple[str, str]]
 
 
 def expressions_of_payloads(config: schema.PayloadConfig) -> Iterator[tuple[str, str]]:
-    """The same of what a configuration says of tensors."""
+    """Yield the same of what a configuration says of tensors."""
     for name, payload in config.config.items():
         if payload.tensor_meta is not None:
             yield from _of_tensor(payload.tensor_meta, f"config.{name}")
 
 
 def text_findings(program: schema.ExportedProgram, record: str) -> Iterator[Finding]:
-    """Expressions and guards that do not parse."""
-    for place, text in expressions(program):
+    """Find expressions and guards that do not parse."""
+    keys = (("a key of range_constraints", key) for key in program.range_constraints)
+    for place, text in chain(_expressions(program.graph_module.graph, "graph"), keys):
         found = expression_fault(text)
         if found is not None:
             yield _finding("program-expression", f"{place}: {found.reason}", found.nature, record)
