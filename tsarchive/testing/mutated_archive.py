@@ -292,7 +292,7 @@ def _fields(names: tuple[str, ...], layout_: Struct) -> tuple[tuple[str, int], .
     return tuple((name, widths[code]) for name, code in zip(names[1:], codes, strict=True))
 
 
-_LAYOUTS: Final = {
+_LAYOUTS: Final[dict[str, tuple[Any, Struct]]] = {
     "local": (LocalHeader, layout.LOCAL),
     "central": (CentralHeader, layout.CENTRAL),
     "end": (EndRecord, layout.END),
