@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -63,10 +63,9 @@ def traceable_programs() -> st.SearchStrategy[Program]:
 
 
 _S = TypeVar("_S", bytes, str)
-Seeds: TypeAlias = Sequence[bytes] | None
 
 
-def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
+def mutated_archives(seeds: Sequence[bytes] | None = None) -> st.SearchStrategy[bytes]:
     """Draw whole archives with a few changes to zip headers, to records, or to any bytes.
 
     ``seeds`` are sound archives, small ones for speed; by default there is one of a kilobyte. Drawn
@@ -76,7 +75,7 @@ def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
     return _mutated(partial(mutate_archive, donors=pool), pool)
 
 
-def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
+def mutated_pickles(seeds: Sequence[bytes] | None = None) -> st.SearchStrategy[bytes]:
     """Draw pickle records with a few changes to opcodes, to their arguments, or to any bytes.
 
     ``seeds`` are pickles as torch writes them: ``data.pkl``, ``constants.pkl``, ``.debug_pkl``.

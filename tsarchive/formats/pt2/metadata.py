@@ -70,8 +70,13 @@ def operator_name(target: str) -> str:
 
 def modules(node: schema.Node) -> tuple[ModulePlace, ...]:
     """Return the modules around a node, from the root on; malformed entries are omitted."""
-    text = node.metadata.get("nn_module_stack", "")
-    return tuple(_places(text)) if text else ()
+    found = []
+    for entry in node.metadata.get("nn_module_stack", "").split(";"):
+        parts = tuple(_split(entry))
+        if len(parts) == 3 and parts[0] != _NO_MODULE:
+            path = parts[1].removeprefix("L['self']").removeprefix(".")
+            found.append(ModulePlace(_CALL_NUMBER.sub("", path), parts[2]))
+    return tuple(found)
 
 
 def places(graph: schema.Graph) -> Iterator[ModulePlace]:
@@ -82,14 +87,6 @@ def places(graph: schema.Graph) -> Iterator[ModulePlace]:
             if place.path not in known:
                 known.add(place.path)
                 yield place
-
-
-def _places(text: str) -> Iterator[ModulePlace]:
-    for entry in text.split(";"):
-        parts = tuple(_split(entry))
-        if len(parts) == 3 and parts[0] != _NO_MODULE:
-            path = parts[1].removeprefix("L['self']").removeprefix(".")
-            yield ModulePlace(_CALL_NUMBER.sub("", path), parts[2])
 
 
 def _split(entry: str) -> Iterator[str]:
