@@ -8,8 +8,8 @@ with atheris.instrument_imports(include=["tsarchive"]):
     import torch_free
 
     import tsarchive
-    from tsarchive.testing.mutated_pickle import mutate_pickle
-    from tsarchive.testing.seeds import small_archive
+    from tsarchive.testing.mutated_archive import small_archive
+    from tsarchive.testing.mutated_records import mutate_pickle
 
 from atheris_support import fuzz
 from pools import POOL

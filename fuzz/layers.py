@@ -23,10 +23,7 @@ from tsarchive.formats.pt2 import schema
 from tsarchive.formats.pt2.schema import decoded
 from tsarchive.operators.registry import known_operators, untried_torch
 from tsarchive.testing.mutated_archive import mutate_archive
-from tsarchive.testing.mutated_bytes import mutate_bytes
-from tsarchive.testing.mutated_json import mutate_json
-from tsarchive.testing.mutated_pickle import mutate_pickle
-from tsarchive.testing.mutated_source import mutate_code
+from tsarchive.testing.mutated_records import mutate_bytes, mutate_code, mutate_json, mutate_pickle
 
 
 @dataclass(frozen=True)

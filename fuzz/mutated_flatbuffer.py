@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeAlias
 
-from tsarchive.testing.mutated_bytes import boundary, mutate_bytes
+from tsarchive.testing.mutated_records import boundary, mutate_bytes
 
 __all__ = ["mutate_flatbuffer"]
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import tsarchive
-from tsarchive.testing.seeds import small_archive
+from tsarchive.testing.mutated_archive import small_archive
 
 FIXTURES = Path(__file__).absolute().parents[1] / "fixtures"
 sys.path.insert(0, str(FIXTURES.parent))

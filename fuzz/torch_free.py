@@ -12,7 +12,7 @@ from tsarchive.container import ChangedContainer, Container
 from tsarchive.formats.pt2.payloads import compiled
 from tsarchive.formats.pt2.view import sample_inputs
 from tsarchive.formats.torchscript.code_records import read_any_debug_record
-from tsarchive.formats.torchscript.inspection import Root, module_tree, named_tensors
+from tsarchive.formats.torchscript.inspection import ModuleTree, Root, named_tensors
 from tsarchive.ir.classes import ClassType
 from tsarchive.pickler import Object, loads
 
@@ -124,7 +124,7 @@ def read_pickle(archive: bytes, record: str, data: bytes) -> None:
     for _ in named_tensors([whole], known.class_of, known.records):
         pass
     if isinstance(root, Object):
-        module_tree(whole, known.class_of, known.records)
+        ModuleTree(whole.record, known.class_of, known.records).module("", root, 1)
 
 
 def read_code(archive: bytes, record: str, text: bytes) -> None:

@@ -115,9 +115,7 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
     "tsarchive.preparing": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.executorch",
-        "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.loading",
-        "tsarchive.policy",
+        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
@@ -131,8 +129,9 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.converting": {
-        "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.registry",
-        "tsarchive.formats.torchscript", "tsarchive.loading", "tsarchive.policy",
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.pt2",
+        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
+        "tsarchive.policy",
         "tsarchive.preparing", "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.testing": {

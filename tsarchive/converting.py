@@ -9,30 +9,32 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import torch
+
+from tsarchive.container import Container
+from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions, leave_out
-from tsarchive.formats.pt2.exporter import traced_program
-from tsarchive.formats.registry import FORMATS, format_of
+from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions, ZipFormat, leave_out
+from tsarchive.formats.pt2.exporter import exported_program, traced_program
+from tsarchive.formats.pt2.importer import sample_values
+from tsarchive.formats.pt2.records import Records
+from tsarchive.formats.registry import FORMATS, file_format, format_of, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.policy import Guard, Policy
-from tsarchive.preparing.sources import (
-    EXPORTED,
-    is_program,
-    opened_archive,
-    require_call,
-    source_of,
-)
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
-    from tsarchive.preparing.lowering import Agreement
+    from tsarchive.preparing import Agreement, ExampleCall
+
+_FORWARD: Final = "forward"
+_EXPORTED: Final = "exported program"
+_FIXED_SIZES: Final = "the sizes of an exported program are as they were exported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +106,17 @@ def convert(
         _require(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
-        source = source_of(src, example, model=model, policy=policy)
-        from tsarchive.preparing.lowering import check, write
+        methods, examples, kind = _methods_of(src, example, model=model, policy=policy)
+        from tsarchive.preparing import check, write
 
-        beside = data if write(source, dst, data, backends=backends, step=step) else None
+        beside = data if write(methods, dst, data, backends=backends, step=step) else None
         step("comparing with the runtime")
-        agreements = check(source, dst, beside)
+        agreements = check(methods, examples, dst, beside)
         shown = None if beside is None else os.fsdecode(beside)
-        made = _conversion(source.name, source.kind, dst, destination)
-        return replace(made, data=shown, agreements=agreements)
+        return replace(_conversion(src, kind, dst, destination), data=shown, agreements=agreements)
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
     _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
-    if is_program(src):
+    if _is_program(src):
         return _from_programs(src, dst, destination, example)
     guard = Guard() if policy is None else Guard(policy)
     options = LoadOptions(given_device(map_location), guard, model)
@@ -131,7 +132,7 @@ def _from_archive(
     example: Example,
     step: Callable[[str], None],
 ) -> Conversion:
-    opened, source = opened_archive(src)
+    opened, source = _opened_archive(src)
     is_saved = source.saved_kind == destination.kind
     if is_saved and options.model is None and options.device is None:
         # With any of the models, all others are saved.
@@ -145,7 +146,7 @@ def _from_archive(
     else:
         step(destination.conversion)
         destination.convert(module, source, dst, example)
-    return _conversion(os.fspath(src), source.kind, dst, destination)
+    return _conversion(src, source.kind, dst, destination)
 
 
 def _from_programs(
@@ -161,12 +162,13 @@ def _from_programs(
         stream.seek(0)
         loaded = load(stream)
         destination.convert(loaded, format_of_module(loaded), dst, example)
-    return _conversion(EXPORTED, EXPORTED, dst, destination)
+    return _conversion(src, _EXPORTED, dst, destination)
 
 
 def _conversion(
-    source: str, source_kind: str, dst: str | os.PathLike[str], destination: Format
+    src: Any, source_kind: str, dst: str | os.PathLike[str], destination: Format
 ) -> Conversion:
+    source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
     return Conversion(source, source_kind, os.fspath(dst), destination.kind, size)
 
@@ -190,13 +192,93 @@ def _format_of_name(path: str | os.PathLike[str]) -> Format:
 
 
 def _check_example(example: Example, *, is_traced: bool) -> None:
-    if is_traced:
-        require_call(example)
-    elif example != Example():
+    if is_traced and not example.is_given:
+        raise CallError(
+            "torch.export traces a call, so TorchScript is converted with example arguments",
+            hint="Give them as args and kwargs",
+        )
+    if not is_traced and example != Example():
         raise CallError(
             "nothing is traced on this way, so it takes no arguments",
             hint="Leave out args, kwargs and dynamic_shapes",
         )
+
+
+def _is_program(value: Any) -> bool:
+    """Return whether the value is a program of torch.export, or several by name."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_is_program, value.values()))
+    return isinstance(value, torch.export.ExportedProgram)
+
+
+def _methods_of(
+    src: Any, call: Example, *, model: str | None, policy: Policy | None
+) -> tuple[Mapping[str, ExportedProgram], Mapping[str, ExampleCall], str]:
+    """Return programs by method, example arguments of those that have any, and the kind of source.
+
+    They are the given programs, those of a PT2 archive, or what torch.export traces of TorchScript.
+    Several models of a PT2 archive become methods of their names, unless ``model`` selects one.
+    Raises CallError for missing or surplus arguments, and what ``load`` raises.
+    """
+    if _is_program(src):
+        methods = dict(src) if isinstance(src, Mapping) else {_FORWARD: src}
+        _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
+        return methods, _examples(methods, call), _EXPORTED
+    opened, found = _opened_archive(src)
+    options = LoadOptions(None, Guard() if policy is None else Guard(policy), model)
+    if found.has_programs:
+        _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
+        methods, samples = _models(opened, options)
+    else:
+        _check_example(call, is_traced=True)
+        module = load_opened(opened, options)
+        program = traced_program(
+            module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
+        )
+        methods, samples = {_FORWARD: program}, {}
+    return methods, _examples(methods, call) if call.is_given else samples, found.kind
+
+
+def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
+    """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
+    source = open_source(src)
+    own = file_format(source.data)
+    if own is not None:
+        source.close()
+        raise UnsupportedError(
+            f"a .{own.kind} file is not converted: what it was made from had more in it",
+            hint="Convert the archive or program that it was made from",
+        )
+    container = Container.of_source(source)
+    return container, zip_format(container.records)
+
+
+def _models(
+    opened: Container, options: LoadOptions
+) -> tuple[dict[str, ExportedProgram], dict[str, ExampleCall]]:
+    methods: dict[str, ExportedProgram] = {}
+    samples: dict[str, ExampleCall] = {}
+    records = Records(opened)
+    # Loading reports an unknown ``model``.
+    names = records.models if options.model is None else [options.model]
+    for name in names:
+        method = name if len(names) > 1 else _FORWARD
+        methods[method] = exported_program(load_opened(opened, replace(options, model=name)))
+        found = sample_values(records, name)
+        if found is not None:
+            samples[method] = found
+    return methods, samples
+
+
+def _examples(methods: Mapping[str, ExportedProgram], call: Example) -> dict[str, ExampleCall]:
+    """Return the given arguments, for a single method; else those that programs have."""
+    if call.is_given:
+        if len(methods) > 1:
+            raise CallError("there are several methods, and arguments of one call")
+        return {name: (call.args or (), call.kwargs or {}) for name in methods}
+    return {
+        name: program.example_inputs for name, program in methods.items() if program.example_inputs
+    }
 
 
 def to_exported_program(

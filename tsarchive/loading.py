@@ -12,6 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
@@ -106,32 +107,31 @@ def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
     if options.model is not None and not found.has_programs:
         raise found.not_taken("model", NO_MODELS, CallError)
     importer = found.importer(opened, options)
-    importer.classes.origin = _Origin(importer, found, options, key)
+    importer.classes.origin = _Origin(importer, found, options.device, options.model, key)
     with _lock:
         _living[key] = importer.classes
     return importer
 
 
+@dataclass(frozen=True, slots=True)
 class _Origin:
     """The archive that classes came from; ``key`` is the same in all processes."""
 
-    def __init__(self, importer: Importer, format_: Format, options: LoadOptions, key: str) -> None:
-        self._importer = importer
-        self._format = format_
-        self._device = options.device
-        self._model = options.model
-        self._key = key
+    importer: Importer
+    format: Format
+    device: torch.device | None
+    model: str | None
+    key: str
 
     def find(self, qualified_name: str) -> Type | None:
-        return self._importer.code.find(qualified_name)
+        return self.importer.code.find(qualified_name)
 
     def reduce(self) -> tuple[Callable[..., Classes], tuple[Any, ...]]:
-        device = None if self._device is None else str(self._device)
-        if self._format.importer_moves_code:
-            device = None
-        archive = self._format.without_tensors(self._importer.container)
-        guard = self._importer.classes.enforcement.guard
-        return classes_of_pickle, (self._key, device, guard, archive, self._model)
+        is_moved = self.device is not None and not self.format.importer_moves_code
+        device = str(self.device) if is_moved else None
+        archive = self.format.without_tensors(self.importer.container)
+        guard = self.importer.classes.enforcement.guard
+        return classes_of_pickle, (self.key, device, guard, archive, self.model)
 
 
 def classes_of_pickle(

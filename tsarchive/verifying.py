@@ -25,12 +25,8 @@ STEPS = ("container", "records", "pickles", "code", "tensors")
 _OF_ZIPFILE = frozenset({"zip-no-root", "zip-alignment"})
 
 
-def _nothing(step: str) -> None:
-    """Default no-op callback."""
-
-
 @rarely_collecting()
-def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = _nothing) -> VerifyReport:
+def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: None) -> VerifyReport:
     """Check the integrity of an archive: its zip container, records, pickles, tensors and code.
 
     ``f`` is a path, or a binary file object that gives a file from its position on. Nothing of

@@ -9,7 +9,7 @@ import pytest
 from tests.support.archives import FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, error
 from tsarchive import Policy
-from tsarchive.describing.hints import in_commands
+from tsarchive.describing.text import in_commands
 from tsarchive.frontend.libraries import what_registers
 
 NMS = Policy.default().allow("torchvision::nms")

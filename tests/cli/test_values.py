@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsarchive.cli.output import print_json
-from tsarchive.cli.results import leaves, lines, plain, summary
+from tsarchive.cli.run import leaves, lines, plain, summary
 from tsarchive.demo.comparison import Comparison, compare
 from tsarchive.describing.text import duration, plural, shape, size, visible
 

@@ -24,7 +24,7 @@ from tests.support.features import stores_weights_apart
 from tests.support.networks import build, each_network, tensor_cases
 from tests.support.pt2_archives import packaged
 from tests.support.suite import sampled
-from tsarchive.formats.pt2.scripting import scripted_records
+from tsarchive.formats.pt2.exporter import scripted_records
 from tsarchive.ir.graph import walk
 
 # TorchScript to PT2, and back

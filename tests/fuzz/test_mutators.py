@@ -19,12 +19,23 @@ from tests.support.suite import examples
 from tsarchive.formats.pt2.schema import ExportedProgram, read_json
 from tsarchive.pickler import loads
 from tsarchive.testing import mutated_archives, mutated_code, mutated_pickles, mutated_programs
-from tsarchive.testing.mutated_archive import HEADERS, mutate_archive, take_apart
-from tsarchive.testing.mutated_bytes import BOUNDARIES, boundary, mutate_bytes
-from tsarchive.testing.mutated_json import mutate_json
-from tsarchive.testing.mutated_pickle import mutate_pickle, split_opcodes
-from tsarchive.testing.mutated_source import mutate_code
-from tsarchive.testing.seeds import small_archive, small_code, small_pickle
+from tsarchive.testing.mutated_archive import (
+    HEADERS,
+    mutate_archive,
+    small_archive,
+    small_code,
+    small_pickle,
+    take_apart,
+)
+from tsarchive.testing.mutated_records import (
+    BOUNDARIES,
+    boundary,
+    mutate_bytes,
+    mutate_code,
+    mutate_json,
+    mutate_pickle,
+    split_opcodes,
+)
 
 SETTINGS = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 SOUND = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))

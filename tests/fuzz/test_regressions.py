@@ -10,8 +10,7 @@ import pytest
 import tsarchive
 from fixtures.hostile_samples.sample import CLASS, FORWARD, archive, code_of, module, tensor
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, dumps
-from tsarchive.testing.mutated_archive import take_apart
-from tsarchive.testing.seeds import small_archive
+from tsarchive.testing.mutated_archive import small_archive, take_apart
 
 _STATE = b"\x80\x02c__torch__\nModel\n)\x81}("
 _TRAINING = b"X\x08\x00\x00\x00training\x89"

@@ -27,7 +27,7 @@ from tsarchive.formats.torchscript.code_records import MAX_TEXT, read_any_debug_
 from tsarchive.formats.torchscript.inspection import MAX_DEPTH, MAX_LETTERS
 from tsarchive.pickler import Global, Limits, Object, Reduce, dumps, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.testing.mutated_pickle import mutate_pickle
+from tsarchive.testing.mutated_records import mutate_pickle
 
 HEADER = b"\x80\x02"
 ORDERED_DICT = Global("collections", "OrderedDict")

@@ -13,7 +13,7 @@ from tests.support.executorch_files import FIXTURES, opened, sound_files
 from tests.support.report_pages import read
 from tsarchive.errors import LimitError
 from tsarchive.formats.executorch.methods import KernelCall, Tensor
-from tsarchive.reporting.memory_plan import plan_of, uses_of
+from tsarchive.reporting.memory_plan import Uses, plan_of
 
 ADD = {"name": "aten::add", "overload": "out"}
 RELU = {"name": "aten::relu", "overload": "out"}
@@ -252,7 +252,7 @@ def test_names_beyond_counting_are_refused():
     values = [at(0), {"val": ("TensorList", {"items": [0] * 100_000})}]
     data = bytes_of(values, *[kernel(RELU_, 1, 0, 0)] * 60)
     with opened(data) as archive, pytest.raises(LimitError, match="too many values"):
-        uses_of(archive.executorch.program.method("forward"))
+        Uses(archive.executorch.program.method("forward"))
     assert "too many values" in read(tsarchive.report(io.BytesIO(data)).html).by_id("memory").text
 
 

@@ -12,7 +12,7 @@ import click
 import tsarchive
 from tsarchive.archive import Archive
 from tsarchive.describing.definitions import METHOD, Definition, all_definitions, matching
-from tsarchive.describing.text import LAYOUT, visible
+from tsarchive.describing.text import LAYOUT, listed, visible
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.registry import format_named
 
@@ -110,10 +110,11 @@ def _one(name: str, candidates: list[Definition]) -> Definition:
         return found[0]
     names = [candidate.qualified_name for candidate in found or candidates]
     if found:
-        problem = f"{len(found)} names end with {name!r}: {_listed(names)}. Give more of the name."
+        shown = listed(names, _CANDIDATES_SHOWN)
+        problem = f"{len(found)} names end with {name!r}: {shown}. Give more of the name."
     else:
         near = _similar(name, names)
-        advice = f"Similar: {_listed(near)}." if near else "'--list' lists the names."
+        advice = f"Similar: {', '.join(near)}." if near else "'--list' lists the names."
         problem = f"the archive defines no {name!r}. {advice}"
     raise click.BadParameter(visible(problem), param_hint="NAME")
 
@@ -125,11 +126,6 @@ def _similar(name: str, names: list[str]) -> list[str]:
     for known in names:
         ends.setdefault(".".join(known.split(".")[-parts:]), known)
     return [ends[end] for end in get_close_matches(name, ends, n=3, cutoff=0.7)]
-
-
-def _listed(names: list[str]) -> str:
-    left = len(names) - _CANDIDATES_SHOWN
-    return ", ".join(names[:_CANDIDATES_SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 def _document(found: Definition, only_list: bool) -> dict[str, object]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import click
 
-from tsarchive.describing.hints import in_commands
-from tsarchive.describing.text import visible
+from tsarchive.describing.text import in_commands, visible
 from tsarchive.errors import ArchiveError, place_text
 from tsarchive.operators.registry import with_untried_torch
 

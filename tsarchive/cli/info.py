@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 import tsarchive
-from tsarchive.describing.hints import in_commands
-from tsarchive.describing.lines import fact_lines, named
+from tsarchive.describing.contents import fact_lines, named
+from tsarchive.describing.text import in_commands
 from tsarchive.garbage import not_collecting
 
 from .command import FINDINGS, Command, file_argument, json_option
@@ -19,7 +19,7 @@ from .output import Column, Table, print_json, show, table
 
 if TYPE_CHECKING:
     from tsarchive import Missing
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
 
 
 @click.command(cls=Command)

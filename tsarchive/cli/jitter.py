@@ -22,12 +22,7 @@ from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
-    from tsarchive import (
-        GraphReport,
-        JitterReport,
-        ReadComparison,
-        RecordDifference,
-    )
+    from tsarchive import GraphReport, JitterReport, ReadComparison, RecordDifference
 
 _SAVES = ("first save:", "second save:")
 _PROCESSES = ("this process:", "a fresh one:")

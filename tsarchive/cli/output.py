@@ -338,8 +338,9 @@ def _print(text: str, *, stderr: bool = False) -> None:
 def print_json(document: Any) -> None:
     """Print a document of plain values, dataclasses, members of enumerations, and bytes.
 
-    A dataclass becomes an object of its fields, a member its value, and bytes ASCII text with
-    escapes. NaN and infinities, which JSON lacks, become strings.
+    A dataclass becomes an object of its fields, where ``nbytes`` is called ``bytes`` as in all
+    documents, a member its value, and bytes ASCII text with escapes. NaN and infinities, which JSON
+    lacks, become strings.
     """
     import json
 
@@ -352,7 +353,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     if is_dataclass(value):
-        return {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
+        named = {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
+        return {"bytes" if name == "nbytes" else name: item for name, item in named.items()}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bytes):

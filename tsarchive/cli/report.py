@@ -72,10 +72,6 @@ def command(
             step=step,
         )
     if as_json:
-        sections = [
-            {"name": each.name, "shown": each.shown, "total": each.total, "bytes": each.nbytes}
-            for each in made.sections
-        ]
         print_json(
             {
                 "file": file,
@@ -83,7 +79,7 @@ def command(
                 "bytes": made.nbytes,
                 "kind": made.kind,
                 "ok": made.ok,
-                "sections": sections,
+                "sections": made.sections,
             }
         )
     else:

@@ -74,10 +74,7 @@ def _document(name: str, info: TensorInfo) -> dict[str, Any]:
         "strides": info.strides,
         "bytes": info.nbytes,
         "record": info.storage,
-        "storages": [
-            {"record": each.record, "start": each.start, "bytes": each.nbytes}
-            for each in info.storages
-        ],
+        "storages": info.storages,
         "device": info.device,
         "role": info.role,
     }

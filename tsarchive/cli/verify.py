@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -54,7 +55,7 @@ def command(file: str, *, as_json: bool) -> int:
     """
     found = _verified(file, has_bar=not as_json)
     if as_json:
-        print_json({"file": file, **document(found)})
+        print_json({"file": file, "verdict": found.verdict, "ok": found.ok, **asdict(found)})
     else:
         _show(file, found)
     return 0 if found.ok else FINDINGS
@@ -69,21 +70,6 @@ def _verified(file: str, *, has_bar: bool) -> VerifyReport:
         return tsarchive.verify(file)
     with progress(len(STEPS)) as step:
         return tsarchive.verify(file, step=step)
-
-
-def document(found: VerifyReport) -> dict[str, Any]:
-    """Return a report as JSON."""
-    return {
-        "verdict": found.verdict,
-        "ok": found.ok,
-        "kind": found.kind,
-        "format_version": found.format_version,
-        "bytes": found.bytes,
-        "records": found.records,
-        "tensors": found.tensors,
-        "code_records": found.code_records,
-        "findings": found.findings,
-    }
 
 
 def _show(file: str, found: VerifyReport) -> None:

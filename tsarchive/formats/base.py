@@ -47,8 +47,14 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord, Record
     from tsarchive.container.source import Source
-    from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
-    from tsarchive.describing.facts import Facts, TensorFacts
+    from tsarchive.describing.contents import (
+        Facts,
+        ModuleInfo,
+        Needs,
+        TensorFacts,
+        TensorInfo,
+        TensorTotals,
+    )
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
     from tsarchive.ir.types import Type
@@ -207,7 +213,7 @@ def known_totals(archive: OpenedArchive) -> TensorTotals | None:
 
 def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Describe a zip archive of any kind, from a file of this name and size."""
-    from tsarchive.describing.facts import Facts, GroupFacts
+    from tsarchive.describing.contents import Facts, GroupFacts
     from tsarchive.describing.text import method_name
 
     records = archive.records.values()
@@ -241,7 +247,7 @@ def _text(archive: OpenedArchive, name: str) -> str | None:
 
 def tensor_facts(archive: OpenedArchive) -> TensorFacts:
     """Count the tensors of an archive. Raises ArchiveError where it breaks a rule."""
-    from tsarchive.describing.facts import TensorFacts
+    from tsarchive.describing.contents import TensorFacts
 
     infos = archive.tensors.values()
     parameters = [info for info in infos if info.is_parameter]

@@ -18,7 +18,7 @@ from .base import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
 
     from .base import LoadOptions, OpenedArchive, SaveOptions
     from .torchscript.code_records import CodeRecords, DebugRecords

@@ -55,6 +55,8 @@ class Span:
 class Uses:
     """The uses of values by the ``count`` instructions of a method.
 
+    Raises LimitError where there are too many.
+
     ``writes`` has, in order, the instructions that write each value; ``views`` the values whose
     bytes a value aliases. ``read_first`` has the first instruction that reads a value before any
     has written it: ``count`` for results that no instruction names. ``loops`` are the first and
@@ -70,7 +72,7 @@ class Uses:
     loops: list[tuple[int, int]] = field(default_factory=list)
     names_left: int = _MAX_NAMES
 
-    def collect(self) -> None:
+    def __post_init__(self) -> None:
         """Collect uses in one pass over the instructions, ignoring invalid indices."""
         for chain in self.method.chains:
             start = self.count
@@ -175,13 +177,6 @@ class Uses:
                         pending.append(base)
 
 
-def uses_of(method: Method) -> Uses:
-    """Collect the uses of all values. Raises LimitError where there are too many."""
-    found = Uses(method)
-    found.collect()
-    return found
-
-
 def _regions(loops: Iterable[tuple[int, int]]) -> dict[int, Span]:
     """Map each instruction inside a loop to that loop, joined with those that share some."""
     regions: dict[int, Span] = {}
@@ -241,7 +236,7 @@ class Plan:
 
 def plan_of(method: Method) -> Plan:
     """Compute the plan. Raises LimitError where instructions name too many values."""
-    uses = uses_of(method)
+    uses = Uses(method)
     values = tuple(_planned(method, uses))
     sizes = dict(enumerate(method.arenas[1:], 1))
     arenas = {arena: sizes.get(arena, 0) for arena in sorted({*sizes, *(v.arena for v in values)})}

@@ -177,10 +177,6 @@ class Page:
         return len(self.html.encode())
 
 
-def _nothing(step: str) -> None:
-    """Default no-op callback."""
-
-
 def report(
     f: str | os.PathLike[str] | BinaryIO,
     out: str | os.PathLike[str] | None = None,
@@ -188,7 +184,7 @@ def report(
     histograms: str | None = None,
     findings: bool = True,
     rows: int = ROWS,
-    step: Callable[[str], None] = _nothing,
+    step: Callable[[str], None] = lambda step: None,
 ) -> Page:
     """Make one HTML page about a file, and write it to ``out`` if given.
 

@@ -13,9 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.auditing import AuditReport
 from tsarchive.container import Record
-from tsarchive.describing.contents import ModuleInfo, TensorInfo
-from tsarchive.describing.facts import GroupFacts
-from tsarchive.describing.lines import fact_lines
+from tsarchive.describing.contents import GroupFacts, ModuleInfo, TensorInfo, fact_lines
 from tsarchive.describing.text import method_name, plural, shape, size
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding

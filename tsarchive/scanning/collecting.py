@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from tsarchive.container.recognise import TORCH_SAVE_LEGACY
-from tsarchive.describing.contents import TensorTotals
-from tsarchive.describing.facts import GroupFacts
+from tsarchive.describing.contents import GroupFacts, TensorTotals
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, hostile
 
 from .pickle_names import Budgets, Use, row_of_name

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from tsarchive.describing.contents import TensorTotals
-from tsarchive.describing.facts import GroupFacts
+from tsarchive.describing.contents import GroupFacts, TensorTotals
 from tsarchive.findings import COMPUTED, Finding, Nature, Severity, is_fine
 from tsarchive.operators.risks import Risk, row_of
 

@@ -1,4 +1,4 @@
-"""Mutation of archives: headers, records by kind, or any bytes.
+"""Mutation of archives: headers, records by kind, or any bytes; and a small sound one as a seed.
 
 Headers lie, and entries overlap, are doubled or come from other archives. For this an archive is
 split into parts, each of which can be changed before it is written again.
@@ -7,26 +7,25 @@ split into parts, each of which can be changed before it is written again.
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from random import Random
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tsarchive.container import layout
+from tsarchive.container import NewRecord, layout, write_container
 from tsarchive.container.directory import find_directory
 from tsarchive.container.faults import STRICT
 from tsarchive.container.layout import CentralHeader, End64Record, EndRecord, LocalHeader, Locator64
+from tsarchive.pickler import Global, MarkedTuple, Object, PersistentId, Reduce, Value, dumps
 
-from .mutated_bytes import boundary, mutate_bytes
-from .mutated_json import mutate_json
-from .mutated_pickle import mutate_pickle
-from .mutated_source import mutate_code
+from .mutated_records import boundary, mutate_bytes, mutate_code, mutate_json, mutate_pickle
 
 # Names that leave their folder, that readers confuse with each other, or that are empty.
 NAMES: Final = (
@@ -293,13 +292,14 @@ def _fields(names: tuple[str, ...], layout_: Struct) -> tuple[tuple[str, int], .
     return tuple((name, widths[code]) for name, code in zip(names[1:], codes, strict=True))
 
 
-HEADERS: Final = {
-    "local": _fields(LocalHeader._fields, layout.LOCAL),
-    "central": _fields(CentralHeader._fields, layout.CENTRAL),
-    "end": _fields(EndRecord._fields, layout.END),
-    "end64": _fields(End64Record._fields, layout.END64),
-    "locator": _fields(Locator64._fields, layout.LOCATOR64),
+_LAYOUTS: Final[dict[str, tuple[Any, Struct]]] = {
+    "local": (LocalHeader, layout.LOCAL),
+    "central": (CentralHeader, layout.CENTRAL),
+    "end": (EndRecord, layout.END),
+    "end64": (End64Record, layout.END64),
+    "locator": (Locator64, layout.LOCATOR64),
 }
+HEADERS: Final = {kind: _fields(of._fields, layout_) for kind, (of, layout_) in _LAYOUTS.items()}
 
 
 class Member(NamedTuple):
@@ -385,29 +385,21 @@ class Draft:
         parts, directory = [self.prefix], []
         position = len(self.prefix)
         for index, member in enumerate(self.members):
-            parts += (self._local(index, member), member.payload, member.descriptor)
-            directory.append(self._central(index, member, position))
+            local = self._entry("local", index, member.name, member.local_extra)
+            parts += (local, member.payload, member.descriptor)
+            name, extra = member.central_name, member.central_extra
+            directory.append(self._entry("central", index, name, extra, header_offset=position))
             position += _length(member)
         directory_bytes = b"".join(directory)
         end = self._end(position + len(self.gap), len(directory_bytes))
         return b"".join((*parts, self.gap, directory_bytes, end, self.comment, self.trailer))
 
-    def _local(self, index: int, member: Member) -> bytes:
-        header = member.local._replace(
-            name_length=len(member.name) & layout.MAX16,
-            extra_length=len(member.local_extra) & layout.MAX16,
+    def _entry(self, kind: str, index: int, name: bytes, extra: bytes, **told: int) -> bytes:
+        """Return a header of an entry, ``local`` or ``central``, with its name and extra fields."""
+        header = getattr(self.members[index], kind)._replace(
+            name_length=len(name) & layout.MAX16, extra_length=len(extra) & layout.MAX16, **told
         )
-        fixed = layout.LOCAL.pack(*self._with_lies("local", index, header))
-        return fixed + member.name + member.local_extra
-
-    def _central(self, index: int, member: Member, position: int) -> bytes:
-        header = member.central._replace(
-            name_length=len(member.central_name) & layout.MAX16,
-            extra_length=len(member.central_extra) & layout.MAX16,
-            header_offset=position,
-        )
-        fixed = layout.CENTRAL.pack(*self._with_lies("central", index, header))
-        return fixed + member.central_name + member.central_extra
+        return self._packed(kind, index, header) + name + extra
 
     def _end(self, offset: int, size: int) -> bytes:
         entries = len(self.members)
@@ -418,21 +410,20 @@ class Draft:
             directory_offset=offset,
             comment_length=len(self.comment) & layout.MAX16,
         )
-        narrow = layout.END.pack(*self._with_lies("end", 0, end))
+        narrow = self._packed("end", 0, end)
         if not self.wide:
             return narrow
         end64 = End64Record(
             disk_entries=entries, entries=entries, directory_size=size, directory_offset=offset
         )
-        wide = layout.END64.pack(*self._with_lies("end64", 0, end64))
         locator = Locator64(end_offset=offset + size)
-        return wide + layout.LOCATOR64.pack(*self._with_lies("locator", 0, locator)) + narrow
+        wide = self._packed("end64", 0, end64) + self._packed("locator", 0, locator)
+        return wide + narrow
 
-    def _with_lies(self, kind: str, index: int, header: Any) -> Any:
-        if not self.lies:
-            return header
+    def _packed(self, kind: str, index: int, header: Any) -> bytes:
+        """Return the bytes of a header, with the lies about it."""
         lies = {name: v for (k, i, name), v in self.lies.items() if k == kind and i == index}
-        return header._replace(**lies) if lies else header
+        return _LAYOUTS[kind][1].pack(*header._replace(**lies))
 
 
 def _length(member: Member) -> int:
@@ -494,3 +485,83 @@ def _mutate_record(name: str, content: bytes, random: Random) -> bytes:
     if name.endswith(".json"):
         return mutate_json(content, random)
     return mutate_bytes(content, random)
+
+
+_CODE = """\
+class Model(Module):
+  __parameters__ = ["weight", ]
+  __buffers__ = []
+  weight : Tensor
+  training : bool
+  names : List[str]
+  scale : Optional[float]
+  def forward(self: __torch__.Model,
+    x: Tensor,
+    n: int=2) -> Tensor:
+    weight = self.weight
+    y = torch.add(torch.mul(x, weight), CONSTANTS.c0, alpha=n)
+    for i in range(n):
+      if torch.gt(i, 0):
+        y0 = torch.relu(y)
+      else:
+        y0 = torch.neg(y)
+      y = y0
+    return (self).scaled(y, )
+  def scaled(self: __torch__.Model,
+    y: Tensor) -> Tensor:
+    scale = self.scale
+    if torch.__is__(scale, None):
+      z = y
+    else:
+      z = torch.mul(y, unchecked_cast(float, scale))
+    return z
+"""
+
+
+def small_code() -> str:
+    """Return the code record, ``code/__torch__.py``, of :func:`small_archive`."""
+    return _CODE
+
+
+@cache
+def small_pickle() -> bytes:
+    """Return the ``data.pkl`` of :func:`small_archive`."""
+    state: dict[Value, Value] = {
+        "weight": _reduced("torch._utils", "_rebuild_parameter", _vector("0"), True, _no_hooks()),
+        "training": False,
+        "names": _reduced("torch.jit._pickle", "restore_type_tag", ["a", "b"], "List[str]"),
+        "scale": 0.5,
+    }
+    return dumps(Object(Global("__torch__", "Model"), state))
+
+
+@cache
+def small_archive() -> bytes:
+    """Return an archive of a module with a parameter, a constant, two methods and control flow."""
+    numbers = struct.pack("<4f", 1, 2, 3, 4)
+    records = {
+        "data.pkl": small_pickle(),
+        "code/__torch__.py": _CODE.encode(),
+        "data/0": numbers,
+        "constants/0": numbers,
+        "constants.pkl": dumps((_vector("0"),)),
+        "version": b"3\n",
+    }
+    written = io.BytesIO()
+    write_container(written, [NewRecord(name, data) for name, data in records.items()])
+    return written.getvalue()
+
+
+def _vector(key: str) -> Reduce:
+    """Return a vector of four float32."""
+    storage = PersistentId(("storage", Global("torch", "FloatStorage"), key, "cpu", 4))
+    arguments = (storage, 0, MarkedTuple((4,)), MarkedTuple((1,)), False, _no_hooks())
+    return _reduced("torch._utils", "_rebuild_tensor_v2", *arguments)
+
+
+def _no_hooks() -> Reduce:
+    return _reduced("collections", "OrderedDict")
+
+
+def _reduced(module: str, name: str, *arguments: Value) -> Reduce:
+    return Reduce(Global(module, name), MarkedTuple(arguments))

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from .definitions import Definitions, Models, Signature
-from .mutated_archive import mutate_archive
-from .mutated_json import mutate_json
-from .mutated_pickle import mutate_pickle
-from .mutated_source import mutate_code
+from .drawing import Definitions, Models, Signature
+from .mutated_archive import mutate_archive, small_archive, small_code, small_pickle
+from .mutated_records import mutate_code, mutate_json, mutate_pickle
 from .program import Program
-from .seeds import small_archive, small_code, small_pickle
 from .vocabulary import TYPES, Vocabulary, arguments
 
 _CALLS = 2
@@ -66,10 +63,9 @@ def traceable_programs() -> st.SearchStrategy[Program]:
 
 
 _S = TypeVar("_S", bytes, str)
-Seeds: TypeAlias = Sequence[bytes] | None
 
 
-def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
+def mutated_archives(seeds: Sequence[bytes] | None = None) -> st.SearchStrategy[bytes]:
     """Draw whole archives with a few changes to zip headers, to records, or to any bytes.
 
     ``seeds`` are sound archives, small ones for speed; by default there is one of a kilobyte. Drawn
@@ -79,7 +75,7 @@ def mutated_archives(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
     return _mutated(partial(mutate_archive, donors=pool), pool)
 
 
-def mutated_pickles(seeds: Seeds = None) -> st.SearchStrategy[bytes]:
+def mutated_pickles(seeds: Sequence[bytes] | None = None) -> st.SearchStrategy[bytes]:
     """Draw pickle records with a few changes to opcodes, to their arguments, or to any bytes.
 
     ``seeds`` are pickles as torch writes them: ``data.pkl``, ``constants.pkl``, ``.debug_pkl``.

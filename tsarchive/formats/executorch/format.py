@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import JitterReport
     from tsarchive.container import Container
     from tsarchive.container.source import Source
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
     from tsarchive.formats.base import (
         LoadOptions,
         OpenedArchive,

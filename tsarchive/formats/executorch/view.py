@@ -8,8 +8,16 @@ from math import prod
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from tsarchive.describing.contents import ModuleInfo, Needs, StorageInfo, TensorInfo
-from tsarchive.describing.facts import ExecutorchFacts, Facts, GroupFacts, MethodFacts
+from tsarchive.describing.contents import (
+    ExecutorchFacts,
+    Facts,
+    GroupFacts,
+    MethodFacts,
+    ModuleInfo,
+    Needs,
+    StorageInfo,
+    TensorInfo,
+)
 from tsarchive.describing.text import plural
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts

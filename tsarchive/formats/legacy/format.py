@@ -10,7 +10,7 @@ from tsarchive.formats.records import Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, SaveOptions, View
 

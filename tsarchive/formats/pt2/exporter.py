@@ -3,7 +3,8 @@
 torch converts its graph to JSON; process-dependent parts of that JSON are removed. Weights are
 written directly from memory: a record holds a whole storage, and tensors of one dtype that share
 it share the record. Of a loaded module, data are new, and everything else is as it was read;
-archives of layouts before torch 2.9 are written in the current layout.
+archives of layouts before torch 2.9 are written in the current layout. A loaded program is written
+as a TorchScript archive, too.
 
 torch's own loader unpickles what a file tells it to, so for torch.export it is given records that
 were read and checked here, of one model, with nothing pickled among them.
@@ -16,11 +17,12 @@ import inspect
 import io
 import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from itertools import count
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, Final, NoReturn, TypeGuard
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -29,9 +31,15 @@ from torch.export import ExportedProgram
 from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import ArchiveError, CallError, SaveError, UnsupportedError
 from tsarchive.formats.base import as_read
+from tsarchive.formats.torchscript.saving import canonical_loaded_records, extra_files
 from tsarchive.formats.torchscript.tensors import storage_bytes
+from tsarchive.ir.graph import Block, Node, walk
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Type
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.natives.conversions import LAYOUTS
+from tsarchive.run.operators import operator_schemas
+from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.slots import get_slot
 
 from . import schema
@@ -39,6 +47,7 @@ from .importer import Tensors
 from .metadata import make_stable
 from .payloads import Payload, StoredView, stored_payloads
 from .program import Forward
+from .pytrees import Kind
 from .records import (
     CONSTANTS,
     EXTRA,
@@ -51,31 +60,18 @@ from .records import (
     config_name,
 )
 from .records import Layout as ArchiveLayout
-from .schema import (
-    DTYPES,
-    SCALAR_TYPES,
-    Device,
-    Fields,
-    Layout,
-    PayloadConfig,
-    PayloadMeta,
-    ScalarType,
-    SchemaVersion,
-    SymInt,
-    TensorMeta,
-    read_json,
-    write_json,
-)
-from .schema import ExportedProgram as Program
+from .signature import TypedTree
 
 _PICKLE_PROTOCOL = 2
 _FORMAT = "archive_format"
-_SCALAR_TYPES: dict[torch.dtype, ScalarType] = {
-    getattr(torch, name): number for name, number in SCALAR_TYPES.items() if hasattr(torch, name)
+_SCALAR_TYPES: dict[torch.dtype, schema.ScalarType] = {
+    getattr(torch, name): number
+    for name, number in schema.SCALAR_TYPES.items()
+    if hasattr(torch, name)
 }
-_LAYOUTS: dict[torch.layout, Layout] = {
+_LAYOUTS: dict[torch.layout, schema.Layout] = {
     theirs: layout
-    for layout in Layout
+    for layout in schema.Layout
     for theirs, number in LAYOUTS.items()
     if number == layout.number
 }
@@ -104,7 +100,7 @@ class PayloadWriter:
         values: Mapping[str, Any],
         prefix: str,
         known: Mapping[str, str] = MappingProxyType({}),
-    ) -> dict[str, PayloadMeta]:
+    ) -> dict[str, schema.PayloadMeta]:
         """Store the values of one model; return their metadata in torch's order.
 
         ``prefix`` is for records of tensors. ``known`` are names of the records that values had
@@ -112,11 +108,13 @@ class PayloadWriter:
         torch stores.
         """
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-        found: dict[str, PayloadMeta] = {}
+        found: dict[str, schema.PayloadMeta] = {}
         for name, tensor in tensors.items():
             if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
-                found[name] = PayloadMeta(record, _is_parameter(tensor), True, tensor_meta(tensor))
+                found[name] = schema.PayloadMeta(
+                    record, _is_parameter(tensor), True, tensor_meta(tensor)
+                )
         raw = {name: tensor for name, tensor in tensors.items() if name not in found}
         for group in _groups(raw):
             before = (known[name] for name in group if name in known)
@@ -126,11 +124,11 @@ class PayloadWriter:
             record = self._add(prefix, content, again)
             for name in group:
                 meta = tensor_meta(raw[name])
-                found[name] = PayloadMeta(record, _is_parameter(raw[name]), False, meta)
+                found[name] = schema.PayloadMeta(record, _is_parameter(raw[name]), False, meta)
         for name, value in values.items():
             if name not in tensors:
                 record = self._add(*_object(name, value), known.get(name))
-                found[name] = PayloadMeta(record, False, True, None)
+                found[name] = schema.PayloadMeta(record, False, True, None)
         return found
 
     def _add(self, prefix: str, data: bytes | memoryview, name: str | None) -> str:
@@ -143,7 +141,7 @@ class PayloadWriter:
         return name
 
 
-def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
+def tensor_meta(tensor: torch.Tensor) -> schema.TensorMeta:
     """Return the metadata of a tensor.
 
     Raises SaveError for a dtype without a number in the format.
@@ -152,19 +150,19 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     if dtype is None:
         raise SaveError(f"the format has no number for {tensor.dtype}")
     is_strided = tensor.layout == torch.strided
-    return TensorMeta(
+    return schema.TensorMeta(
         dtype,
         _numbers(tensor.shape),
         tensor.requires_grad,
-        Device(tensor.device.type, tensor.device.index),
+        schema.Device(tensor.device.type, tensor.device.index),
         _numbers(tensor.stride() if is_strided else ()),
-        SymInt("as_int", tensor.storage_offset() if is_strided else 0),
+        schema.SymInt("as_int", tensor.storage_offset() if is_strided else 0),
         _LAYOUTS[tensor.layout],
     )
 
 
-def _numbers(sizes: Any) -> list[SymInt]:
-    return [SymInt("as_int", size) for size in sizes]
+def _numbers(sizes: Any) -> list[schema.SymInt]:
+    return [schema.SymInt("as_int", size) for size in sizes]
 
 
 def _groups(tensors: Mapping[str, torch.Tensor]) -> list[list[str]]:
@@ -224,16 +222,18 @@ def exported_records(
         stored = constants.payloads(program.constants, "tensor_")
         records += [*constants.take(), config_record(CONSTANTS, name, stored)]
         text, inputs = _serialized(program)
-        found = read_json(Program, text, f"{MODELS}{name}.json")
+        found = schema.read_json(schema.ExportedProgram, text, f"{MODELS}{name}.json")
         make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
         _check_objects(found, stored)
-        records.append(NewRecord(f"{MODELS}{name}.json", write_json(found, unknown_fields())))
+        records.append(
+            NewRecord(f"{MODELS}{name}.json", schema.write_json(found, unknown_fields()))
+        )
         records.append(NewRecord(f"{SAMPLE_INPUTS}{name}.pt", inputs))
     return [*records, *extra_records(files), *end_records()]
 
 
-def config_record(folder: str, model: str, payloads: dict[str, PayloadMeta]) -> NewRecord:
-    return NewRecord(config_name(folder, model), write_json(PayloadConfig(payloads)))
+def config_record(folder: str, model: str, payloads: dict[str, schema.PayloadMeta]) -> NewRecord:
+    return NewRecord(config_name(folder, model), schema.write_json(schema.PayloadConfig(payloads)))
 
 
 def extra_records(files: Mapping[str, bytes]) -> Iterator[NewRecord]:
@@ -252,7 +252,7 @@ def end_records() -> list[NewRecord]:
 
 
 @cache
-def unknown_fields() -> Fields:
+def unknown_fields() -> schema.Fields:
     """Return the fields of the schema that the installed torch is too old to write."""
     from torch._export.serde import schema as theirs
 
@@ -281,7 +281,9 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
     return found.exported_program, found.example_inputs
 
 
-def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
+def _check_objects(
+    program: schema.ExportedProgram, stored: Mapping[str, schema.PayloadMeta]
+) -> None:
     """Raise SaveError for objects that only the graph names: torch writes them nowhere."""
     specs = program.graph_module.signature.input_specs
     objects = [spec.value for spec in specs if spec.tag == "custom_obj"]
@@ -296,7 +298,7 @@ def _check_objects(program: Program, stored: Mapping[str, PayloadMeta]) -> None:
         )
 
 
-_NEWEST = SchemaVersion(8, 20)
+_NEWEST = schema.SchemaVersion(8, 20)
 _FINGERPRINT = ".data/serialization_id"
 _PREFIXES = {WEIGHTS: "weight_", CONSTANTS: "tensor_"}
 
@@ -419,12 +421,12 @@ class _Saving:
         is_old = program.schema_version.major < _NEWEST.major
         if self._debug and program == read and not is_old:
             return self.container.read(self.records.program_record(model))
-        text = write_json(replace(program, schema_version=_NEWEST) if is_old else program)
+        text = schema.write_json(replace(program, schema_version=_NEWEST) if is_old else program)
         if self._debug:
             return text
-        copied = read_json(Program, text, MODELS)
+        copied = schema.read_json(schema.ExportedProgram, text, MODELS)
         make_stable(copied.graph_module.graph, origins=False, paths=True)
-        return write_json(copied)
+        return schema.write_json(copied)
 
 
 def read_values(payloads: Mapping[str, Payload]) -> dict[str, Any]:
@@ -474,7 +476,7 @@ def _check(target: str, value: Any, payload: Payload | None) -> None:
     """Raise SaveError for a tensor of another shape or type than the program was exported for."""
     if not isinstance(payload, StoredView):
         return
-    expected = DTYPES[payload.dtype].dtype
+    expected = schema.DTYPES[payload.dtype].dtype
     if not isinstance(value, torch.Tensor):
         raise SaveError(f"{target!r} is a {type(value).__name__}, not a tensor")
     if tuple(value.shape) != payload.shape or str(value.dtype) != f"torch.{expected}":
@@ -483,6 +485,123 @@ def _check(target: str, value: Any, payload: Payload | None) -> None:
             f"exported for {payload.shape} and torch.{expected}",
             hint="Export the changed model with torch.export",
         )
+
+
+# TorchScript's ``view`` takes only sizes, so views as another dtype become copies, which are
+# equivalent as long as neither the view nor its base is written to.
+_VIEW, _OVERLOAD = "aten::view", "dtype"
+_COPY = "aten::view_copy"
+
+
+@contextmanager
+def retyped_views_copied(graph: Block) -> Iterator[None]:
+    """Have copies in the place of such views, and the graph as it was afterwards.
+
+    Raises UnsupportedError where a view or its base may be written to after the view is made.
+    """
+    before: list[tuple[Node, str, FunctionSchema | None, Sequence[str]]] = []
+    try:
+        # Each becomes a copy before the next is looked for: a copy shares nothing with its base.
+        for node in _copyable(graph):
+            before.append((node, node.kind, node.schema, node.lost))
+            schemas = operator_schemas(_COPY)
+            node.kind, node.lost = _COPY, ()
+            node.schema = next(found for found in schemas if found.overload == _OVERLOAD)
+        yield
+    finally:
+        for node, kind, named, lost in before:
+            node.kind, node.schema, node.lost = kind, named, lost
+
+
+def _copyable(graph: Block) -> Iterator[Node]:
+    for index, top in enumerate(graph.nodes):
+        for node in walk([top]):
+            overload = None if node.schema is None else node.schema.overload
+            if (node.kind, overload) != (_VIEW, _OVERLOAD):
+                continue
+            aliases = Aliases(graph)
+            seen = aliases.places(node.output)
+            # In a loop, everything beside a view also runs after it.
+            if any(seen & aliases.written(later) for later in walk(graph.nodes[index:])):
+                raise UnsupportedError(
+                    "the program has no form in TorchScript: it writes to a tensor of which it "
+                    "has a view of another dtype",
+                    hint="Write to a clone of it in the model, and export that",
+                )
+            yield node
+
+
+# Implemented by torch in Python, so a process without it, such as one of libtorch, lacks them.
+_IN_PYTHON: Final[Mapping[str, str]] = {
+    "prims": "Export it again without decompositions, or with those of torch's default",
+    "torch_nn": "Export a model that computes the loss without chunks",
+}
+
+
+def scripted_records(module: ArchiveModule) -> list[NewRecord]:
+    """Return every record except the serialization id, in canonical form; extra files are kept.
+
+    Debug records name the lines of user source from the program's metadata.
+
+    Raises UnsupportedError for arguments and results that TorchScript has no values for, or whose
+    type torch.jit cannot infer, and for operators written in Python; SaveError for a part of a
+    program.
+    """
+    forward = forward_of(module)
+    for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):
+        _require_values(forward, typed, f"the argument {parameter.name}")
+        _require_known_types(forward, typed, f"the argument {parameter.name}", is_item=False)
+    _require_values(forward, forward.result, "the result")
+    graph = forward.module.type.methods["forward"].graph
+    for node in walk(graph.nodes):
+        name = "" if node.schema is None else node.schema.full_name
+        if hint := _IN_PYTHON.get(name.partition("::")[0]):
+            message = f"the program has no form in TorchScript: {name} is written in Python"
+            raise UnsupportedError(message, record=forward.record, hint=hint)
+    records = Records(module.tsarchive_classes.container)
+    files = {name: records.container.read(one) for name, one in records.extra_files().items()}
+    with retyped_views_copied(graph):
+        return canonical_loaded_records(module, extra_files(files), debug=True)
+
+
+def _require_values(forward: Forward, typed: TypedTree, place: str) -> None:
+    """Refuse objects of classes that torch's pytrees know and TorchScript does not."""
+    if typed.tree.kind is Kind.REGISTERED:
+        _refuse(forward, f"{place} is an object of {typed.tree.name}, which has no type there")
+    if isinstance(typed.type, TupleType) and typed.type.qualified_name and _holds_any(typed.type):
+        message = f"{place} is a named tuple with a field that has items of several types"
+        _refuse(forward, message)
+    for step, child in typed.places(place):
+        _require_values(forward, child, step)
+
+
+def _holds_any(type_: Type) -> bool:
+    return type_ == ANY or (isinstance(type_, COMPOSITE) and any(map(_holds_any, type_.parts())))
+
+
+def _require_known_types(forward: Forward, typed: TypedTree, place: str, *, is_item: bool) -> None:
+    """Refuse heterogeneous lists and dicts among items of several types.
+
+    Such items are of the type Any; torch.jit infers the type of an item, and fails for a container
+    that is empty or itself heterogeneous.
+    """
+    items = None
+    if isinstance(typed.type, ListType | DictType):
+        items = typed.type.element if isinstance(typed.type, ListType) else typed.type.value
+    if is_item and items is not None and (items == ANY or not typed.children):
+        has = "items of several types" if typed.children else "no items"
+        among = "and is itself among items of several types"
+        _refuse(forward, f"{place} is {typed.tree.kind.value} that has {has}, {among}")
+    for step, child in typed.places(place):
+        _require_known_types(forward, child, step, is_item=is_item or items == ANY)
+
+
+def _refuse(forward: Forward, message: str) -> NoReturn:
+    raise UnsupportedError(
+        f"the program has no form in TorchScript: {message}",
+        record=forward.record,
+        hint="Export a forward that takes and gives tuples in its place",
+    )
 
 
 _ARCHIVE_NAME = "model"
@@ -540,7 +659,7 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
     """Yield the records of one model, under the name that torch expects."""
     for folder in FLAT_STATES:
         name = config_name(folder, model)
-        found = read_json(PayloadConfig, bytes(written[name].data), name)
+        found = schema.read_json(schema.PayloadConfig, bytes(written[name].data), name)
         pickled = next((one for one, meta in found.config.items() if meta.use_pickle), None)
         if pickled is not None:
             raise UnsupportedError(

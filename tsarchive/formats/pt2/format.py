@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.policy import Guard
@@ -121,7 +121,7 @@ class _Pt2(ZipFormat):
         )
 
     def scripted_records(self, module: ArchiveModule) -> list[NewRecord]:
-        from .scripting import scripted_records
+        from .exporter import scripted_records
 
         return scripted_records(module)
 

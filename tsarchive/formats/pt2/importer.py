@@ -60,22 +60,13 @@ from tsarchive.run.operators import native_class, operator_schemas
 from tsarchive.run.slots import set_slot
 from tsarchive.strict_json import parse_text
 
+from . import schema
 from .metadata import nodes_of, places
 from .payloads import Kind as PayloadKind
 from .payloads import Payload, PickledPayload, Saved, StoredView, saved_payload, stored_payloads
 from .program import Forward
 from .pytrees import FACTORIES, MAPPINGS, Kind, Tree
 from .records import FLAT_STATES, USUAL_NAME, Records
-from .schema import (
-    DTYPES,
-    Argument,
-    Device,
-    ExportedProgram,
-    Graph,
-    NamedArgument,
-    ScalarType,
-    device_name,
-)
 from .signature import (
     TRAINING,
     Module,
@@ -93,7 +84,7 @@ if TYPE_CHECKING:
 # Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
 # ask for any amount of memory.
 MAX_ZEROS = 1 << 33
-_WARNED_OF = frozenset({ScalarType.COMPLEXHALF})
+_WARNED_OF = frozenset({schema.ScalarType.COMPLEXHALF})
 _NOTHING = nullcontext()
 
 
@@ -138,7 +129,7 @@ class Tensors:
         return stored if self._device is None or stored.type == "meta" else self._device
 
     def _dtype(self, view: StoredView) -> torch.dtype:
-        name = DTYPES[view.dtype].dtype
+        name = schema.DTYPES[view.dtype].dtype
         found = getattr(torch, name, None)
         if not isinstance(found, torch.dtype):
             raise UnsupportedError(f"this torch has no dtype {name}", record=view.storage.name)
@@ -167,7 +158,7 @@ def _reach(view: StoredView) -> int:
     if not prod(view.shape):
         return 0
     last = sum((n - 1) * step for n, step in zip(view.shape, view.strides, strict=True))
-    return (view.offset + last + 1) * DTYPES[view.dtype].itemsize
+    return (view.offset + last + 1) * schema.DTYPES[view.dtype].itemsize
 
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -442,8 +433,8 @@ class _Convention(CallSignature):
     """Binds positional arguments, which may be named, and keyword-only ones."""
 
     def __init__(self, forward: Forward, compiler: Compiler) -> None:
-        schema = forward.module.type.methods["forward"].schema
-        super().__init__("forward", schema, compiler, is_method=True)
+        declared = forward.module.type.methods["forward"].schema
+        super().__init__("forward", declared, compiler, is_method=True)
         parameters = forward.signature.parameters
         self._names = [parameter.name for parameter in parameters]
         self._are_keywords = [parameter.is_keyword for parameter in parameters]
@@ -487,14 +478,14 @@ class _Convention(CallSignature):
 _HOST, _NOWHERE = "cpu", "meta"
 
 
-def _moved(program: ExportedProgram, target: str) -> ExportedProgram:
+def _moved(program: schema.ExportedProgram, target: str) -> schema.ExportedProgram:
     """Return the program with the devices that its nodes name moved to ``target``.
 
     Where everything is on the CPU, that is merely where the program was exported, and the CPU is
     moved as well.
     """
     graph = program.graph_module.graph
-    named = set(map(device_name, _devices(graph)))
+    named = set(map(schema.device_name, _devices(graph)))
     on_others = any(name.partition(":")[0] not in (_HOST, _NOWHERE) for name in named)
     kind = target.partition(":")[0]
     devices = DeviceMap(target, keeps_cpu=on_others and kind not in (_HOST, _NOWHERE))
@@ -502,14 +493,14 @@ def _moved(program: ExportedProgram, target: str) -> ExportedProgram:
     return replace(program, graph_module=moved)
 
 
-def _devices(graph: Graph) -> Iterator[Device]:
+def _devices(graph: schema.Graph) -> Iterator[schema.Device]:
     """Yield the devices of the tensors of a graph, and those that nodes name."""
     yield from (meta.device for meta in graph.tensor_values.values())
     for node in nodes_of(graph):
         yield from (input_.arg.value for input_ in node.inputs if input_.arg.tag == "as_device")
 
 
-def _move_graph(graph: Graph, devices: DeviceMap) -> Graph:
+def _move_graph(graph: schema.Graph, devices: DeviceMap) -> schema.Graph:
     nodes = [
         replace(node, inputs=[_move_input(input_, devices) for input_ in node.inputs])
         for node in graph.nodes
@@ -517,19 +508,19 @@ def _move_graph(graph: Graph, devices: DeviceMap) -> Graph:
     return replace(graph, nodes=nodes)
 
 
-def _move_input(input_: NamedArgument, devices: DeviceMap) -> NamedArgument:
+def _move_input(input_: schema.NamedArgument, devices: DeviceMap) -> schema.NamedArgument:
     value = input_.arg.value
     match input_.arg.tag:
         case "as_device":
-            if not is_device(name := device_name(value)):
+            if not is_device(name := schema.device_name(value)):
                 return input_
             kind, _, index = devices.moved(name).partition(":")
-            value = Device(kind, int(index) if index else None)
+            value = schema.Device(kind, int(index) if index else None)
         case "as_graph":
             value = replace(value, graph=_move_graph(value.graph, devices))
         case _:
             return input_
-    return replace(input_, arg=Argument(input_.arg.tag, value))
+    return replace(input_, arg=schema.Argument(input_.arg.tag, value))
 
 
 class Pt2Importer:

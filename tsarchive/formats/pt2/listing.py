@@ -17,27 +17,10 @@ from typing import Any
 
 from tsarchive.errors import FormatError, UnsupportedError
 
+from . import schema
 from .metadata import Frame, ModulePlace, frames, modules, places
 from .pytrees import LEAF, Kind, Tree, read_tree
 from .records import Records
-from .schema import (
-    DTYPES,
-    Argument,
-    ArgumentKind,
-    CustomObjArgument,
-    ExportedProgram,
-    Graph,
-    GraphModule,
-    InputSpec,
-    Layout,
-    NamedArgument,
-    Node,
-    RangeConstraint,
-    Tagged,
-    TensorArgument,
-    TensorMeta,
-    device_name,
-)
 from .symbols import parse
 
 UNKNOWN = "?"
@@ -70,41 +53,43 @@ def expression(text: str) -> str:
         return ascii(text)
 
 
-def symbolic(value: Tagged) -> str:
+def symbolic(value: schema.Tagged) -> str:
     """Return a symbolic size, number or truth value: a literal, or an expression."""
     return expression(value.value.expr_str) if value.tag == "as_expr" else repr(value.value)
 
 
-def type_of_tensor(meta: TensorMeta) -> str:
+def type_of_tensor(meta: schema.TensorMeta) -> str:
     """Return ``float32[s77, 4]``, followed by an unusual device and layout."""
-    dtype = DTYPES[meta.dtype].dtype if meta.dtype in DTYPES else UNKNOWN
+    dtype = schema.DTYPES[meta.dtype].dtype if meta.dtype in schema.DTYPES else UNKNOWN
     parts = [", ".join(map(symbolic, meta.sizes)) or "()"]
-    if (device := device_name(meta.device)) != "cpu":
+    if (device := schema.device_name(meta.device)) != "cpu":
         parts.append(ascii(device))
-    if meta.layout != Layout.STRIDED:
+    if meta.layout != schema.Layout.STRIDED:
         parts.append(ascii(meta.layout.name.lower()))
     return f"{dtype}[{', '.join(parts)}]"
 
 
-def type_of(value: Argument, graph: Graph) -> str:
+def type_of(value: schema.Argument, graph: schema.Graph) -> str:
     """Return the type of an input or output of a graph."""
     show = _TYPES.get(value.tag)
     return _PLAIN_TYPES.get(value.tag, UNKNOWN) if show is None else show(value.value, graph)
 
 
-def _tensor_type(tensor: Any, graph: Graph) -> str:
+def _tensor_type(tensor: Any, graph: schema.Graph) -> str:
     meta = graph.tensor_values.get(tensor.name)
     return UNKNOWN if meta is None else type_of_tensor(meta)
 
 
-def _list_type(show: Callable[[Any, Graph], str]) -> Callable[[list[Any], Graph], str]:
+def _list_type(
+    show: Callable[[Any, schema.Graph], str],
+) -> Callable[[list[Any], schema.Graph], str]:
     return lambda items, graph: f"list[{', '.join(show(item, graph) for item in items) or '()'}]"
 
 
-def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
+def _symbol_type(kind: str, table: str) -> Callable[[schema.Tagged, schema.Graph], str]:
     """Return a function for the type of a number by its name in a table of the graph."""
 
-    def show(value: Tagged, graph: Graph) -> str:
+    def show(value: schema.Tagged, graph: schema.Graph) -> str:
         if value.tag != "as_name":
             return kind
         found = getattr(graph, table).get(value.value)
@@ -113,7 +98,7 @@ def _symbol_type(kind: str, table: str) -> Callable[[Tagged, Graph], str]:
     return show
 
 
-_ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+_ITEM_TYPES: dict[str, Callable[[Any, schema.Graph], str]] = {
     "as_tensor": _tensor_type,
     "as_optional_tensor": lambda tensor, graph: (
         "None" if tensor.tag == "as_none" else _tensor_type(tensor.value, graph)
@@ -122,7 +107,7 @@ _ITEM_TYPES: dict[str, Callable[[Any, Graph], str]] = {
     "as_sym_float": _symbol_type("float", "sym_float_values"),
     "as_sym_bool": _symbol_type("bool", "sym_bool_values"),
 }
-_TYPES: dict[str, Callable[[Any, Graph], str]] = {
+_TYPES: dict[str, Callable[[Any, schema.Graph], str]] = {
     **_ITEM_TYPES,
     **{f"{tag}s": _list_type(show) for tag, show in _ITEM_TYPES.items()},
     "as_nested_tensors": _list_type(_list_type(_tensor_type)),
@@ -138,13 +123,13 @@ _PLAIN_TYPES = {
 }  # fmt: skip
 
 
-def argument(value: Argument) -> str:
+def argument(value: schema.Argument) -> str:
     """Return a literal, or the names of values."""
     show = _ARGUMENTS.get(value.tag)
     return _literal(value.value) if show is None else show(value.value)
 
 
-def parameter(value: Argument, graph: Graph) -> str:
+def parameter(value: schema.Argument, graph: schema.Graph) -> str:
     """Return an input of a graph as a parameter: ``x: float32[2]``, ``_: Literal[3]``."""
     if value.name is not None:
         return f"{argument(value)}: {type_of(value, graph)}"
@@ -163,7 +148,7 @@ def _named(value: Any) -> str:
     return name(value.name)
 
 
-def _tagged(value: Tagged) -> str:
+def _tagged(value: schema.Tagged) -> str:
     """Return a name, a tensor's name, a literal or None."""
     if value.tag == "as_name":
         return name(value.value)
@@ -183,10 +168,12 @@ _ARGUMENTS: dict[str, Callable[[Any], str]] = {
     **{f"{tag}s": _list_of(show) for tag, show in _ITEMS.items()},
     "as_none": lambda value: "None",
     "as_nested_tensors": _list_of(_list_of(_named)),
-    "as_scalar_type": lambda v: f"torch.{DTYPES[v].dtype}" if v in DTYPES else UNKNOWN,
+    "as_scalar_type": lambda v: (
+        f"torch.{schema.DTYPES[v].dtype}" if v in schema.DTYPES else UNKNOWN
+    ),
     "as_layout": lambda value: f"torch.{value.name.lower()}",
     "as_memory_format": lambda value: f"torch.{value.name.lower()}",
-    "as_device": lambda value: f"torch.device({device_name(value)!a})",
+    "as_device": lambda value: f"torch.device({schema.device_name(value)!a})",
     "as_graph": _named,
     "as_custom_obj": _named,
     "as_operator": target,
@@ -218,7 +205,7 @@ class _Leaf:
     type: str
 
 
-def convention(module: GraphModule) -> Convention:
+def convention(module: schema.GraphModule) -> Convention:
     """Return the calling convention of a program."""
     results = module.signature.results
     inputs = [_input(spec, module) for spec in module.signature.user_inputs]
@@ -236,7 +223,7 @@ def convention(module: GraphModule) -> Convention:
         )
 
 
-def _nested(module: GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> Convention:
+def _nested(module: schema.GraphModule, inputs: list[_Leaf], outputs: list[_Leaf]) -> Convention:
     calls = (entry.signature for entry in module.module_call_graph if not entry.fqn)
     signature = next((call for call in calls if call is not None), None)
     if signature is None:
@@ -278,10 +265,10 @@ def _bindings(tree: Tree, title: str, leaves: list[_Leaf]) -> Iterator[str]:
 # The values of the graph
 
 
-def _input(spec: InputSpec, module: GraphModule) -> _Leaf:
+def _input(spec: schema.InputSpec, module: schema.GraphModule) -> _Leaf:
     if spec.tag == "constant_input":
         return _Leaf(name(spec.value.name), f"Literal[{argument(spec.value.value)}]")
-    value: Argument = spec.value.arg
+    value: schema.Argument = spec.value.arg
     if value.name is not None:
         return _Leaf(argument(value), type_of(value, module.graph))
     return _Leaf("", f"Literal[{argument(value)}]")
@@ -358,7 +345,7 @@ class Listings(Mapping[str, str]):
         return len(self._models)
 
 
-def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> str:
+def listing(program: schema.ExportedProgram, record: str, *, sources: bool = False) -> str:
     """Return the text of a program that was read from ``record``."""
     module = program.graph_module
     called = convention(module)
@@ -380,14 +367,14 @@ def listing(program: ExportedProgram, record: str, *, sources: bool = False) -> 
     return "\n".join(lines) + "\n"
 
 
-def _class_name(program: ExportedProgram) -> str:
+def _class_name(program: schema.ExportedProgram) -> str:
     """Return the last part of the name of the exported class, if nodes reveal it."""
     qualified = next((p.class_name for p in places(program.graph_module.graph) if not p.path), "")
     found = qualified.rpartition(".")[2]
     return found if is_name(found) else _NAMELESS
 
 
-def signature(program: ExportedProgram) -> str:
+def signature(program: schema.ExportedProgram) -> str:
     """Return the signature: ``forward(x: float32[s77, 4]) -> float32[s77, 3]``."""
     called = convention(program.graph_module)
     return f"forward({called.parameters}) -> {called.result}"
@@ -396,7 +383,7 @@ def signature(program: ExportedProgram) -> str:
 # Around the graph
 
 
-def _header(program: ExportedProgram, record: str) -> Iterator[str]:
+def _header(program: schema.ExportedProgram, record: str) -> Iterator[str]:
     version = program.schema_version
     opset = ", ".join(f"{name} {number}" for name, number in program.opset_version.items())
     verifiers = ", ".join(program.verifiers) or "no verifier"
@@ -410,7 +397,7 @@ def _header(program: ExportedProgram, record: str) -> Iterator[str]:
         yield one_line(f"# guard: {guard}")
 
 
-def range_text(constraint: RangeConstraint) -> str:
+def range_text(constraint: schema.RangeConstraint) -> str:
     """Return a range as text: ``2 to 64``, ``at least 2``, ``any``."""
     low, high = constraint.min_val, constraint.max_val
     low = None if low is not None and low <= -_ENDLESS else low
@@ -420,7 +407,7 @@ def range_text(constraint: RangeConstraint) -> str:
     return f"at least {low}" if high is None else f"{low} to {high}"
 
 
-def _tree_bindings(module: GraphModule) -> Iterator[str]:
+def _tree_bindings(module: schema.GraphModule) -> Iterator[str]:
     """Yield assignments of the weights and constants that the graph takes as inputs."""
     for spec in module.signature.input_specs:
         if spec.target is not None:
@@ -430,7 +417,7 @@ def _tree_bindings(module: GraphModule) -> Iterator[str]:
             yield f"{name(given)} = {_attribute(spec.target)}  # {_what(spec)}{shown}"
 
 
-def _what(spec: InputSpec) -> str:
+def _what(spec: schema.InputSpec) -> str:
     match spec.tag:
         case "custom_obj":
             return target(spec.value.arg.class_fqn)
@@ -441,7 +428,7 @@ def _what(spec: InputSpec) -> str:
     return spec.tag
 
 
-def _mutations(module: GraphModule) -> Iterator[str]:
+def _mutations(module: schema.GraphModule) -> Iterator[str]:
     """Yield assignments of what a call mutates, and of gradients."""
     for spec in module.signature.output_specs:
         if spec.changed is not None:
@@ -472,7 +459,7 @@ class _Body:
         self._module: ModulePlace | None = None
         self._frames: tuple[Frame, ...] = ()
 
-    def nodes(self, graph: Graph) -> None:
+    def nodes(self, graph: schema.Graph) -> None:
         for node in graph.nodes:
             self._origin(node)
             for given in node.inputs:
@@ -480,7 +467,7 @@ class _Body:
                     self._function(given.arg.value.name, given.arg.value.graph)
             self.lines.append(_statement(node, graph))
 
-    def _function(self, title: str, graph: Graph) -> None:
+    def _function(self, title: str, graph: schema.Graph) -> None:
         takes = ", ".join(parameter(value, graph) for value in graph.inputs)
         inside = _Body(sources=self._sources)
         inside.nodes(graph)
@@ -491,7 +478,7 @@ class _Body:
         self.lines.append(f"def {name(title)}({takes}):")
         self.lines += (f"{_INDENT}{line}" for line in inside.lines)
 
-    def _origin(self, node: Node) -> None:
+    def _origin(self, node: schema.Node) -> None:
         """Write the origin of a node as comments, where it differs from the one before."""
         module = next(iter(reversed(modules(node))), None)
         if module is not None and module != self._module:
@@ -504,7 +491,7 @@ class _Body:
                 self.lines.append(one_line(f"{place}: {frame.text}" if frame.text else place))
 
 
-def _statement(node: Node, graph: Graph) -> str:
+def _statement(node: schema.Node, graph: schema.Graph) -> str:
     call = f"{target(node.target)}({', '.join(map(_given, node.inputs))})"
     if not node.outputs:
         return call
@@ -518,16 +505,20 @@ def _assigned(value: Any) -> str:
     match value:
         case list():
             return f"[{', '.join(map(_assigned, value))}]"
-        case Tagged("as_name", str(found)) | TensorArgument(found) | CustomObjArgument(found):
+        case (
+            schema.Tagged("as_name", str(found))
+            | schema.TensorArgument(found)
+            | schema.CustomObjArgument(found)
+        ):
             return name(found)
-        case Tagged():
+        case schema.Tagged():
             return _assigned(value.value)
     return "_"
 
 
-def _given(given: NamedArgument) -> str:
+def _given(given: schema.NamedArgument) -> str:
     """Return an argument as passed: by position where the program says so, else by name."""
     shown = argument(given.arg)
-    if not given.name or given.kind == ArgumentKind.POSITIONAL:
+    if not given.name or given.kind == schema.ArgumentKind.POSITIONAL:
         return shown
     return f"{name(given.name)}={shown}"

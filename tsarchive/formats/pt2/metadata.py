@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from . import schema
-from .schema import Graph, Node
 
 _LINE = r'[^\S\n]*File "(.*)", line (\d+), in (.*)'
 # The line of code follows, where it is known.
@@ -69,13 +68,18 @@ def operator_name(target: str) -> str:
     return target if found is None else found[0]
 
 
-def modules(node: Node) -> tuple[ModulePlace, ...]:
+def modules(node: schema.Node) -> tuple[ModulePlace, ...]:
     """Return the modules around a node, from the root on; malformed entries are omitted."""
-    text = node.metadata.get("nn_module_stack", "")
-    return tuple(_places(text)) if text else ()
+    found = []
+    for entry in node.metadata.get("nn_module_stack", "").split(";"):
+        parts = tuple(_split(entry))
+        if len(parts) == 3 and parts[0] != _NO_MODULE:
+            path = parts[1].removeprefix("L['self']").removeprefix(".")
+            found.append(ModulePlace(_CALL_NUMBER.sub("", path), parts[2]))
+    return tuple(found)
 
 
-def places(graph: Graph) -> Iterator[ModulePlace]:
+def places(graph: schema.Graph) -> Iterator[ModulePlace]:
     """Yield the modules that the nodes of a graph name, each at its first occurrence."""
     known: set[str] = set()
     for node in nodes_of(graph):
@@ -83,14 +87,6 @@ def places(graph: Graph) -> Iterator[ModulePlace]:
             if place.path not in known:
                 known.add(place.path)
                 yield place
-
-
-def _places(text: str) -> Iterator[ModulePlace]:
-    for entry in text.split(";"):
-        parts = tuple(_split(entry))
-        if len(parts) == 3 and parts[0] != _NO_MODULE:
-            path = parts[1].removeprefix("L['self']").removeprefix(".")
-            yield ModulePlace(_CALL_NUMBER.sub("", path), parts[2])
 
 
 def _split(entry: str) -> Iterator[str]:
@@ -104,7 +100,7 @@ def _split(entry: str) -> Iterator[str]:
     yield entry[start:]
 
 
-def frames(node: Node) -> tuple[Frame, ...]:
+def frames(node: schema.Node) -> tuple[Frame, ...]:
     """Return the lines of user source that a node comes from, outermost first."""
     return _frames(node.metadata.get("stack_trace", ""))
 
@@ -116,7 +112,7 @@ def _frames(trace: str) -> tuple[Frame, ...]:
     )
 
 
-def nodes_of(graph: Graph) -> Iterator[Node]:
+def nodes_of(graph: schema.Graph) -> Iterator[schema.Node]:
     """Yield every node; those of a nested graph before the node that takes it."""
     for node in graph.nodes:
         for inner in graphs_of(node):
@@ -124,7 +120,7 @@ def nodes_of(graph: Graph) -> Iterator[Node]:
         yield node
 
 
-def graphs_in(graph: Graph) -> Iterator[Graph]:
+def graphs_in(graph: schema.Graph) -> Iterator[schema.Graph]:
     """Yield a graph and all graphs nested in it."""
     yield graph
     for node in graph.nodes:
@@ -132,7 +128,7 @@ def graphs_in(graph: Graph) -> Iterator[Graph]:
             yield from graphs_in(inner)
 
 
-def graphs_of(node: Node) -> Iterator[Graph]:
+def graphs_of(node: schema.Node) -> Iterator[schema.Graph]:
     """Yield the graphs among the arguments of a node."""
     for argument in node.inputs:
         if argument.arg.tag == "as_graph":
@@ -151,7 +147,7 @@ _RUNNER = re.compile(
 )
 
 
-def make_stable(graph: Graph, *, origins: bool, paths: bool) -> None:
+def make_stable(graph: schema.Graph, *, origins: bool, paths: bool) -> None:
     """Rewrite the metadata of all nodes of a freshly decoded graph.
 
     ``origins`` keeps the origin of code; ``paths`` keeps full paths of source files.
@@ -218,16 +214,18 @@ def shortened(path: str) -> str:
 _INNER: Final = re.compile(r"(?:site|dist)-packages[/\\]torch[/\\]|^<")
 
 
-class NodePlace(NamedTuple):
-    """The location of a node. ``range`` is None where its origin is unknown."""
+class ProgramPlace(NamedTuple):
+    """The location of a node or instruction: its place in the file, as text, and in user source.
 
-    record: str
-    name: str
+    ``range`` is None where its origin is not recorded.
+    """
+
+    in_file: str
     range: Range | None
 
     def __str__(self) -> str:
         where = None if self.range is None else self.range.location
-        return f"{self.record}: node {self.name!r}" if where is None else str(where)
+        return self.in_file if where is None else str(where)
 
 
 class Places:
@@ -237,11 +235,11 @@ class Places:
         self.record = record
         self._ranges: dict[str, Range | None] = {}
 
-    def of(self, node: schema.Node) -> NodePlace:
+    def of(self, node: schema.Node) -> ProgramPlace:
         stack = node.metadata.get("stack_trace", "")
         if stack not in self._ranges:
             self._ranges[stack] = _user_line(stack)
-        return NodePlace(self.record, name_of(node), self._ranges[stack])
+        return ProgramPlace(f"{self.record}: node {name_of(node)!r}", self._ranges[stack])
 
 
 def name_of(node: schema.Node) -> str:

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from tsarchive.container import Container
-from tsarchive.describing.facts import Compiled
+from tsarchive.describing.contents import Compiled
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
 from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,
@@ -33,17 +33,8 @@ from tsarchive.formats.torchscript.stored_tensors import (
 from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
 from tsarchive.strict_json import parse_object
 
+from . import schema
 from .records import AOTINDUCTOR, OBJECTS, OPAQUE_OBJECT, WEIGHTS, Records, config_name
-from .schema import (
-    DTYPES,
-    SCALAR_TYPES,
-    Layout,
-    PayloadMeta,
-    ScalarType,
-    SymInt,
-    TensorMeta,
-    device_name,
-)
 
 _PICKLE = "data.pkl"
 _HINT = "It is a file of torch.save, which 'tsarchive audit' looks into"
@@ -134,20 +125,20 @@ class StoredView:
     """
 
     storage: Storage
-    dtype: ScalarType
+    dtype: schema.ScalarType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
     is_parameter: bool
     requires_grad: bool
     device: str
-    layout: Layout
+    layout: schema.Layout
     has_data: bool
 
     @property
     def nbytes(self) -> int:
         """The size in bytes of the tensor's elements, not of the storage."""
-        return prod(self.shape) * DTYPES[self.dtype].itemsize
+        return prod(self.shape) * schema.DTYPES[self.dtype].itemsize
 
 
 class Kind(Enum):
@@ -170,7 +161,7 @@ class PickledPayload:
     kind: Kind
     class_name: str | None
     is_parameter: bool
-    meta: TensorMeta | None
+    meta: schema.TensorMeta | None
 
 
 Payload: TypeAlias = StoredView | PickledPayload
@@ -203,9 +194,9 @@ class Configured:
         self.container = container
         self.folder = folder
         self.record = record
-        self.dtypes: dict[str, ScalarType] = {}
+        self.dtypes: dict[str, schema.ScalarType] = {}
 
-    def payload(self, name: str, meta: PayloadMeta) -> Payload:
+    def payload(self, name: str, meta: schema.PayloadMeta) -> Payload:
         """Return a checked payload. Raises what ``stored_payloads`` raises."""
         path = f"{self.folder}{meta.path_name}"
         size = self.container.size(path)
@@ -229,7 +220,7 @@ class Configured:
         return self._raw(name, path, size, meta.is_param, meta.tensor_meta)
 
     def _raw(
-        self, name: str, path: str, size: int, is_parameter: bool, meta: TensorMeta
+        self, name: str, path: str, size: int, is_parameter: bool, meta: schema.TensorMeta
     ) -> StoredView:
         try:
             _check_meta(meta)
@@ -238,7 +229,7 @@ class Configured:
             # Empty records may serve tensors of many types.
             if size and self.dtypes.setdefault(path, meta.dtype) != meta.dtype:
                 raise FormatError(f"{path} holds elements of another type as well")
-            check_bounds(shape, strides, offset, size, DTYPES[meta.dtype].itemsize)
+            check_bounds(shape, strides, offset, size, schema.DTYPES[meta.dtype].itemsize)
         except FormatError as error:
             raise FormatError(f"{name!r}: {error.message}", record=self.record) from None
         return StoredView(
@@ -249,12 +240,12 @@ class Configured:
             offset=offset,
             is_parameter=is_parameter,
             requires_grad=meta.requires_grad,
-            device=device_name(meta.device),
+            device=schema.device_name(meta.device),
             layout=meta.layout,
             has_data=bool(size or not prod(shape)),
         )
 
-    def _object(self, path: str, meta: PayloadMeta) -> PickledPayload:
+    def _object(self, path: str, meta: schema.PayloadMeta) -> PickledPayload:
         class_name = None
         if meta.path_name.startswith(OPAQUE_OBJECT):
             kind = Kind.OPAQUE_OBJECT
@@ -268,19 +259,19 @@ class Configured:
         return PickledPayload(path, kind, class_name, meta.is_param, None)
 
 
-def _check_meta(meta: TensorMeta) -> None:
-    if meta.dtype not in DTYPES:
+def _check_meta(meta: schema.TensorMeta) -> None:
+    if meta.dtype not in schema.DTYPES:
         raise FormatError("the type of its elements is unknown")
-    if meta.layout != Layout.STRIDED:
+    if meta.layout != schema.Layout.STRIDED:
         raise FormatError(f"it is of layout {meta.layout.name.lower()}, which no record holds")
-    if not is_device(device_name(meta.device)):
-        raise FormatError(f"unknown device {device_name(meta.device)[:100]!r}")
-    is_continuous = DTYPES[meta.dtype].dtype.startswith(("float", "bfloat", "complex"))
+    if not is_device(schema.device_name(meta.device)):
+        raise FormatError(f"unknown device {schema.device_name(meta.device)[:100]!r}")
+    is_continuous = schema.DTYPES[meta.dtype].dtype.startswith(("float", "bfloat", "complex"))
     if meta.requires_grad and not is_continuous:
-        raise FormatError(f"a tensor of {DTYPES[meta.dtype].dtype} requires a gradient")
+        raise FormatError(f"a tensor of {schema.DTYPES[meta.dtype].dtype} requires a gradient")
 
 
-def _numbers(what: str, symbols: Sequence[SymInt]) -> tuple[int, ...]:
+def _numbers(what: str, symbols: Sequence[schema.SymInt]) -> tuple[int, ...]:
     if len(symbols) > MAX_RANK:
         raise FormatError(f"it has {len(symbols)} dimensions, more than {MAX_RANK}")
     for symbol in symbols:
@@ -387,7 +378,7 @@ def _dense(
     if not isinstance(found, DenseTensor) or found.flags:
         return None
     view, grad = found.view, found.requires_grad if requires_grad is None else requires_grad
-    dtype = SCALAR_TYPES.get(view.storage.dtype)
+    dtype = schema.SCALAR_TYPES.get(view.storage.dtype)
     if dtype is None:
         return None
     inside = saved.check_storage(view.storage)
@@ -401,7 +392,7 @@ def _dense(
         is_parameter=is_parameter,
         requires_grad=grad,
         device=view.storage.device,
-        layout=Layout.STRIDED,
+        layout=schema.Layout.STRIDED,
         has_data=not view.storage.is_meta,
     )
 
@@ -464,7 +455,7 @@ def _weight(records: Records, record: str, name: str, described: Any) -> Payload
             raise FormatError(message, record=record)
     if not isinstance(whole, StoredView):
         return whole
-    itemsize = DTYPES[whole.dtype].itemsize
+    itemsize = schema.DTYPES[whole.dtype].itemsize
     try:
         check_bounds(tuple(shape), tuple(strides), offset, whole.storage.nbytes, itemsize)
     except FormatError as error:

@@ -19,7 +19,7 @@ from .arguments import Values, argument_value, bind_results, define, flat_output
 from .building import Body, Operators
 from .guards import Checks
 from .higher_order import HIGHER_ORDER, Batches, HigherOrderCall, Library
-from .metadata import NodePlace, Places
+from .metadata import Places, ProgramPlace, name_of
 from .operators import call_function, call_operator, operator_of
 from .scalars import SCALARS, call_scalar
 from .schema import ExportedProgram
@@ -104,7 +104,7 @@ class Translation:
         bind_results(body, flat_outputs(node.outputs), results, values)
 
     @contextmanager
-    def _located(self, node: schema.Node, place: NodePlace) -> Iterator[None]:
+    def _located(self, node: schema.Node, place: ProgramPlace) -> Iterator[None]:
         """Add the record and the node to errors, unless a node of a nested graph has done so."""
         try:
             yield
@@ -112,7 +112,8 @@ class Translation:
             if error.record is None:
                 error.record = self.record
                 where = "" if place.range is None else f" from {place}"
-                error.message = f"node {place.name!r} ({node.target}){where}: {error.message}"
+                shown = f"node {name_of(node)!r} ({node.target}){where}"
+                error.message = f"{shown}: {error.message}"
             raise
 
 

@@ -11,26 +11,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, FormatError, UnsupportedError
 from tsarchive.findings import Finding, Nature, Severity, broken, note, refused, unusual
 
+from . import schema
 from .metadata import graphs_of
 from .payloads import Kind, Payload, PickledPayload, StoredView
 from .pytrees import Tree, read_tree
 from .records import NEWEST_SCHEMA
-from .schema import (
-    Argument,
-    ExportedProgram,
-    Graph,
-    InputSpec,
-    ModuleCallEntry,
-    ModuleCallSignature,
-    OutputSpec,
-    PayloadConfig,
-    TensorMeta,
-)
 from .symbols import FUNCTION_NAMES, parse, read_guard
 
 _STRING: Final = re.compile(r"""'([^'\\\n]*)'|"([^"\\\n]*)\"""")
@@ -100,14 +91,8 @@ def _is_code_in_guard(text: str) -> bool:
     return not _KNOWN_IN_GUARD.issuperset(_CALL.findall(bare))
 
 
-def expressions(program: ExportedProgram) -> Iterator[tuple[str, str]]:
-    """Every text of a program that stands for an expression, behind its place."""
-    yield from _of_graph(program.graph_module.graph, "graph")
-    for key in program.range_constraints:
-        yield "a key of range_constraints", key
-
-
-def _of_graph(graph: Graph, place: str) -> Iterator[tuple[str, str]]:
+def _expressions(graph: schema.Graph, place: str) -> Iterator[tuple[str, str]]:
+    """Yield every text of a graph that stands for an expression, behind its place."""
     for name, meta in graph.tensor_values.items():
         yield from _of_tensor(meta, f"{place}.tensor_values.{name}")
     symbols = ("sym_int_values", "sym_float_values", "sym_bool_values")
@@ -117,25 +102,26 @@ def _of_graph(graph: Graph, place: str) -> Iterator[tuple[str, str]]:
                 yield f"{place}.{table}.{name}", symbol.value.expr_str
     for number, node in enumerate(graph.nodes):
         for inner in graphs_of(node):
-            yield from _of_graph(inner, f"{place}.nodes[{number}]")
+            yield from _expressions(inner, f"{place}.nodes[{number}]")
 
 
-def _of_tensor(meta: TensorMeta, place: str) -> Iterator[tuple[str, str]]:
+def _of_tensor(meta: schema.TensorMeta, place: str) -> Iterator[tuple[str, str]]:
     for symbol in (*meta.sizes, *meta.strides, meta.storage_offset):
         if symbol.tag == "as_expr":
             yield place, symbol.value.expr_str
 
 
-def expressions_of_payloads(config: PayloadConfig) -> Iterator[tuple[str, str]]:
-    """The same of what a configuration says of tensors."""
+def expressions_of_payloads(config: schema.PayloadConfig) -> Iterator[tuple[str, str]]:
+    """Yield the same of what a configuration says of tensors."""
     for name, payload in config.config.items():
         if payload.tensor_meta is not None:
             yield from _of_tensor(payload.tensor_meta, f"config.{name}")
 
 
-def text_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
-    """Expressions and guards that do not parse."""
-    for place, text in expressions(program):
+def text_findings(program: schema.ExportedProgram, record: str) -> Iterator[Finding]:
+    """Find expressions and guards that do not parse."""
+    keys = (("a key of range_constraints", key) for key in program.range_constraints)
+    for place, text in chain(_expressions(program.graph_module.graph, "graph"), keys):
         found = expression_fault(text)
         if found is not None:
             yield _finding("program-expression", f"{place}: {found.reason}", found.nature, record)
@@ -175,17 +161,17 @@ _KINDS = {
 }
 
 
-def named_values(argument: Argument) -> Iterator[tuple[str, ValueKind]]:
+def named_values(argument: schema.Argument) -> Iterator[tuple[str, ValueKind]]:
     """Yield every name of a value; literals and graphs have none."""
     tag = argument.tag
-    inner: Iterable[Argument] = ()
+    inner: Iterable[schema.Argument] = ()
     if tag in _KINDS:
         if argument.name is not None:
             yield argument.name, _KINDS[tag]
     elif tag[:-1] in _KINDS:
-        inner = (Argument(tag[:-1], item) for item in argument.value)
+        inner = (schema.Argument(tag[:-1], item) for item in argument.value)
     elif tag == "as_nested_tensors":
-        inner = (Argument("as_tensors", tensors) for tensors in argument.value)
+        inner = (schema.Argument("as_tensors", tensors) for tensors in argument.value)
     elif tag == "as_string_to_argument":
         inner = argument.value.values()
     for one in inner:
@@ -196,7 +182,7 @@ _VALUE = "program-value"
 _SHOWN = 80
 
 
-def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Iterator[Finding]:
+def graph_findings(graph: schema.Graph, record: str, objects: Collection[str]) -> Iterator[Finding]:
     """Check the names of a graph, and of the graphs in it.
 
     ``objects`` are the names of objects that the archive holds, which nodes may name as well.
@@ -213,7 +199,7 @@ def graph_findings(graph: Graph, record: str, objects: Collection[str]) -> Itera
                     pending.append((f"the graph {inner.name[:_SHOWN]!r}", inner.graph))
 
 
-def _name_faults(graph: Graph, objects: Collection[str]) -> Iterator[str]:
+def _name_faults(graph: schema.Graph, objects: Collection[str]) -> Iterator[str]:
     """Yield what is wrong with the names of a graph, which sees none of those around it."""
     defined: set[str] = set()
     for argument in graph.inputs:
@@ -228,7 +214,7 @@ def _name_faults(graph: Graph, objects: Collection[str]) -> Iterator[str]:
         yield from _use(argument, "its results", defined, objects)
 
 
-def _define(argument: Argument, graph: Graph, defined: set[str]) -> Iterator[str]:
+def _define(argument: schema.Argument, graph: schema.Graph, defined: set[str]) -> Iterator[str]:
     for name, kind in named_values(argument):
         if name in defined:
             yield f"{name[:_SHOWN]!r} is defined twice"
@@ -238,7 +224,7 @@ def _define(argument: Argument, graph: Graph, defined: set[str]) -> Iterator[str
 
 
 def _use(
-    argument: Argument, where: str, defined: Collection[str], objects: Collection[str]
+    argument: schema.Argument, where: str, defined: Collection[str], objects: Collection[str]
 ) -> Iterator[str]:
     for name, kind in named_values(argument):
         if name not in defined and not (kind is ValueKind.OBJECT and name in objects):
@@ -253,7 +239,7 @@ _WEIGHTS, _CONSTANTS = "weights", "constants"
 Stored = tuple[Mapping[str, Payload], frozenset[str]]
 
 
-def signature_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+def signature_findings(program: schema.ExportedProgram, record: str) -> Iterator[Finding]:
     """Check that inputs and outputs of the graph are those that the signature tells of."""
     graph, signature = program.graph_module.graph, program.graph_module.signature
     given = [_name_in(spec) for spec in signature.input_specs]
@@ -279,13 +265,13 @@ def _same(
             yield broken(_SIGNATURE, message, record)
 
 
-def _name(argument: Argument) -> str | None:
+def _name(argument: schema.Argument) -> str | None:
     """The name of the one value that an argument is; None for literals."""
     names = [name for name, _ in named_values(argument)]
     return names[0] if len(names) == 1 else None
 
 
-def _name_in(spec: InputSpec | OutputSpec) -> str | None:
+def _name_in(spec: schema.InputSpec | schema.OutputSpec) -> str | None:
     if spec.tag == "constant_input":
         return None  # the graph has a literal there, or what once was its name
     if spec.tag in ("user_input", "user_output"):
@@ -294,7 +280,7 @@ def _name_in(spec: InputSpec | OutputSpec) -> str | None:
 
 
 def _targets(
-    inputs: Sequence[InputSpec], outputs: Sequence[OutputSpec], record: str
+    inputs: Sequence[schema.InputSpec], outputs: Sequence[schema.OutputSpec], record: str
 ) -> Iterator[Finding]:
     known: defaultdict[str, set[str]] = defaultdict(set)
     for spec in inputs:
@@ -309,7 +295,7 @@ def _targets(
 
 
 def state_findings(
-    program: ExportedProgram, weights: Stored, constants: Stored, record: str
+    program: schema.ExportedProgram, weights: Stored, constants: Stored, record: str
 ) -> Iterator[Finding]:
     """Check that what the signature needs is stored, and of the sizes that the graph tells."""
     named: set[str] = set()
@@ -330,7 +316,9 @@ def state_findings(
         yield note("program-state", f"{name[:_SHOWN]!r} is stored, and no input needs it", record)
 
 
-def _fits(spec: InputSpec, payload: Payload, graph: Graph, record: str) -> Iterator[Finding]:
+def _fits(
+    spec: schema.InputSpec, payload: Payload, graph: schema.Graph, record: str
+) -> Iterator[Finding]:
     target = str(spec.target)[:_SHOWN]
     is_object = isinstance(payload, PickledPayload) and payload.kind is not Kind.TENSOR
     if is_object != (spec.tag == "custom_obj"):
@@ -355,7 +343,7 @@ _NEWEST_OPSET: Final = 10
 _VERIFIERS: Final = frozenset({"TRAINING", "ATEN", "EDGE"})
 
 
-def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+def field_findings(program: schema.ExportedProgram, record: str) -> Iterator[Finding]:
     """Versions and ranges."""
     version = program.schema_version
     if version.major == NEWEST_SCHEMA and version.minor > _NEWEST_MINOR:
@@ -378,7 +366,7 @@ def field_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
             yield broken("program-range", message, record)
 
 
-def convention_findings(program: ExportedProgram, record: str) -> Iterator[Finding]:
+def convention_findings(program: schema.ExportedProgram, record: str) -> Iterator[Finding]:
     """Check that trees of arguments and results parse, and have as many leaves as there are."""
     entries = program.graph_module.module_call_graph
     roots = [entry for entry in entries if entry.fqn == "" and entry.signature is not None]
@@ -390,7 +378,7 @@ def convention_findings(program: ExportedProgram, record: str) -> Iterator[Findi
             yield from _entry_findings(program, entry, entry.signature, record)
 
 
-def container_classes(program: ExportedProgram | None) -> frozenset[str]:
+def container_classes(program: schema.ExportedProgram | None) -> frozenset[str]:
     """The classes, without their modules, whose instances hold arguments of a program."""
     entries = [] if program is None else program.graph_module.module_call_graph
     texts = (entry.signature.in_spec for entry in entries if entry.signature is not None)
@@ -398,7 +386,10 @@ def container_classes(program: ExportedProgram | None) -> frozenset[str]:
 
 
 def _entry_findings(
-    program: ExportedProgram, entry: ModuleCallEntry, call: ModuleCallSignature, record: str
+    program: schema.ExportedProgram,
+    entry: schema.ModuleCallEntry,
+    call: schema.ModuleCallSignature,
+    record: str,
 ) -> Iterator[Finding]:
     place = f"the calling convention of {entry.fqn[:_SHOWN]!r}"
     signature = program.graph_module.signature

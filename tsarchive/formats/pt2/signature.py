@@ -37,18 +37,11 @@ from tsarchive.ir.types import (
     Type,
 )
 
+from . import schema
 from .arguments import LITERALS, SYMBOLIC, type_of_argument
 from .building import Body
 from .pytrees import LEAF, MAPPINGS, Kind, Tree, read_tree
 from .records import CONSTANTS, WEIGHTS
-from .schema import (
-    Argument,
-    CustomObjArgument,
-    GraphModule,
-    GraphSignature,
-    InputSpec,
-    ModuleCallSignature,
-)
 
 _KEY_TYPES = {str: STRING, int: INT, float: FLOAT, bool: BOOL}
 _LISTS = frozenset({Kind.LIST, Kind.DEQUE})
@@ -244,7 +237,7 @@ class Signature:
     states: tuple[State, ...]
     tokens: tuple[str, ...]
     mutations: tuple[tuple[str, str], ...]
-    results: tuple[Argument, ...]
+    results: tuple[schema.Argument, ...]
     result_types: tuple[Type, ...]
     out_tree: Tree
 
@@ -258,7 +251,7 @@ class Signature:
         return typed_tree(self.out_tree, iter(self.result_types), named)
 
 
-def read_signature(module: GraphModule, record: str, class_of: ClassOf) -> Signature:
+def read_signature(module: schema.GraphModule, record: str, class_of: ClassOf) -> Signature:
     """Return the calling convention of a program; ``class_of`` finds a C++ class by its name.
 
     Raises FormatError where parts of it contradict each other, and what ``class_of`` raises.
@@ -271,10 +264,10 @@ def read_signature(module: GraphModule, record: str, class_of: ClassOf) -> Signa
 
 
 class _Reader:
-    def __init__(self, module: GraphModule, class_of: ClassOf) -> None:
+    def __init__(self, module: schema.GraphModule, class_of: ClassOf) -> None:
         self._module = module
         self._class_of = class_of
-        self._specs: GraphSignature = module.signature
+        self._specs: schema.GraphSignature = module.signature
 
     def signature(self) -> Signature:
         call = self._call()
@@ -300,7 +293,7 @@ class _Reader:
             out_tree=out_tree,
         )
 
-    def _call(self) -> ModuleCallSignature:
+    def _call(self) -> schema.ModuleCallSignature:
         for entry in self._module.module_call_graph:
             if entry.fqn == "" and entry.signature is not None:
                 return entry.signature
@@ -330,7 +323,7 @@ class _Reader:
             _fail(f"there are {len(specs)} inputs for {len(places)} arguments")
         yield from map(self._input, specs, places)
 
-    def _input(self, spec: InputSpec, place: str) -> Input:
+    def _input(self, spec: schema.InputSpec, place: str) -> Input:
         argument = spec.value.value if spec.tag == "constant_input" else spec.value.arg
         if argument.tag == "as_tensor":
             return Input(place, TENSOR, argument.name)
@@ -344,10 +337,10 @@ class _Reader:
             return Input(place, _CONSTANT_TYPES[argument.tag], None, value)
         raise UnsupportedError(f"the argument {place} is given as {argument.tag}")
 
-    def _changes(self) -> tuple[list[Argument], list[tuple[str, str]]]:
+    def _changes(self) -> tuple[list[schema.Argument], list[tuple[str, str]]]:
         """Return gradients and mutations."""
         names = {(s.kind, s.target): s.name for s in _states(self._specs.input_specs)}
-        gradients: list[Argument] = []
+        gradients: list[schema.Argument] = []
         mutations: list[tuple[str, str]] = []
         for spec in self._specs.output_specs:
             value = spec.value
@@ -360,13 +353,13 @@ class _Reader:
             elif spec.tag == "user_input_mutation":
                 mutations.append((value.arg.name, value.user_input_name))
             elif spec.changed is not None:
-                gradients.append(Argument("as_tensor", value.arg))
+                gradients.append(schema.Argument("as_tensor", value.arg))
         return gradients, mutations
 
-    def _result_type(self, argument: Argument) -> Type:
+    def _result_type(self, argument: schema.Argument) -> Type:
         if argument.tag == "as_none":
             return NONE
-        if isinstance(argument.value, CustomObjArgument):
+        if isinstance(argument.value, schema.CustomObjArgument):
             return self._class_of(argument.value.class_fqn)
         return type_of_argument(argument)
 
@@ -407,7 +400,7 @@ def _parameters(
         yield Parameter(str(key), argument, is_keyword=True)
 
 
-def _states(specs: Sequence[InputSpec]) -> Iterator[State]:
+def _states(specs: Sequence[schema.InputSpec]) -> Iterator[State]:
     for spec in specs:
         if spec.target is not None:
             value, kind = spec.value, StateKind[spec.tag.upper()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tsarchive.container import Container, ContainerSurvey, survey
@@ -436,23 +436,19 @@ _CONFIGS: Final = ("_weights_config.json", "_constants_config.json", ".pt")
 _DATA_INSIDE: Final = re.compile(r"\.pt/data/[0-9]+\Z")
 
 
+@dataclass
 class Pt2Check:
-    """Goes through the layers. Records that are ``damaged`` cannot be read and are passed over."""
+    """Checks layer by layer. Records that are ``damaged`` cannot be read and are passed over."""
 
-    def __init__(
-        self,
-        container: Container,
-        table: RecordTable,
-        findings: Findings,
-        damaged: Collection[str],
-    ) -> None:
-        self._container = container
-        self._table = table
-        self._findings = findings
-        self._damaged = damaged
-        self._records = Records(container)
-        self._payloads = Payloads(self._records, findings)
-        self.code_records = 0
+    _container: Container
+    _table: RecordTable
+    _findings: Findings
+    _damaged: Collection[str]
+    code_records: int = 0
+
+    def __post_init__(self) -> None:
+        self._records = Records(self._container)
+        self._payloads = Payloads(self._records, self._findings)
 
     def run(self, step: Step) -> None:
         """Look at everything; ``step`` is told what comes next."""

@@ -11,9 +11,18 @@ from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.container import Container as ZipContainer
-from tsarchive.describing.contents import ModuleInfo, Role, StorageInfo, TensorInfo
-from tsarchive.describing.facts import ExportedFacts, Facts, ModelFacts, ObjectFacts
-from tsarchive.describing.hints import advice
+from tsarchive.describing.contents import (
+    ExportedFacts,
+    Facts,
+    ModelFacts,
+    ModuleInfo,
+    Needs,
+    ObjectFacts,
+    Role,
+    StorageInfo,
+    TensorInfo,
+)
+from tsarchive.describing.text import advice
 from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
@@ -39,9 +48,7 @@ from .records import EXECUTORCH, FLAT_STATES, MODELS, Records
 from .schema import DTYPES, ExportedProgram, TensorMeta, device_name
 
 if TYPE_CHECKING:
-    from tsarchive.describing.contents import Needs
     from tsarchive.frontend import CodeImporter
-    from tsarchive.pickler import Object
 
 Item = TypeVar("Item")
 # For modules of unknown class.
@@ -282,8 +289,6 @@ class Pt2View(View):
 
     def needs(self) -> Needs:
         """Return the operators of libraries and the torchbind classes that the models need."""
-        from tsarchive.describing.contents import Needs
-
         operators = self.operators()
         classes = {name for model in self.models for name in _native_classes(self.program(model))}
         own = (f"{_HIGHER_ORDER}::", *(f"{name}." for name in _PYTHON), "torch.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.facts import Facts
+    from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
     from tsarchive.policy import Guard

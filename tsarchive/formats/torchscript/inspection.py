@@ -17,7 +17,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.container import Container, Record
-from tsarchive.describing.contents import ModuleInfo, Needs, Role, StorageInfo, TensorInfo
+from tsarchive.describing.contents import (
+    ModuleInfo,
+    Needs,
+    ProgramFacts,
+    Role,
+    StorageInfo,
+    TensorInfo,
+)
 from tsarchive.errors import (
     ArchiveError,
     FormatError,
@@ -53,7 +60,7 @@ from .stored_tensors import (
 )
 
 if TYPE_CHECKING:
-    from tsarchive.describing.facts import Facts, ProgramFacts
+    from tsarchive.describing.contents import Facts
     from tsarchive.scanning.report import OperatorUse
 
 
@@ -282,7 +289,7 @@ def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
     return (storage for info in infos for storage in info.storages)
 
 
-class _Tree:
+class ModuleTree:
     """Modules with those below them; a shared module appears at each reference."""
 
     def __init__(self, record: str, class_of: ClassOf, records: Mapping[str, Record]) -> None:
@@ -361,7 +368,7 @@ class PickledView(View):
     def tree(self) -> ModuleInfo:
         """Return the modules below the root. Raises PickleError where these are too many."""
         class_of = class_finder(self.classes)
-        tree = _Tree(self._record, class_of, self._container.records)
+        tree = ModuleTree(self._record, class_of, self._container.records)
         return tree.module("", self.root, 1)
 
     def signed_tree(self) -> ModuleInfo:
@@ -521,8 +528,7 @@ def torchscript_facts(
 
 def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFacts:
     from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
-    from tsarchive.describing.facts import ProgramFacts
-    from tsarchive.describing.hints import advice
+    from tsarchive.describing.text import advice
 
     class_of = class_finder(archive.classes)
     objects = list(objects_of(archive.root))

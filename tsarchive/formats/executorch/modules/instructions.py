@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.formats.executorch.content import RECORD
@@ -22,6 +22,7 @@ from tsarchive.formats.executorch.methods import (
     Operator,
 )
 from tsarchive.formats.pt2.building import Operators
+from tsarchive.formats.pt2.metadata import ProgramPlace
 from tsarchive.formats.pt2.operators import PUBLIC_FORMS
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.source_ranges import Range, Source, byte_length
@@ -233,19 +234,7 @@ def _targets(method: Method, instructions: tuple[Numbered, ...]) -> Iterator[tup
             yield at, at - numbered.index + target
 
 
-class InstructionPlace(NamedTuple):
-    """The location of an instruction. ``range`` is None where its source is not recorded."""
-
-    method: str
-    name: str
-    range: Range | None
-
-    def __str__(self) -> str:
-        where = None if self.range is None else self.range.location
-        return f"{RECORD}: {self.method}, {self.name}" if where is None else str(where)
-
-
-def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
+def instruction_place(method: Method, numbered: Numbered) -> ProgramPlace:
     """Return the location of an instruction of a method."""
     frames = method.chains[numbered.chain].frames
     stack = frames[numbered.index] if numbered.index < len(frames) else ()
@@ -254,7 +243,7 @@ def instruction_place(method: Method, numbered: Numbered) -> InstructionPlace:
         frame = stack[-1]
         shown = frame.context.strip() or frame.file
         found = Range(Source(shown, frame.file, frame.line), 0, byte_length(shown))
-    return InstructionPlace(method.name, numbered.place, found)
+    return ProgramPlace(f"{RECORD}: {method.name}, {numbered.place}", found)
 
 
 # The schemas of the operators that programs of ExecuTorch have and torch lacks.

@@ -31,14 +31,14 @@ from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
 
-from .sources import Source
-
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _ATEN: Final = torch.ops.aten
 _Call = tuple[Any, tuple[Any, ...]]
 """An operator and its arguments."""
+ExampleCall = tuple[Sequence[Any], Mapping[str, Any]]
+"""Positional and keyword arguments of a method."""
 
 
 def with_core_operators(program: ExportedProgram) -> ExportedProgram:
@@ -125,8 +125,6 @@ _FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] =
 )
 
 
-PACKAGE_HINT: Final = 'pip install "tsarchive[executorch]"'
-
 # Name of a backend -> location of its partitioner, which selects the subgraphs to delegate.
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {"xnnpack": ("executorch.backends.xnnpack.partition.xnnpack_partitioner", "XnnpackPartitioner")}
@@ -168,7 +166,7 @@ def require_package() -> None:
         raise UnsupportedError(
             "programs of ExecuTorch are made by the executorch package, which cannot be imported: "
             f"{error}",
-            hint=PACKAGE_HINT,
+            hint='pip install "tsarchive[executorch]"',
         ) from error
 
 
@@ -281,7 +279,7 @@ def _outputs(result: Any) -> list[Any]:
 
 
 def write(
-    source: Source,
+    methods: Mapping[str, ExportedProgram],
     dst: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
     *,
@@ -300,7 +298,7 @@ def write(
             raise CallError(f"the name {path.name!r} of the data file does not end in .ptd")
         name = path.stem  # of the package
     step("lowering")
-    lowered = lower(source.methods, backends=backends, data_name=name)
+    lowered = lower(methods, backends=backends, data_name=name)
     constants = (lowered._tensor_data or {}).get(name)
     step(f"writing {os.fspath(dst)}")
     with ExitStack() as files:
@@ -311,17 +309,20 @@ def write(
 
 
 def check(
-    source: Source, dst: str | os.PathLike[str], data: str | os.PathLike[str] | None
+    methods: Mapping[str, ExportedProgram],
+    examples: Mapping[str, ExampleCall],
+    dst: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None,
 ) -> tuple[Agreement, ...]:
     """Compare the written program with its source and with the runtime.
 
     Each method that has example inputs is run three times: here, in the runtime, and its source.
     """
-    if not source.examples:
+    if not examples:
         return ()
     program = Path(dst).read_bytes()
     content = None if data is None else Path(data).read_bytes()
     return tuple(
-        _of_method(name, program, content, source.methods[name], args, kwargs)
-        for name, (args, kwargs) in source.examples.items()
+        _of_method(name, program, content, methods[name], args, kwargs)
+        for name, (args, kwargs) in examples.items()
     )

@@ -1,1 +1,0 @@
-"""Conversion of torch.export programs and TorchScript archives to ExecuTorch programs."""
