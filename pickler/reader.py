@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     bytes for the one byte that makes it.
     """
     max_repeats: int = 1 << 22
-    """How often a walk along every reference meets values again. A list of a list twice, thirty
+    """The number of times a walk along every reference meets values again. A list of a list twice, thirty
     times over, is a billion of them in a hundred bytes.
     """
 

@@ -180,7 +180,7 @@ def shared_values(root: Value) -> frozenset[int] | None:
 
 
 class Repeats(Enum):
-    """How often a walk along every reference meets values again."""
+    """The number of times that a walk along every reference meets values again."""
 
     FEW = auto()
     MANY = auto()

@@ -1,4 +1,4 @@
-"""How the text of a function reads back: order of nodes, types, builtins in sight, source ranges.
+"""The text of a function as it reads back: node order, types, builtins in sight, source ranges.
 
 A node may be printed inside the expression that uses it when reading that back emits nodes in the
 order they have now. A parser emits arguments left to right and then the operator; so walking inputs

@@ -114,7 +114,7 @@ MAY_IMPORT = {
         "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
         "tsarchive.saving",
     },
-    "tsarchive.preparing": {
+    "tsarchive.executorch_export": {
         "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
@@ -132,7 +132,7 @@ MAY_IMPORT = {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
         "tsarchive.policy",
-        "tsarchive.preparing", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.executorch_export", "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",

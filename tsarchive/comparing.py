@@ -84,7 +84,7 @@ class GraphReport:
 
     @property
     def stable(self) -> bool:
-        """Whether code and debug records are what their graphs say.
+        """Return True if code and debug records are what their graphs say.
 
         Those that another writer saved first may change once, to a form that stays.
         """

@@ -30,7 +30,7 @@ from tsarchive.saving import format_of_module, save
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from tsarchive.preparing import Agreement, ExampleCall
+    from tsarchive.executorch_export import Agreement, ExampleCall
 
 _FORWARD: Final = "forward"
 _EXPORTED: Final = "exported program"
@@ -107,7 +107,7 @@ def convert(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
         methods, examples, kind = _methods_of(src, example, model=model, policy=policy)
-        from tsarchive.preparing import check, write
+        from tsarchive.executorch_export import check, write
 
         beside = data if write(methods, dst, data, backends=backends, step=step) else None
         step("comparing with the runtime")

@@ -14,7 +14,7 @@ MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
 
 COMPUTED: Final = "{...}"
-"""What stands in a finding for text that code computes."""
+"""Stands in a finding for text that code computes."""
 
 
 class _Ranked(str, Enum):
@@ -48,7 +48,7 @@ class Severity(_Ranked):
 
 
 class Nature(_Ranked):
-    """What a finding says about its file. Each nature is graver than those before it."""
+    """The kinds of claims of findings about their files. Each is graver than those before it."""
 
     ABILITY = "ability"
     """Something that the file's code can do."""

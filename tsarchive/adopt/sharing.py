@@ -322,7 +322,7 @@ _BIAS = 1
 
 
 class _Fate(enum.IntEnum):
-    """What keeps a part of a state alive once the state is gone."""
+    """The owner that keeps a part of a state alive once the state is gone."""
 
     HELD = 0
     PACKED = 1  # the weight of packed parameters: some engines hold it, others create it

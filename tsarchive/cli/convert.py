@@ -22,7 +22,7 @@ from .output import print_json, progress, say
 
 if TYPE_CHECKING:
     from tsarchive.converting import Conversion
-    from tsarchive.preparing import Agreement
+    from tsarchive.executorch_export import Agreement
 
 _STEPS = 2
 _STEPS_TO_EXECUTORCH = 3

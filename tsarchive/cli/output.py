@@ -1,4 +1,4 @@
-"""Where output goes: styled text and tables for people, one JSON document for programs.
+"""Output of commands: styled text and tables for people, one JSON document for programs.
 
 The package writes to stdout and stderr as they are; everything else passes through a guard that
 escapes control characters.
@@ -203,7 +203,7 @@ _NARROWEST = 8
 
 
 class Column(NamedTuple):
-    """How the texts of a column are shown; ``heading`` is empty where there is none.
+    """The form of the texts of a column; ``heading`` is empty where there is none.
 
     Texts that are ``whole`` are never folded: names are copied from where they are shown.
     """

@@ -45,7 +45,7 @@ _MAX_COMMENT = MAX16
 
 
 class DirectoryPlace(NamedTuple):
-    """Where the directory stands in the file, in bytes, and how many entries it has."""
+    """The position of the directory in the file, in bytes, and the number of its entries."""
 
     offset: int
     size: int

@@ -95,7 +95,7 @@ _LOOKED_AT = "tsarchive.load runs programs, 'tsarchive info' and 'tensors' show 
 TORCH_SAVE_LEGACY = (
     rb"\x80.(\x95.{8})?\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.|L119547037146038801333356L\n\."
 )
-"""How torch.save began files before torch 1.6: with its magic number, pickled by any protocol."""
+"""The start of files of torch.save before torch 1.6: its magic number, pickled by any protocol."""
 
 # The first fields of an ONNX model message: its version, and its producer or graph.
 _ONNX = (

@@ -1,4 +1,4 @@
-"""Which format a file has."""
+"""The registry of formats, which finds the format of a file."""
 
 from __future__ import annotations
 

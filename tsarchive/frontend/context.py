@@ -40,7 +40,7 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Dialect(NamedTuple):
-    """How the text of one family of archives differs from text that torch writes today.
+    """The differences of the text of one family of archives from text that torch writes today.
 
     The defaults are the rules of archives with a data.pkl.
 
@@ -67,7 +67,7 @@ CURRENT: Final = Dialect()
 
 
 class Context(ABC):
-    """What the readers of one archive's code share.
+    """The state that the readers of one archive's code share.
 
     files: code records by name (``code/__torch__/a/b.py``), as text or a callable that reads it;
     operators: the overloads of an operator kind in the order of selection, none when unknown;

@@ -96,7 +96,7 @@ FIELDS: Final[Mapping[type[ast.AST], Mapping[str, Kinds]]] = {
     ast.UnaryOp: {"op": _UNARY, "operand": _EXPRESSION},
     **{sign: {} for sign in _BINARY | _COMPARISON | _UNARY | {ast.And, ast.Or}},
 }  # fmt: skip
-"""What may stand in each field of a node. Fields that are not named must be empty."""
+"""The nodes that each field of a node may hold. Fields that are not named must be empty."""
 
 OF_PYTHON: Final = frozenset(
     f"__{name}__"

@@ -135,7 +135,7 @@ class Call:
 
     @property
     def shape(self) -> Hashable:
-        """What decides the choice among overloads; None where types are not short."""
+        """The key that decides the choice among overloads; None where types are not short."""
         for _, type_, _ in self.values:
             if type(type_) is not SimpleType:
                 inner = type_.element if isinstance(type_, ListType | OptionalType) else type_

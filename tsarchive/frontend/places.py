@@ -105,7 +105,7 @@ _START: Final = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
 
 @dataclass(eq=False, slots=True)
 class Cursor:
-    """Where reading stands in the text of one definition of a code record.
+    """The place of the reader in the text of one definition of a code record.
 
     ``text`` is what was parsed; ``line_offset`` is added to the lines of its tree. Errors are
     reported at ``statement`` or at a node, and graph nodes get the place of ``position``.

@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 
     @property
     def line_offset(self) -> int:
-        """What to add to a line number of :meth:`parse` to get one of the record."""
+        """The number to add to a line number of :meth:`parse` to get one of the record."""
         return self.first_line - (2 if self.is_indented else 1)
 
     def parse(self) -> ast.stmt:

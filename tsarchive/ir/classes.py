@@ -59,7 +59,7 @@ class ClassType(NamedType):
 
     @property
     def has_state_methods(self) -> bool:
-        """Whether ``__getstate__`` and ``__setstate__`` say what is pickled; one alone does not."""
+        """True if ``__getstate__`` and ``__setstate__`` say what is pickled; one alone does not."""
         return {"__getstate__", "__setstate__"} <= self.methods.keys()
 
     def function(self, name: str) -> Function:

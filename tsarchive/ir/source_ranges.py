@@ -1,4 +1,4 @@
-"""Where code came from: sources, ranges in them, and text that remembers who wrote each part."""
+"""The origin of code: sources, ranges in them, and text that remembers who wrote each part."""
 
 from __future__ import annotations
 

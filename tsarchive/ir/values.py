@@ -78,7 +78,7 @@ class ObjectValue:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What else keeps parts of a tuple alive, by position: ``elements`` are held themselves,
+    """The other owners of parts of a tuple, by position: ``elements`` are held themselves,
     of the lists in ``items`` each item is. The pickle form depends on it."""
 
     elements: tuple[int, ...] = ()

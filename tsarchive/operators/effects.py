@@ -30,10 +30,10 @@ WITH_STATISTICS: Final = frozenset({"aten::batch_norm", "aten::instance_norm"})
 """Operators that write to running statistics, which their schemas do not say."""
 
 IS_TRAINING: Final = 5
-"""Where the argument of these stands that says whether they do."""
+"""The position of the argument of these that says whether they do."""
 
 RUNNING_STATISTICS: Final = (3, 4)
-"""Where the statistics of these stand."""
+"""The positions of the statistics of these."""
 
 HIDDEN_EFFECTS: Final = frozenset({*WITH_STATISTICS, "aten::get_autocast_dtype", "aten::wait"})
 """Operators whose schemas tell of a result alone, and that do more."""

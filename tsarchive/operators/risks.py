@@ -54,7 +54,7 @@ REFUSED: Final = frozenset(
 
 
 class Bound(Enum):
-    """What keeps an operator within its tensors, whatever arguments it is given."""
+    """The reason why an operator stays within its tensors, whatever arguments it is given."""
 
     LANGUAGE = "language"
     """It works on numbers, strings and containers, or reads attributes of tensors."""

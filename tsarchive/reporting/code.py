@@ -183,7 +183,7 @@ class _Line:
 
 @dataclass(slots=True)
 class _Budget:
-    """How many lines may still be shown: of code, and of user source between them."""
+    """The number of lines that may still be shown: of code, and of user source between them."""
 
     code: int
     origins: int

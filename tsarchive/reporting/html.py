@@ -220,12 +220,12 @@ class Subject:
 
     @property
     def has_program(self) -> bool:
-        """Whether it has modules and tensors that can be listed; data files have entries."""
+        """True if it has modules and tensors that can be listed; data files have entries."""
         return self.archive is not None and self.archive.view.has_modules
 
     @property
     def has_tensors(self) -> bool:
-        """Whether tensors can be listed, also those beside compiled code."""
+        """True if tensors can be listed, also those beside compiled code."""
         return self.archive is not None and self.archive.view.has_tensors
 
     @property

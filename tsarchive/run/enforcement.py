@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """How generated code calls operators, and pays for them where there are limits.
+    """Calls of operators from generated code, and their cost where there are limits.
 
     ``direct_call`` is None where all operators are called by their overload.
     ``spend`` takes the cost of running nodes from the budget, ``bounded`` lets a function that
@@ -111,7 +111,7 @@ def _refused(
 
 
 def _hint(policy: Policy, name: str) -> str:
-    """How to allow what is named: an operator with all its overloads."""
+    """Return the hint that says how to allow an operator with all its overloads."""
     if policy.forbids(name):
         return "Load the file with a policy that does not forbid it"
     allowing = policy.allow(name)

@@ -1,4 +1,4 @@
-"""Where the attributes ("slots") of archive objects are kept in Python objects.
+"""The places in Python objects for the attributes ("slots") of archive objects.
 
 Parameters, buffers and submodules of a module stand in the tables of ``torch.nn.Module``, every
 other slot in the instance dictionary under its own name. Archives may use any text as a name, and

@@ -110,7 +110,7 @@ class DataFile(SegmentedFile):
 
     @property
     def is_complete(self) -> bool:
-        """Whether segments and keys are both there, which the runtime assumes unchecked."""
+        """True if segments and keys are both there, which the runtime assumes unchecked."""
         return self._root.has("segments") and self._root.has("named_data")
 
     @cached_property

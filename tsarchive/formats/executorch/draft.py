@@ -467,7 +467,7 @@ class Draft:
 
     @property
     def is_edited(self) -> bool:
-        """Whether the draft differs from the file as read."""
+        """True if the draft differs from the file as read."""
         made = (vars(self).get(name) for name in ("_drafted", "program"))
         return any(draft is not None and draft.is_edited for draft in made)
 

@@ -162,7 +162,7 @@ def _value(found: Any, slot: Slot) -> Any:
 
 
 Alignments = Mapping[tuple[str, str], int]
-"""What is forced for vectors by table and field, in the place of what the schema says."""
+"""The alignment of vectors by table and field, where it is not what the schema says."""
 
 _OFFSET: Final = struct.Struct("<I")
 _MAX_BYTES: Final = (1 << 31) - 1

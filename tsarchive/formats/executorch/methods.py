@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
 
 class Shape(IntEnum):
-    """How the declared sizes bound a tensor: exactly, by their product, or not at all."""
+    """The ways declared sizes bound a tensor: exactly, by their product, or not at all."""
 
     STATIC = 0
     DYNAMIC_BOUND = 1
@@ -161,7 +161,7 @@ class Tensor(Layout):
 
     @property
     def has_data(self) -> bool:
-        """Whether it has initial bytes, in the file or in a data file."""
+        """True if it has initial bytes, in the file or in a data file."""
         return self.is_external or bool(self.data_index)
 
     @property

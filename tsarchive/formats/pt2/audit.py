@@ -186,7 +186,7 @@ def is_json(record: str) -> bool:
 
 
 class Exported:
-    """What the JSON of an archive tells. ``unpickled`` are the records that torch unpickles."""
+    """The JSON of an archive. ``unpickled`` are the records that torch unpickles."""
 
     def __init__(self, records: Iterable[str], read: Callable[[str], bytes]) -> None:
         self.unpickled: set[str] = {name for name in records if _is_pickled(name)}

@@ -141,7 +141,7 @@ def _finding(rule: str, message: str, nature: Nature, record: str) -> Finding:
 
 
 class ValueKind(Enum):
-    """What a value is; the value is the table of a graph that describes it."""
+    """The kinds of values; the value of each is the table of a graph that describes it."""
 
     TENSOR = "tensor_values"
     INT = "sym_int_values"

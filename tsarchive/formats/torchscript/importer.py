@@ -66,7 +66,7 @@ _LIST_BUILDERS = frozenset(
 
 
 class BaseImporter:
-    """What importers have in common: an archive, moved to a device if one is given."""
+    """The base of importers: an archive, moved to a device if one is given."""
 
     code: CodeImporter
 

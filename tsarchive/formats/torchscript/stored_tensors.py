@@ -420,7 +420,7 @@ class StoredStorage(NamedTuple):
 
     @property
     def is_meta(self) -> bool:
-        """Whether it has a size but no data."""
+        """True if it has a size but no data."""
         return self.device.startswith("meta") and self.device[4:5] in ("", ":")
 
 
@@ -447,7 +447,7 @@ class StridedView(NamedTuple):
 
     @property
     def may_overlap(self) -> bool:
-        """Whether two elements may share a place of the storage, as in an expanded tensor."""
+        """True if two elements may share a place of the storage, as in an expanded tensor."""
         reach = 0
         for step, length in sorted(zip(self.stride, self.size, strict=True)):
             if length > 1:

@@ -9,7 +9,7 @@ gamma and lgamma, and what answers about the process.
 from tsarchive.run.natives import containers
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
-from tsarchive.run.natives.symbolic import SYMBOLIC
+from tsarchive.run.natives.symbolic_shapes import SYMBOLIC
 from tsarchive.run.natives.table import NATIVES
 from tsarchive.run.natives.tensors import BUILTINS
 from tsarchive.run.natives.upgraders import UPGRADERS

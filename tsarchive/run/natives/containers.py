@@ -123,7 +123,7 @@ def repeat_in_place(values: list[T], n: int) -> list[T]:
 
 
 def _position(values: list[Any], value: Any) -> int:
-    """Where the first equal item is, or -1; unlike Python, nan is not equal to itself."""
+    """Return the index of the first equal item, or -1; unlike Python, nan does not equal itself."""
     check_kind(values, list)
     if value != value:
         return -1
@@ -306,7 +306,7 @@ def _partition(items: list[T], first: int, last: int, less: Less[T]) -> int:
 
 
 def _hole(items: list[T], i: int, less: Less[T]) -> int:
-    """Where ``items[i]`` belongs among those before it: behind the last that is not greater."""
+    """Return the place of ``items[i]`` among those before it, behind the last not greater."""
     item = items[i]
     while i > 0 and less(item, items[i - 1]):
         i -= 1

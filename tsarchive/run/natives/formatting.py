@@ -37,7 +37,7 @@ _LINE_WIDTH = 80
 
 
 class _Notation(NamedTuple):
-    """How the values of one matrix or vector are printed, after division by ``scale``."""
+    """The format of the values of one matrix or vector, after division by ``scale``."""
 
     width: int
     spec: str

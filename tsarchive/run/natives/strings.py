@@ -234,7 +234,7 @@ def _check_start(string: bytes, start: int) -> None:
 def _enter_search(name: str, index_name: str, search: Callable[[bytes, bytes], int]) -> None:
     @byte_native(f"aten::{name}")
     def find(string: bytes, part: bytes, start: int, end: int) -> int:
-        """Where ``search`` finds ``part`` between ``start`` and ``end``, or -1.
+        """Return the index at which ``search`` finds ``part`` between ``start`` and ``end``, or -1.
 
         An empty ``part`` is found at ``start`` even when that lies behind the end.
         """

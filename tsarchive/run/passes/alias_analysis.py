@@ -1,4 +1,4 @@
-"""Which values of a graph may share memory, as far as dead code depends on it.
+"""Alias analysis: values of a graph that may share memory, as far as dead code depends on it.
 
 Every mutable value points to places. A place that the graph does not own (an input, an attribute,
 an element of a container) is ``OUTSIDE``: whatever is written there may be seen by others. The

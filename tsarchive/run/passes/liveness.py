@@ -19,7 +19,7 @@ from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTI
 from .alias_analysis import OUTSIDE, Aliases, Place
 
 Wanted = frozenset[int] | None
-"""Which items of the tuple that a function returns are used; None stands for all of the result."""
+"""The items of the returned tuple that are used; None stands for all of the result."""
 
 NOTHING: Final[Wanted] = frozenset()
 CALLS: Final = frozenset({"prim::CallFunction", "prim::CallMethod"})

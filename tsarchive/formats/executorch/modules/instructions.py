@@ -50,12 +50,12 @@ class Call:
 
     @property
     def is_own(self) -> bool:
-        """Whether the operator is implemented here for ExecuTorch alone."""
+        """True if the operator is implemented here for ExecuTorch alone."""
         return self.name in OWN
 
     @property
     def is_view(self) -> bool:
-        """Whether it makes its result a view of an argument, without writing to memory."""
+        """True if it makes its result a view of an argument, without writing to memory."""
         return self.name == "executorch_prim::et_view.default"
 
     def written(self) -> list[int]:

@@ -46,7 +46,7 @@ def held_number(tensor: torch.Tensor) -> Any:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """How often the tensor was written to; torch.compile could not compare that."""
+    """Return the number of writes to the tensor, which torch.compile could not compare."""
     return 0 if torch.compiler.is_dynamo_compiling() else tensor._version
 
 
