@@ -34,8 +34,8 @@ class Limits(NamedTuple):
     bytes for the one byte that makes it.
     """
     max_repeats: int = 1 << 22
-    """The number of times a walk along every reference meets values again. A list of a list twice, thirty
-    times over, is a billion of them in a hundred bytes.
+    """The number of times that a walk along every reference meets values again. A list of a list
+    twice, thirty times over, is a billion of them in a hundred bytes.
     """
 
 

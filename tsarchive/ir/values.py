@@ -78,8 +78,8 @@ class ObjectValue:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The other owners of parts of a tuple, by position: ``elements`` are held themselves,
-    of the lists in ``items`` each item is. The pickle form depends on it."""
+    """The parts of a tuple that have other owners, by position: ``elements`` themselves, and of the
+    lists in ``items`` each item. The pickle form depends on it."""
 
     elements: tuple[int, ...] = ()
     items: tuple[int, ...] = ()

@@ -252,8 +252,8 @@ _TEXT: Final = (str, bytes)
 
 
 Passed = dict[int, int]
-"""Where walks that called nothing have been, and how much was on their stacks. What comes there
-with no more on its own calls nothing from there on, either."""
+"""The places that walks which called nothing have passed, and the depth of their stacks there. A
+walk that comes there with no deeper stack calls nothing from there on, either."""
 
 
 def weight_of_name(name: str) -> int:
