@@ -224,6 +224,11 @@ class Program(SegmentedFile):
         size = len(self.data) if self.header is None else self.header.tables_size
         return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
 
+    @property
+    def named_data(self) -> tuple[Entry, ...]:
+        """The entries, by the name that the tables of programs have for them."""
+        return self.entries
+
     @cached_property
     def method_names(self) -> tuple[str, ...]:
         """Method names in file order; the runtime searches them from the first."""

@@ -409,11 +409,11 @@ def _constants(program: Program) -> Iterator[Finding]:
 
 
 def _names(program: Program) -> Iterator[Finding]:
-    for key, segment, _, _ in program.entries:
+    for key, segment, _, _ in program.named_data:
         if not 0 <= segment < len(program.segments):
             message = f"the data {key!r} is in segment {segment}, which is not there"
             yield broken("executorch-named-data", message, program.record)
-    keys = (entry.key for entry in program.entries)
+    keys = (entry.key for entry in program.named_data)
     yield from _repeated("executorch-named-data", "data", keys, program.record)
 
 

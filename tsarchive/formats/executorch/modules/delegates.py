@@ -159,7 +159,7 @@ def check_constants(program: Program, data: Data) -> None:
 
     Raises FormatError for one that has fewer bytes there than it takes.
     """
-    inside = first_by_key((entry.key, entry.segment) for entry in program.entries)
+    inside = first_by_key((entry.key, entry.segment) for entry in program.named_data)
     wanted = {
         key: size
         for method in program.reachable_methods
