@@ -29,7 +29,7 @@ from tsarchive.ir.graph import Block
 from tsarchive.ir.names import NamePool
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import INT, EnumType, TupleType
-from tsarchive.printer.definitions import CanonicalNames, CanonicalPool
+from tsarchive.printer.canonical import CanonicalNames, CanonicalPool
 
 
 def canonical(module, **options) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tsarchive.formats.executorch.flatbuffer import SCALARS, Schema, Slot
+from tsarchive.formats.executorch.schema import SCALARS, Schema, Slot
 
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 SCALAR_VALUES = {

@@ -18,16 +18,15 @@ from tsarchive.formats.executorch.encoding import (
     set_scalar,
     table_values,
 )
-from tsarchive.formats.executorch.flatbuffer import (
+from tsarchive.formats.executorch.flatbuffer import Buffer, check_all
+from tsarchive.formats.executorch.schema import (
     BUNDLED_PROGRAM,
     FLAT_TENSOR,
     FLAT_TENSOR_06,
     PROGRAM,
     SCALARS,
-    Buffer,
     Field,
     Schema,
-    check_all,
 )
 
 EVERY = Schema(

@@ -12,7 +12,8 @@ from fixtures.flatbuffer_encoder import Encoder
 from tests.support.suite import examples
 from tsarchive.errors import ArchiveError, FormatError, LimitError
 from tsarchive.formats.executorch import flatbuffer
-from tsarchive.formats.executorch.flatbuffer import SCALARS, Buffer, Field, Schema, check_all
+from tsarchive.formats.executorch.flatbuffer import Buffer, check_all
+from tsarchive.formats.executorch.schema import SCALARS, Field, Schema
 
 SCHEMA = Schema(
     identifier=b"TEST",

@@ -40,7 +40,6 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.formats.executorch import methods
-from tsarchive.formats.executorch.flatbuffer import FLAT_TENSOR, FLAT_TENSOR_06
 from tsarchive.formats.executorch.methods import (
     Allocation,
     DelegateCall,
@@ -52,6 +51,7 @@ from tsarchive.formats.executorch.methods import (
     Move,
     Operator,
 )
+from tsarchive.formats.executorch.schema import FLAT_TENSOR, FLAT_TENSOR_06
 
 
 def of_fixture(name):

@@ -13,20 +13,17 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
-
-from .flatbuffer import (
+from tsarchive.formats.executorch.schema import (
     BUNDLED_PROGRAM,
     FLAT_TENSOR,
     FLAT_TENSOR_06,
     PROGRAM,
-    Buffer,
-    EncodedFile,
-    Schema,
-    Table,
-    check_all,
 )
+
+from .flatbuffer import Buffer, EncodedFile, Table, check_all
 from .header import AT, PROGRAM_MAGIC, Header, read_data_header, read_program_header
 from .methods import Delegate, Layout, Method, Tensor, decode_method
+from .schema import Schema
 
 RECORD = "program"
 TABLES = "tables"

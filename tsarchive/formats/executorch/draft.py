@@ -23,6 +23,7 @@ from tsarchive.comparing import (
 from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, FormatError, MissingRecordError, UnsupportedError
+from tsarchive.formats.executorch.schema import BUNDLED_PROGRAM, FLAT_TENSOR
 
 from .content import (
     BUNDLE,
@@ -50,7 +51,6 @@ from .encoding import (
     set_scalar,
     table_values,
 )
-from .flatbuffer import BUNDLED_PROGRAM, FLAT_TENSOR
 from .header import data_header
 from .methods import Layout
 from .program_draft import (

@@ -17,8 +17,9 @@ from typing import Any, Final, TypeAlias
 
 from tsarchive.errors import CallError, SaveError, UnsupportedError
 
-from .flatbuffer import SCALARS, TEXT, Schema, Slot, Table
+from .flatbuffer import Table
 from .header import AT, Header
+from .schema import SCALARS, TEXT, Schema, Slot
 
 SEGMENT_ALIGNMENT: Final = 128
 CONSTANT_ALIGNMENT: Final = 16

@@ -27,9 +27,9 @@ from .encoding import (
     set_scalar,
     table_values,
 )
-from .flatbuffer import Schema
 from .header import AT, Header, program_header
 from .methods import Layout
+from .schema import Schema
 
 _EXTERNAL: Final = 1
 _NUMBER: Final = "data_buffer_idx"

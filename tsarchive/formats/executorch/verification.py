@@ -17,10 +17,10 @@ from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
 from tsarchive.formats.base import Step, VerifyReport
+from tsarchive.formats.executorch.schema import version_problem
 from tsarchive.ir.graph import closure
 
 from .content import BUNDLE, BundledProgram, Content, DataFile, Entry, Program, SegmentedFile, Suite
-from .flatbuffer import version_problem
 from .methods import (
     NO_TENSOR,
     DelegateCall,

@@ -23,7 +23,8 @@ from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType, Type, annotation, own_name
 from tsarchive.ir.values import TableConstant
 from tsarchive.policy import FOR_STRANGERS, Guard
-from tsarchive.printer.definitions import CanonicalDefinitions, Definitions
+from tsarchive.printer.canonical import CanonicalDefinitions
+from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import ranges_after_reading
 

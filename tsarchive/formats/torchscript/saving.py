@@ -30,7 +30,8 @@ from tsarchive.ir.source_ranges import TaggedRange, TaggedText
 from tsarchive.ir.types import ANY, NONE, STRING, DictType, EnumType, ListType, Type, annotation
 from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.pickler import Memo, Reduce, dumps, loads
-from tsarchive.printer.definitions import CanonicalDefinitions, CanonicalNames, Program
+from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
+from tsarchive.printer.definitions import Program
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import version_record
 from tsarchive.run.modules import ArchiveModule

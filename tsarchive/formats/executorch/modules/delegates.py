@@ -25,10 +25,11 @@ from tsarchive.errors import FormatError, ScriptError, UnsupportedError
 from tsarchive.findings import Severity
 from tsarchive.formats.base import leave_out
 from tsarchive.formats.executorch.content import RECORD, Program, first_by_key
-from tsarchive.formats.executorch.flatbuffer import Buffer, Field, Schema, require_known
+from tsarchive.formats.executorch.flatbuffer import Buffer
 from tsarchive.formats.executorch.header import PTE, kind_of
 from tsarchive.formats.executorch.methods import Method
 from tsarchive.formats.executorch.regions import Regions
+from tsarchive.formats.executorch.schema import Field, Schema, require_known
 from tsarchive.formats.executorch.verification import verify_executorch
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import NO_LIMITS, Guard

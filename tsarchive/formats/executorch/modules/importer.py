@@ -28,10 +28,10 @@ from tsarchive.errors import (
 from tsarchive.findings import require_whole
 from tsarchive.formats.executorch.content import RECORD, DataFile, Entry, Program
 from tsarchive.formats.executorch.draft import Draft
-from tsarchive.formats.executorch.flatbuffer import require_known
 from tsarchive.formats.executorch.header import PTD, kind_of
 from tsarchive.formats.executorch.methods import Method, Tensor
 from tsarchive.formats.executorch.regions import Regions, opened_regions
+from tsarchive.formats.executorch.schema import require_known
 from tsarchive.formats.executorch.verification import content_findings
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block
