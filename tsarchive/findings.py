@@ -14,7 +14,7 @@ MAX_PER_RULE: Final = 100
 """The number of findings of a rule to keep: a file can break one at each of a million places."""
 
 COMPUTED: Final = "{...}"
-"""Stands in a finding for text that code computes."""
+"""The stand-in in findings for text that code computes."""
 
 
 class _Ranked(str, Enum):

@@ -2,72 +2,106 @@
 
 from __future__ import annotations
 
-import io
 import re
-import warnings
-from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pickletools
 
-# The opcodes of the protocols 0 and 1 but for STOP.
-_OPCODES: Final = frozenset("()]}N012QRabdelostuILFSVcigpPKhqMJjrGUTX")
+# The arguments of opcodes of the protocols 0 and 1, but for counted strings.
+_ARGUMENTS: Final = {
+    code: re.compile(argument, re.DOTALL)
+    for codes, argument in (
+        ("()]}N012QRabdelostu", b""),
+        ("IL", rb"-?\d+L?\n"),
+        ("F", rb"[-+.\w]+\n"),
+        ("S", rb"(['\"])[^\n]*\1\n"),
+        ("V", rb"[^\n]*\n"),
+        ("P", rb"[^\n]+\n"),
+        ("ci", rb"[^\s]+\n[^\s]+\n"),
+        ("gp", rb"\d+\n"),
+        ("Khq", rb"."),
+        ("M", rb".."),
+        ("Jjr", rb".{4}"),
+        ("G", rb".{8}"),
+    )
+    for code in codes.encode()
+}
 # These leave the stack as it is, and fail on an empty one, which pickletools does not tell.
-_PUTS: Final = frozenset("pqr")
-# A module and a name in it follow these, a length and so many bytes the others.
-_NAMING: Final = frozenset("ci")
-_COUNTED: Final = b"UTX"
+_PUTS: Final = b"pqr"
+# Sizes of the length fields of counted strings.
+_COUNTED: Final = {ord("U"): 1, ord("T"): 4, ord("X"): 4}
 # Maximum length of arguments other than lines.
 _SHORT: Final = 10
+_MARK, _STOP = ord("("), ord(".")
 # This many different opcodes are no coincidence, even if the bytes are not all a pickle.
 _ENOUGH: Final = 4
 
 
 def begins_as_pickle(head: bytes, *, is_whole: bool) -> bool:
     """Return whether ``head`` is a pickle, or the beginning of one unless ``is_whole``."""
-    import pickletools  # few files need it
-
-    stream, depths, seen = io.BytesIO(head), [0], set[str]()
+    depths, seen = [0], set[int]()
     position = 0
-    with suppress(ValueError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of odd escapes
-        for opcode, argument, _ in pickletools.genops(stream):
-            if opcode.code == ".":
-                is_enough = stream.tell() == len(head) or len(seen) >= _ENOUGH
-                return is_enough and depths == [1]
-            is_name = opcode.code not in _NAMING or len(str(argument).split()) == 2
-            if not (opcode.code in _OPCODES and is_name and _follow(opcode, depths)):
-                return False
-            position = stream.tell()
-            seen.add(opcode.code)
-    return not is_whole and _is_cut(head[position:]) and len(seen) >= _ENOUGH
+    while position < len(head):
+        code = head[position]
+        if code == _STOP:
+            is_enough = position + 1 == len(head) or len(seen) >= _ENOUGH
+            return is_enough and depths == [1]
+        end = _end(head, position)
+        if end is None or end > len(head):
+            break
+        if not _follow(code, depths):
+            return False
+        position = end
+        seen.add(code)
+    is_cut = not is_whole and _is_cut(head, position)
+    return is_cut and len(seen) >= _ENOUGH
 
 
-def _is_cut(rest: bytes) -> bool:
+def _is_cut(head: bytes, position: int) -> bool:
     """Return whether the data ends within an opcode's argument or between two opcodes."""
+    rest = head[position:]
     if not rest or rest[0] in _COUNTED:
         return True
-    return chr(rest[0]) in _OPCODES and (len(rest) < _SHORT or b"\n" not in rest)
+    return rest[0] in _ARGUMENTS and (len(rest) < _SHORT or b"\n" not in rest)
 
 
-def _follow(opcode: pickletools.OpcodeInfo, depths: list[int]) -> bool:
+def _end(head: bytes, position: int) -> int | None:
+    """Return the position after an opcode and its argument, None where there is none."""
+    code, start = head[position], position + 1
+    if code in _COUNTED:
+        width = _COUNTED[code]
+        return start + width + int.from_bytes(head[start : start + width], "little")
+    found = _ARGUMENTS[code].match(head, start) if code in _ARGUMENTS else None
+    return None if found is None else found.end()
+
+
+def _follow(code: int, depths: list[int]) -> bool:
     """Apply the stack effect of an opcode; ``depths`` counts the items above each mark."""
-    from pickletools import markobject
+    import pickletools  # few files need it
 
-    if opcode.name == "MARK":
+    if code == _MARK:
         depths.append(0)
         return True
+    opcode = _opcodes()[code]
     taken = opcode.stack_before
-    if markobject in taken:
+    if pickletools.markobject in taken:
         if len(depths) == 1:
             return False
         depths.pop()
-        taken = taken[: taken.index(markobject)]
-    if depths[-1] < max(len(taken), opcode.code in _PUTS):
+        taken = taken[: taken.index(pickletools.markobject)]
+    if depths[-1] < max(len(taken), code in _PUTS):
         return False
     depths[-1] += len(opcode.stack_after) - len(taken)
     return True
+
+
+@cache
+def _opcodes() -> dict[int, pickletools.OpcodeInfo]:
+    import pickletools
+
+    return {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 
 
 # How many bytes of the file the table below examines.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from shlex import quote
 from typing import Final
 
 _METHODS = {0: "stored", 8: "deflated", 9: "deflate64"}
@@ -106,6 +105,8 @@ def in_commands(hint: str) -> str:
 
 
 def _options(allowing: re.Match[str]) -> str:
+    from shlex import quote
+
     return " ".join(f"--allow {quote(name)}" for name in _ALLOWED.findall(allowing[1]))
 
 

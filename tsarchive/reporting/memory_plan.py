@@ -55,7 +55,7 @@ class Span:
 class Uses:
     """The uses of values by the ``count`` instructions of a method.
 
-    Raises LimitError where there are too many.
+    Raises LimitError where there are too many uses.
 
     ``writes`` has, in order, the instructions that write each value; ``views`` the values whose
     bytes a value aliases. ``read_first`` has the first instruction that reads a value before any

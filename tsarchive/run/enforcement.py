@@ -111,7 +111,7 @@ def _refused(
 
 
 def _hint(policy: Policy, name: str) -> str:
-    """Return the hint that says how to allow an operator with all its overloads."""
+    """Return the hint that says how to allow what is named: of operators, all overloads."""
     if policy.forbids(name):
         return "Load the file with a policy that does not forbid it"
     allowing = policy.allow(name)

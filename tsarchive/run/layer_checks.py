@@ -277,7 +277,7 @@ SAVED_ARGUMENTS: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     "aten::gather": (frozenset({"index"}), ("sparse_grad",)),
     **dict.fromkeys(_WITH_TARGETS, (frozenset({"target"}), ())),
 }
-"""Arguments that formulas trust, by operator; if flags follow, only where one of them is set."""
+"""Arguments that formulas trust, by operator, and flags: with any, only where one is set."""
 
 SAVES_RESULTS: Final = frozenset(
     {

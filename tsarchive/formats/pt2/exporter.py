@@ -31,7 +31,6 @@ from torch.export import ExportedProgram
 from tsarchive.container import Container, NewRecord, write_container
 from tsarchive.errors import ArchiveError, CallError, SaveError, UnsupportedError
 from tsarchive.formats.base import as_read
-from tsarchive.formats.torchscript.saving import canonical_loaded_records, extra_files
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.graph import Block, Node, walk
 from tsarchive.ir.schema import FunctionSchema
@@ -547,6 +546,8 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
     type torch.jit cannot infer, and for operators written in Python; SaveError for a part of a
     program.
     """
+    from tsarchive.formats.torchscript.saving import canonical_loaded_records, extra_files
+
     forward = forward_of(module)
     for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):
         _require_values(forward, typed, f"the argument {parameter.name}")

@@ -24,6 +24,7 @@ from tsarchive.run.natives.conversions import wrap
 from tsarchive.run.natives.table import fault
 
 _MOST: Final = float(1 << 63)
+_CASTS: Final[Mapping[str, Callable[[Any], Any]]] = {"int": int, "float": float, "bool": bool}
 
 
 def _wrap_int64(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,14 +179,19 @@ def count(done: int, more: int) -> int:
     return done + more
 
 
+def _kind_of(dtype: torch.dtype) -> str:
+    if dtype is torch.bool:
+        return "bool"
+    return "float" if dtype.is_floating_point else "int"
+
+
 @glue("executorch::item(Tensor self, str kind) -> Scalar")
 def item(tensor: Tensor, kind: str) -> Any:
     """Return the only element of a tensor of a ``kind`` of numbers."""
-    value = tensor.item() if isinstance(tensor, Tensor) else None
-    if type(value).__name__ != kind:
+    if not isinstance(tensor, Tensor) or _kind_of(tensor.dtype) != kind:
         found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ScriptError(f"the element of a tensor should be one {kind}, and it holds {found}")
-    return value
+    return _CASTS[kind](tensor.item())
 
 
 @glue(
