@@ -165,13 +165,14 @@ def _arguments(item: pytest.Item) -> Mapping[str, object]:
 
 
 def _key(value: object) -> tuple[object, ...]:
+    """A key that tells 1 from True and 0.0 from -0.0, alone and in tuples: they are equal."""
+    if isinstance(value, tuple):
+        return type(value), *map(_key, value)
     try:
         hash(value)
     except TypeError:
         return type(value), id(value)
-    # 1 and True are equal and mean something else, as do 0.0 and -0.0, alone and in tuples.
-    is_plain = isinstance(value, int | float | complex | tuple)
-    return type(value), value, repr(value) if is_plain else None
+    return type(value), repr(value) if isinstance(value, float | complex) else value
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, object]:
