@@ -79,7 +79,8 @@ def arguments_for(path_name: str, module: Any, method: str) -> list[Any] | None:
     """Arguments that torch.jit takes for ``method`` of ``module``; None when none is found."""
     for arguments in candidates(path_name, module, method):
         try:
-            call(module, method, arguments)
+            with torch.jit.optimized_execution(False):  # most calls fail, all would be compiled
+                call(module, method, arguments)
         except Exception:
             continue
         return arguments
