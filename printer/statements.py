@@ -91,6 +91,8 @@ class Versions:
     def add(self, node: Node, *, in_method: bool) -> None:
         if node.schema is None:
             return
+        if node.stand_in is not None:
+            return  # torch removed the operator: no version says what it means
         changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
         if node.upgrader is not None:
             self.before = changed if self.before is None else min(self.before, changed)

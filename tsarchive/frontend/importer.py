@@ -12,11 +12,18 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError
-from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
+from tsarchive.ir.classes import (
+    Attribute,
+    ClassConstant,
+    ClassType,
+    Function,
+    FunctionType,
+    InterfaceType,
+)
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import NATIVE_PREFIX, unmangled
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
@@ -37,6 +44,8 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
+
+from tsarchive.operators.removed import RECORD, text
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -89,6 +98,22 @@ class CodeImporter(Context):
         if is_native and (piece is None or "def " not in piece.text):
             return self.native_class(qualified_name)
         return None if piece is None else define(self, qualified_name, piece)
+
+    def stand_in(self, upgrader: str) -> Function | None:
+        found = self._removed.find(upgrader) if "." in upgrader else None
+        return found.function if isinstance(found, FunctionType) else None
+
+    @cached_property
+    def _removed(self) -> CodeImporter:
+        """The functions of this library that stand for operators."""
+        return CodeImporter(
+            {RECORD: text()},
+            operators=self.operators,
+            constant=self.constant,
+            version=self.version,
+            native_class=self.native_class,
+            evaluate=self.evaluate,
+        )
 
     def definitions(self, record: str) -> list[str]:
         """Return the qualified names that a code record defines, in file order."""

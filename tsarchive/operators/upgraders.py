@@ -27,10 +27,14 @@ class Upgrader(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An overload that a call may mean; ``upgrader`` is set for an old one."""
+    """An overload that a call may mean; ``upgrader`` is set for an old one.
+
+    ``refusal`` tells why nothing can stand for one that torch removed.
+    """
 
     schema: FunctionSchema
     upgrader: str | None = None
+    refusal: str = ""
 
 
 _OPTIONS: Final = (
