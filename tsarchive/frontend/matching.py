@@ -45,8 +45,8 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
-from tsarchive.operators.removed import removed
-from tsarchive.operators.upgraders import Candidate, candidates
+from tsarchive.operators.removed import TRIED_FIRST, removed
+from tsarchive.operators.upgraders import Candidate, candidates, of_version
 
 from .libraries import last_with, what_registers
 from .places import filled
@@ -197,15 +197,21 @@ class Overloads:
         known = self._candidates.get(key)
         if known is None:
             known = self._candidates[key] = candidates(self._operators(kind), version)
+        if kind in TRIED_FIRST:
+            written = len(call.values)
+            old = [c for c in removed(kind) if len(c.schema.arguments) == written]
+            found = call.select(old)
+            if isinstance(found, tuple):
+                return found
         found = call.select(known)
-        return found if isinstance(found, tuple) else self._select_removed(kind, known, found, call)
+        return found if isinstance(found, tuple) else self._select_removed(key, found, call)
 
-    @staticmethod
     def _select_removed(
-        kind: str, known: tuple[Candidate, ...], mismatches: list[Mismatch], call: Call
+        self, key: tuple[str, int | None], mismatches: list[Mismatch], call: Call
     ) -> tuple[Candidate, Match]:
         """Return the overload that a call of an older torch means."""
-        old = removed(kind)
+        (kind, version), known = key, self._candidates[key]
+        old = of_version(removed(kind), version)
         if not (known or old):
             raise unregistered(kind)
         found = call.select(old)

@@ -29,6 +29,12 @@ from .upgraders import Candidate
 RECORD: Final = "code/__torch__/removed_from_torch.py"
 _QUALIFIER: Final = "__torch__.removed_from_torch"
 
+TRIED_FIRST: Final = frozenset(
+    {"aten::_log_softmax_backward_data", "aten::_softmax_backward_data", "aten::istft", "aten::stft"}
+)
+"""Operators whose overloads of today take what the old ones took, and then do not run it. A call
+that writes all arguments of an old one means that."""
+
 _DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
 _NOT_IN_NAMES: Final = re.compile(r"\W+")

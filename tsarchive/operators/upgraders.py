@@ -87,12 +87,17 @@ def candidates(schemas: Iterable[FunctionSchema], version: int | None) -> tuple[
 
     Old overloads stand behind those that did not change.
     """
+    return of_version(map(Candidate, schemas), version)
+
+
+def of_version(given: Iterable[Candidate], version: int | None) -> tuple[Candidate, ...]:
+    """Return overloads of the newest version as they are in code of an archive version."""
     current: list[Candidate] = []
     old: list[Candidate] = []
-    for schema in schemas:
-        entry = UPGRADERS.get(schema.full_name) if version is not None else None
+    for candidate in given:
+        entry = UPGRADERS.get(candidate.schema.full_name) if version is not None else None
         if entry is None or version is None or version >= entry.bumped_at:
-            current.append(Candidate(schema))
+            current.append(candidate)
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))
     return (*current, *old)
