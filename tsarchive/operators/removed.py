@@ -40,7 +40,7 @@ TRIED_FIRST: Final = frozenset(
 """Operators whose overloads of today take what the old ones took, and then do not run it. A call
 that writes all arguments of an old one means that."""
 
-_DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
+_DEFINITION: Final = re.compile(r"^def (\w+)(\(([^)]*)\) -> .*):$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
 _NOT_IN_NAMES: Final = re.compile(r"\W+")
 
@@ -66,11 +66,12 @@ def text() -> str:
 
 
 class _Function(NamedTuple):
-    """A function: its name, the names of its parameters and, where it is made, its text."""
+    """A function: its name, the names of its parameters and the rest of its head, and its text."""
 
     name: str
     parameters: tuple[str, ...]
-    text: str = ""
+    head: str
+    text: str
 
 
 class _Table:
@@ -115,8 +116,8 @@ def _split(paragraph: str) -> tuple[list[str], str]:
 
 
 def _functions(code: str) -> Iterator[_Function]:
-    for name, parameters in _DEFINITION.findall(code):
-        yield _Function(name, tuple(_PARAMETER.findall(parameters)))
+    for name, head, parameters in _DEFINITION.findall(code):
+        yield _Function(name, tuple(_PARAMETER.findall(parameters)), head, code)
 
 
 @cache
@@ -159,10 +160,10 @@ def _told(table: Mapping[str, str], schema: FunctionSchema) -> str | None:
 
 
 def _written(schema: FunctionSchema) -> _Function | None:
-    """Return the function whose parameters are the arguments of a schema."""
+    """Return the function that takes the arguments of a schema."""
     functions = _table().functions.get(schema.full_name, ())
-    names = _names_of(schema.arguments)
-    return next((function for function in functions if function.parameters == names), None)
+    head = _head(schema) if functions else ""
+    return next((function for function in functions if function.head == head), None)
 
 
 def _names_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
@@ -180,12 +181,12 @@ def _made_for(schema: FunctionSchema, heads: dict[str, str]) -> _Function | None
     body = None if _written(schema) else _body(schema)
     if body is None:
         return None
-    head = _head(schema)
+    head, names = _head(schema), _names_of(schema.arguments)
     # Overloads of one name may differ in their types.
     stem = _NOT_IN_NAMES.sub("_", schema.full_name.removeprefix("aten::"))
     taken = sum(known.startswith(f"made_{stem}_") for known in heads.values())
     own = heads.setdefault(f"{schema.overload}{head}", f"made_{stem}_{taken}")
-    return _Function(own, _names_of(schema.arguments), f"def {own}{head}:\n{body}")
+    return _Function(own, names, head, f"def {own}{head}:\n{body}")
 
 
 def _head(schema: FunctionSchema) -> str:
