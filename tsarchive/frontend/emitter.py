@@ -162,7 +162,7 @@ class Emitter:
         made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         if candidate.upgrader is not None:
             made.upgrader = candidate.upgrader
-            made.stand_in = self.context.stand_in(candidate.upgrader)
+            made.stand_in = self.context.stand_in(candidate)
             made.writes_all = kind in TRIED_FIRST
         made.is_written = is_written
         last = match.written - 1
