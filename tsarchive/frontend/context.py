@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
-from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Value
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
@@ -25,6 +25,7 @@ from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
 from tsarchive.operators.overloads import native_class
+from tsarchive.operators.upgraders import Candidate
 
 from .libraries import what_registers
 from .splitting import Sources
@@ -122,6 +123,10 @@ class Context(ABC):
 
         None when no record defines it. Raises SourceError for code that cannot be imported.
         """
+
+    @abstractmethod
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        """Return the function in TorchScript that stands for an old overload, if there is one."""
 
     def refuse(self, error: ArchiveError) -> None:
         """Raise the error or, in an open world, note it: reading goes on without what it names."""

@@ -36,10 +36,11 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
+from tsarchive.operators.removed import TRIED_FIRST
 from tsarchive.operators.upgraders import Candidate
 
 from .context import CURRENT, UNKNOWN_NAME, Context
-from .matching import Call, Conversions, Mismatch, schema_text
+from .matching import Call, Conversions, Mismatch, refused, schema_text
 from .places import Cursor, Located, shorten
 from .references import (
     CASTS,
@@ -144,6 +145,8 @@ class Emitter:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
+            if candidate.refusal and self.world is None:
+                raise refused(candidate)
         except UnknownOperatorError as error:
             self.cursor.locate(error, node)
             if self.world is None:
@@ -157,7 +160,10 @@ class Emitter:
         if function is not None:
             return self.call_function(function, Call([*map(typed, inputs)]), node)
         made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
-        made.upgrader = candidate.upgrader
+        if candidate.upgrader is not None:
+            made.upgrader = candidate.upgrader
+            made.stand_in = self.context.stand_in(candidate)
+            made.writes_all = kind in TRIED_FIRST
         made.is_written = is_written
         last = match.written - 1
         if last >= 0 and is_default(candidate.schema.arguments[last].default, inputs[last]):

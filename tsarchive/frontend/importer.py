@@ -12,11 +12,18 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError
-from tsarchive.ir.classes import Attribute, ClassConstant, ClassType, Function, InterfaceType
+from tsarchive.ir.classes import (
+    Attribute,
+    ClassConstant,
+    ClassType,
+    Function,
+    FunctionType,
+    InterfaceType,
+)
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import NATIVE_PREFIX, unmangled
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
@@ -37,6 +44,8 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
+from tsarchive.operators.removed import RECORD, text_of
+from tsarchive.operators.upgraders import Candidate
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -89,6 +98,29 @@ class CodeImporter(Context):
         if is_native and (piece is None or "def " not in piece.text):
             return self.native_class(qualified_name)
         return None if piece is None else define(self, qualified_name, piece)
+
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        name = candidate.upgrader or ""
+        if name not in self._stand_ins:
+            found = self._reader_of(candidate).find(name) if "." in name else None
+            stand_in = found.function if isinstance(found, FunctionType) else None
+            self._stand_ins[name] = stand_in
+        return self._stand_ins[name]
+
+    @cached_property
+    def _stand_ins(self) -> dict[str, Function | None]:
+        return {}
+
+    def _reader_of(self, candidate: Candidate) -> CodeImporter:
+        """Return what reads the function of this library that stands for an overload."""
+        return CodeImporter(
+            {RECORD: text_of(candidate)},
+            operators=self.operators,
+            constant=self.constant,
+            version=self.version,
+            native_class=self.native_class,
+            evaluate=self.evaluate,
+        )
 
     def definitions(self, record: str) -> list[str]:
         """Return the qualified names that a code record defines, in file order."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tsarchive.operators.registry import is_of_another_build, versions_with, with_untried_torch
+from tsarchive.ir.schema import FunctionSchema
+from tsarchive.operators.overloads import last_version_of
+from tsarchive.operators.registry import (
+    is_of_another_build,
+    versions_with,
+    with_untried_torch,
+)
 
 _NAMED_ALIKE: Final = (
     "torch_cluster", "torch_scatter", "torch_sparse", "torch_spline_conv", "torchaudio", "torchrec",
@@ -66,3 +72,8 @@ def what_registers(name: str) -> str:
         f"It comes with a library that defines the namespace {namespace!r}: import that library "
         "first, or load its file with torch.ops.load_library"
     )
+
+
+def last_with(schema: FunctionSchema) -> str:
+    """Return advice on an overload that torch removed: the last version that has it."""
+    return f"torch {last_version_of(schema)} is the last that runs it"

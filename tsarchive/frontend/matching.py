@@ -45,9 +45,10 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
-from tsarchive.operators.upgraders import Candidate, candidates
+from tsarchive.operators.removed import TRIED_FIRST, removed
+from tsarchive.operators.upgraders import Candidate, candidates, of_version
 
-from .libraries import what_registers
+from .libraries import last_with, what_registers
 from .places import filled
 from .references import Typed, typed
 
@@ -196,17 +197,40 @@ class Overloads:
         known = self._candidates.get(key)
         if known is None:
             known = self._candidates[key] = candidates(self._operators(kind), version)
-        if not known:
-            raise unregistered(kind)
+        if kind in TRIED_FIRST:
+            written = len(call.values)
+            old = [c for c in removed(kind) if len(c.schema.arguments) == written]
+            found = call.select(old)
+            if isinstance(found, tuple):
+                return found
         found = call.select(known)
+        return found if isinstance(found, tuple) else self._select_removed(key, found, call)
+
+    def _select_removed(
+        self, key: tuple[str, int | None], mismatches: list[Mismatch], call: Call
+    ) -> tuple[Candidate, Match]:
+        """Return the overload that a call of an older torch means."""
+        (kind, version), known = key, self._candidates[key]
+        old = of_version(removed(kind), version)
+        if not (known or old):
+            raise unregistered(kind)
+        found = call.select(old)
         if isinstance(found, list):
-            raise UnknownOperatorError(no_overload(kind, known, found, call))
+            reasons = no_overload(kind, (*known, *old), (*mismatches, *found), call)
+            raise UnknownOperatorError(reasons)
         return found
 
 
 def unregistered(kind: str) -> UnknownOperatorError:
     message = f"the operator {kind} is not registered in this process"
     return UnknownOperatorError(message, hint=what_registers(kind))
+
+
+def refused(candidate: Candidate) -> UnknownOperatorError:
+    """Return the error for an overload that torch removed, and nothing stands for."""
+    kind = candidate.schema.full_name
+    message = f"torch has the operator {kind} no more, and nothing stands for it: "
+    return UnknownOperatorError(message + candidate.refusal, hint=last_with(candidate.schema))
 
 
 class _Matcher:

@@ -16,7 +16,7 @@ from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.schema import FunctionSchema, parse_schema_with
 from tsarchive.ir.types import CAPSULE, Type, VarType
 
-from .registry import class_names, method_texts, schema_texts
+from .registry import class_names, entries_of, listed_versions, method_texts, schema_texts
 
 _CLASS: Final = "__torch__."
 
@@ -28,6 +28,20 @@ def overloads_of(name: str, version: str | None = None) -> tuple[FunctionSchema,
     Empty where there is none.
     """
     return (*map(_parsed, schema_texts(name, version)), *builtins_of(name))
+
+
+def old_overloads_of(name: str) -> tuple[FunctionSchema, ...]:
+    """Return the overloads that the newest torch does not have any more, the newest first."""
+    newest = listed_versions()[-1]
+    old = [entry for entry in entries_of(name) if newest not in entry.versions]
+    old.sort(key=lambda entry: listed_versions().index(entry.versions[-1]), reverse=True)
+    return tuple([_parsed(entry.text) for entry in old])
+
+
+def last_version_of(schema: FunctionSchema) -> str:
+    """Return the newest version of torch that has a listed overload as it is."""
+    entries = (entry for entry in entries_of(schema.name) if _parsed(entry.text) == schema)
+    return max((entry.versions[-1] for entry in entries), key=listed_versions().index)
 
 
 def builtins_of(name: str) -> Iterator[FunctionSchema]:

@@ -27,10 +27,14 @@ class Upgrader(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An overload that a call may mean; ``upgrader`` is set for an old one."""
+    """An overload that a call may mean; ``upgrader`` is set for an old one.
+
+    ``refusal`` tells why nothing can stand for one that torch removed.
+    """
 
     schema: FunctionSchema
     upgrader: str | None = None
+    refusal: str = ""
 
 
 _OPTIONS: Final = (
@@ -83,31 +87,29 @@ def candidates(schemas: Iterable[FunctionSchema], version: int | None) -> tuple[
 
     Old overloads stand behind those that did not change.
     """
+    return of_version(map(Candidate, schemas), version)
+
+
+def of_version(given: Iterable[Candidate], version: int | None) -> tuple[Candidate, ...]:
+    """Return overloads of the newest version as they are in code of an archive version."""
     current: list[Candidate] = []
     old: list[Candidate] = []
-    for schema in schemas:
-        entry = UPGRADERS.get(schema.full_name) if version is not None else None
+    for candidate in given:
+        entry = UPGRADERS.get(candidate.schema.full_name) if version is not None else None
         if entry is None or version is None or version >= entry.bumped_at:
-            current.append(Candidate(schema))
+            current.append(candidate)
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))
     return (*current, *old)
 
 
-_WITH_UNDERSCORE: Final = (
-    "addmm", "addmm_", "addr", "addr_", "argmax", "argmin", "cat", "cumprod", "cumsum",
-    "index_copy_", "max", "min", "mode", "std", "var",
-)  # fmt: skip
-# Other names, with the same arguments in the same order. Most are inner steps of an operator that
-# tracing recorded.
+_WITH_UNDERSCORE: Final = ("addmm", "addmm_", "argmax", "argmin", "cumprod", "cumsum")
+# Other names, with the same arguments in the same order, beside those of ``removed.txt``. Most are
+# inner steps of an operator that tracing recorded.
 RENAMED: Final[Mapping[str, str]] = {
     f"aten::{old}": f"aten::{new}"
     for old, new in (
         *((f"_{name}", name) for name in _WITH_UNDERSCORE),
-        ("_baddbmm_mkl_", "baddbmm_"),
-        ("_s_where", "where"),
-        ("max_values", "amax"),
-        ("min_values", "amin"),
         ("native_clone", "clone"),
         ("native_pow", "pow"),
         ("native_zero_", "zero_"),

@@ -392,6 +392,8 @@ class Expressions:
         if node in self.on_numbers:
             text = self.use(node.inputs[0])
             return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
+        if node.stand_in is not None:
+            return f"{self.function_name(node.stand_in)}({self.passed(node.inputs)})"
         kinds = enumerations(schema)
         texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
         if node.upgrader is not None:
