@@ -140,7 +140,8 @@ class Definitions(Statements):
     def _module_header(self, class_: ClassType) -> None:
         slots = class_.attributes.values()
         self._name_list("__parameters__", [slot.name for slot in slots if slot.is_parameter])
-        self._name_list("__buffers__", [slot.name for slot in slots if slot.is_buffer])
+        if self.dialect.lists_buffers:
+            self._name_list("__buffers__", [slot.name for slot in slots if slot.is_buffer])
         for title, hooks in (
             ("__forward_pre_hooks__", class_.forward_pre_hooks),
             ("__forward_hooks__", class_.forward_hooks),
