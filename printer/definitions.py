@@ -122,7 +122,7 @@ class Definitions(Statements):
                 self.line("__annotations__ = []")  # a placeholder for an empty body
             for index, attribute in enumerate(class_.attributes.values()):
                 self._attribute(attribute, is_first=index == 0)
-            for constant in self.constants_of(class_):
+            for constant in self.constants_of(class_) if self.dialect.has_class_constants else ():
                 self._class_constant(constant)
             self.in_method = True
             for function in self.methods_of(class_):

@@ -113,6 +113,7 @@ class Dialect(NamedTuple):
 
     none: str = "NoneType"
     lists_buffers: bool = True
+    has_class_constants: bool = True
 
 
 _NONE_TYPE = re.compile(r"(?<![\w.])NoneType(?![\w.])")

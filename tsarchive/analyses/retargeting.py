@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.context import Dialect
 from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
@@ -21,6 +22,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, must_be_none, nested_blocks, walk
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
+    ANY,
     BOOL,
     COMPLEX,
     FLOAT,
@@ -45,6 +47,9 @@ _CLASS: Final = "__torch__."
 _FILLED: Final[dict[Type, int | None]] = {BOOL: 11, INT: 4, FLOAT: None, COMPLEX: None}
 # The class of an exception, which torch does not tell apart when it raises.
 _LOST: Final = frozenset({("prim::RaiseException", "cls")})
+# The text declares the type of their results.
+_DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
+_STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
 _CLOSURES: Final = frozenset({"prim::fork", "prim::awaitable"})
 
 
@@ -104,7 +109,12 @@ class Target:
         self._library = library
         self._class_named = class_named
         self._known: dict[str, Sequence[FunctionSchema]] = {}
-        self.overloads = Overloads(self.operators)
+        self.overloads = Overloads(self.operators, release.operator_version)
+
+    @property
+    def free_version(self) -> int | None:
+        """The version that says what operators mean in functions and closures; None is today's."""
+        return None if self.release.reads_functions_as_current else self.version
 
     def of(self, release: Release) -> Target:
         """Return the same of another release."""
@@ -135,6 +145,8 @@ class Target:
             operators=self.operators,
             version=self.version,
             native_class=self._class_named,
+            newest=self.release.operator_version,
+            dialect=Dialect(free_version=self.free_version),
             **options,
         )
 
@@ -147,7 +159,7 @@ class Target:
 
     def spelling(self, node: Node, kind: str, version: int | None) -> Spelling | None:
         """Return how a call of an operator is written under the name ``kind``, if it can be."""
-        known = [candidate.schema for candidate in candidates(self.operators(kind), version)]
+        known = [candidate.schema for candidate in self._candidates(kind, version)]
         schemas = [schema for schema in known if schema.full_name not in BLOCKED]
         schemas.sort(key=lambda schema: schema.full_name != node.operator)
         for schema in schemas:
@@ -157,6 +169,9 @@ class Target:
                 if found is not None:
                     return found
         return None
+
+    def _candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
+        return candidates(self.operators(kind), version, self.release.operator_version)
 
     def _selected(
         self, node: Node, schema: FunctionSchema, inputs: list[Value | Argument], version: int | None
@@ -177,11 +192,11 @@ class Target:
         """Return whether the overload does what the call does."""
         if any(_converts(step) for input_ in match.inputs for step in input_.steps):
             return False
-        if [annotation(t) for t in match.returns] != [annotation(v.type) for v in node.outputs]:
+        given = [annotation(type_) for type_ in match.returns]
+        if node.kind not in _DECLARED and given != [annotation(v.type) for v in node.outputs]:
             return False
-        was_old = node.upgrader is not None and "." not in node.upgrader
         is_old = candidate.upgrader is not None or self.is_old(candidate.schema.full_name)
-        return was_old == is_old or not (was_old or older_forms.is_changed(node))
+        return was_old(node) == is_old or not (was_old(node) or older_forms.is_changed(node))
 
     @cached_property
     def _functions(self) -> CodeImporter:
@@ -223,6 +238,11 @@ def called_by(function: Function) -> list[Function]:
     """Return the functions that one calls."""
     constants = (node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant)
     return [value for value in constants if isinstance(value, Function)]
+
+
+def was_old(node: Node) -> bool:
+    """Return whether a call means what its operator did before the version of some archive."""
+    return node.upgrader is not None and "." not in node.upgrader
 
 
 def _converts(step: Step) -> bool:
@@ -318,11 +338,12 @@ class Retargeting:
         self.obstacles: list[Obstacle] = []
         self.rewritten: Counter[Rewriting] = Counter()
         self.functions: dict[Function, None] = {}
+        self.has_old_meanings = False
 
     def rewrite(self, function: Function, record: str, *, version: int | None) -> bool:
         """Rewrite the calls of a function; return whether its text is another now.
 
-        ``version`` is that of methods, None where operators have their meaning of today.
+        ``version`` is the one that says what operators mean in it, None for their meaning of today.
         """
         body = _Body(self, function, record)
         body.block(function.graph, version)
@@ -381,14 +402,15 @@ class _Body:
         for node in tuple(block.nodes):
             if node.schema is not None:
                 self._operator(block, node, version)
-            elif node.kind == "prim::Enter":
-                self.program.check_construct("a with statement", self.record, node)
+            elif node.kind in _STATEMENTS:
+                self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
-            inner_version = None if node.kind in _CLOSURES else version
+            inner_version = self.target.free_version if node.kind in _CLOSURES else version
             for inner in nested_blocks(node):
                 self.block(inner, inner_version)
 
     def _operator(self, block: Block, node: Node, version: int | None) -> None:
+        self.program.has_old_meanings |= was_old(node)
         self._with_dtype(node)
         for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
             found = self.target.spelling(node, kind, version)
@@ -508,6 +530,8 @@ def constructs_of(type_: Type) -> Iterator[str]:
             return
     if type_ is COMPLEX:
         yield "the type complex"
+    if type_ is ANY:
+        yield "the type Any"
     if not (isinstance(type_, TupleType) and type_.qualified_name):
         for part in type_.parts():
             yield from constructs_of(part)

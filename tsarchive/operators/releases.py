@@ -22,12 +22,14 @@ _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+\w*)?(\+\w+(\.\w+)*)?", re.ASCII)
 
 # The first release that reads each construct, and its name for messages.
 CONSTRUCTS: Final[Mapping[str, str]] = {
+    "the method tolist()": "1.5",
     "a with statement": "1.6",
+    "the type Any": "1.6",
     "an enum": "1.7",
     "a hook": "1.8",
     "the type Tuple[()]": "1.9",
-    "the type complex": "1.9",
     "the type Union": "1.10",
+    "the type complex": "1.11",
     "the type Await": "2.1",
 }
 
@@ -70,6 +72,21 @@ class Release:
     def writes_none_type(self) -> bool:
         """Whether types name the type of None ``NoneType``; before it was ``None``."""
         return self.is_since("1.9")
+
+    @property
+    def reads_functions_as_current(self) -> bool:
+        """Whether the version of an archive says what operators mean in methods alone."""
+        return not self.is_since("1.6") or self.is_since("1.11")
+
+    @property
+    def has_class_constants(self) -> bool:
+        """Whether classes may have constants, which code does not need."""
+        return self.is_since("1.5")
+
+    @property
+    def reads_type_tags(self) -> bool:
+        """Whether pickles tell the types of lists and dicts."""
+        return self.is_since("1.5")
 
     @property
     def lists_buffers(self) -> bool:

@@ -29,7 +29,7 @@ from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
 from tsarchive.operators.overloads import methods_of
 from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.operators.releases import Release
-from tsarchive.pickler import PersistentId, Reduce, loads
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
@@ -47,10 +47,14 @@ from .code_records import (
     format_version,
 )
 from .importer import Importer, runnable_code
-from .pickled import reachable
+from .pickled import Conversion, reachable
 from .reprinting import ConstantNumbers, definition
+from .stored_tensors import is_tensor
 
-_PICKLES: Final = ("data.pkl", "constants.pkl", "traced_inputs.pkl")
+_CONSTANTS: Final = "constants.pkl"
+_PICKLES: Final = ("data.pkl", _CONSTANTS, "traced_inputs.pkl")
+# Before, what an operator does in an archive of an older version is decided by its name alone.
+_FIRST_WITH_UPGRADERS: Final = "1.11"
 # The first release that reads each of these in a pickle; others are read by all.
 _FUNCTIONS: Final[Mapping[str, str]] = {
     "builtins.complex": "1.9",
@@ -87,7 +91,16 @@ def retargeted(
     ``container`` has the code of the ``records``. With ``keeps_unread`` code that this process
     cannot read is left as it is. Raises TargetError for what the release cannot read.
     """
-    return _Archive(container, release, guard, keeps_unread).written(list(records))
+    given = list(records)
+    version = min(format_version(container), release.newest_format)
+    archive = _Archive(container, release, version, guard, keeps_unread)
+    try:
+        return archive.written(given)
+    except TargetError:
+        newest = release.newest_format
+        if archive.has_old_meanings or version == newest or release.is_since(_FIRST_WITH_UPGRADERS):
+            raise
+    return _Archive(container, release, newest, guard, keeps_unread).written(given)
 
 
 @dataclass(eq=False)
@@ -101,23 +114,29 @@ class _Code:
 
 class _Archive:
     def __init__(
-        self, container: Container, release: Release, guard: Guard, keeps_unread: bool
+        self,
+        container: Container,
+        release: Release,
+        version: int,
+        guard: Guard,
+        keeps_unread: bool,
     ) -> None:
         self.container = container
         self.release = release
         self.keeps_unread = keeps_unread
         self.table = ConstantNumbers(Importer(container, None, guard))
         self.texts = dict(CodeRecords(container))
-        read = format_version(container)
-        self.version = min(read, release.newest_format)
+        self.version = version
         self.code = runnable_code(
-            self.texts, self.table.constant, read, debug=DebugRecords(container)
+            self.texts,
+            self.table.constant,
+            format_version(container),
+            debug=DebugRecords(container),
         )
         self.target = Target(release, self.version, operator_schemas, native_class)
         self.retargeting = Retargeting(self.target)
-        older = not (release.writes_none_type and release.lists_buffers)
         none = "NoneType" if release.writes_none_type else "None"
-        self.dialect = Dialect(none, release.lists_buffers) if older else Dialect()
+        self.dialect = Dialect(none, release.lists_buffers, release.has_class_constants)
 
     def written(self, records: list[NewRecord]) -> Retargeted:
         codes = {record: self._rewritten(record) for record in self.texts}
@@ -130,6 +149,11 @@ class _Archive:
         found = list(self._replaced(records, self._changed_records(bodies)))
         rewritten = self.retargeting.rewritten.items()
         return Retargeted(found, tuple(RewrittenCalls(*what, count) for what, count in rewritten))
+
+    @property
+    def has_old_meanings(self) -> bool:
+        """Whether calls mean what their operators did before the version of some archive."""
+        return self.retargeting.has_old_meanings
 
     # Code
 
@@ -150,7 +174,7 @@ class _Archive:
     def _definition(self, code: _Code, record: str, named: NamedType) -> None:
         match named:
             case FunctionType(function):
-                self._function(code, record, function, None)
+                self._function(code, record, function, self.target.free_version)
             case ClassType(is_native=True):
                 pass
             case ClassType():
@@ -160,7 +184,7 @@ class _Archive:
                     self._function(code, record, function, self.version)
                 for hook in named.hooks():
                     self._construct(record, "a hook")
-                    self._function(code, record, hook, None)
+                    self._function(code, record, hook, self.target.free_version)
             case TupleType():
                 self._types(record, named.elements)
             case InterfaceType():
@@ -264,8 +288,17 @@ class _Archive:
             for name, ranges in fixpoint_ranges(kept).items():
                 found[f"{name}{DEBUG_SUFFIX}"] = writer.record(ranges)
         changed = {name: NewRecord(name, data, deflate=True) for name, data in found.items()}
+        if not self.release.reads_type_tags:
+            changed |= {name: NewRecord(name, data) for name, data in self._untagged()}
         name = version_record(self.version)
         return {**changed, name: NewRecord(name, b"%d\n" % self.version)}
+
+    def _untagged(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the pickles with lists and dicts whose types nothing tells."""
+        for record in _PICKLES:
+            if record in self.container.records:
+                root = loads(self.container.read(record), record=record)
+                yield record, dumps(_Untagging(record).value(root))
 
     def _replaced(
         self, records: list[NewRecord], changed: dict[str, NewRecord]
@@ -285,14 +318,26 @@ class _Archive:
         for record in _PICKLES:
             if record in self.container.records:
                 root = loads(self.container.read(record), record=record)
-                for name, since in dict.fromkeys(self._unread(root)):
-                    reason = f"torch {self.release} does not read {name} in a pickle"
-                    self.retargeting.obstacles.append(Obstacle(record, 0, "", reason, since))
+                found = [*self._unread(root), *self._unread_constants(record, root)]
+                for name, since in dict.fromkeys(found):
+                    if since is not None and not self.release.is_since(since):
+                        reason = f"torch {self.release} does not read {name} in a pickle"
+                        self.retargeting.obstacles.append(Obstacle(record, 0, "", reason, since))
+
+    def _unread_constants(self, record: str, root: Any) -> Iterator[tuple[str, str]]:
+        """Yield what tables of constants hold besides tensors, and the first that reads it."""
+        for value in root if record == _CONSTANTS and isinstance(root, tuple) else ():
+            if not (isinstance(value, Reduce) and is_tensor(value)):
+                yield "constants other than tensors", "1.7"
 
     def _unread(self, root: Any) -> Iterator[tuple[str, str | None]]:
-        """Yield what pickles name that the release does not read, and the first that does."""
+        """Yield what a pickle names, and the first release that reads it, if not all do."""
         for value in reachable(root):
             match value:
+                case Reduce(function=function, argument=(*_, tuple(quantizer), bool(), _)) if (
+                    function.name == "_rebuild_qtensor" and isinstance(quantizer[1], Reduce)
+                ):
+                    name, since = "tensors that are quantized by channel", "1.5"
                 case Reduce(function=function):
                     name = function.qualified_name
                     since = _FUNCTIONS.get(name)
@@ -306,8 +351,7 @@ class _Archive:
                     since = self._first_with_class(name)
                 case _:
                     continue
-            if since is not None and not self.release.is_since(since):
-                yield name, since
+            yield name, since
 
     def _first_with_class(self, name: str) -> str | None:
         if name not in class_names():
@@ -324,6 +368,44 @@ class _Archive:
             f"another way:{shown}",
             obstacles=found,
         )
+
+
+_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
+_BUILDERS: Final = {
+    "List[int]": "build_intlist",
+    "List[float]": "build_doublelist",
+    "List[bool]": "build_boollist",
+    "List[Tensor]": "build_tensorlist",
+}
+
+
+class _Untagging(Conversion):
+    """Replaces lists and dicts with a type by those that torch 1.4 wrote; others are kept."""
+
+    def _tagged(self, value: Reduce) -> Any:
+        if value.function != _TAG:
+            value.argument = self.value(value.argument)
+            return value
+        content, tag = value.argument
+        found = self.value(content)
+        builder = _BUILDERS.get(tag)
+        return found if builder is None else Reduce(Global(_TAG.module, builder), (found,))
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {self.value(key): self.value(item) for key, item in value.items()}
+
+    def _object(self, value: Object) -> Object:
+        value.state = self.value(value.state)
+        return value
+
+
+_Untagging.builders = {
+    list: _Untagging.list_of,
+    tuple: _Untagging.tuple_of,
+    dict: _Untagging._dict,
+    Reduce: _Untagging._tagged,
+    Object: _Untagging._object,
+}
 
 
 def _code(names: Iterable[str]) -> set[str]:
