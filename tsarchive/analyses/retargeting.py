@@ -30,6 +30,7 @@ from tsarchive.ir.types import (
     NONE,
     EnumType,
     HandleType,
+    OptionalType,
     TupleType,
     Type,
     UnionType,
@@ -45,8 +46,9 @@ from tsarchive.operators.upgraders import UPGRADERS, Candidate, candidates
 _CLASS: Final = "__torch__."
 # The numbers of the dtypes that ``full`` fills with where it is given none.
 _FILLED: Final[dict[Type, int | None]] = {BOOL: 11, INT: 4, FLOAT: None, COMPLEX: None}
-# The class of an exception, which torch does not tell apart when it raises.
-_LOST: Final = frozenset({("prim::RaiseException", "cls")})
+# The class of an exception, which torch does not tell apart when it raises; whether to use a
+# format of numbers that releases without the argument do not use.
+_LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
 # The text declares the type of their results.
 _DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
 _STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
@@ -156,6 +158,17 @@ class Target:
         if entry is not None and self.release.operator_version < entry.bumped_at:
             return True
         return changed is not None and not self.release.is_since(changed)
+
+    def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
+        """Return how a call is written, or a function that does the same; None for neither.
+
+        ``version`` says what operators mean where the call stands.
+        """
+        for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
+            found = self.spelling(node, kind, version)
+            if found is not None:
+                return found
+        return self.function(node)
 
     def spelling(self, node: Node, kind: str, version: int | None) -> Spelling | None:
         """Return how a call of an operator is written under the name ``kind``, if it can be."""
@@ -299,12 +312,13 @@ def adapted(node: Node, schema: FunctionSchema) -> list[Value | Argument] | None
         return list(node.inputs) if old == schema else None
     given = _paired(old, schema, node.inputs)
     found: list[Value | Argument] = []
+    rest = {argument.name: argument for argument in old.arguments}
     for argument in schema.arguments:
         value = given.pop(argument.name, None)
         if value is None and not argument.has_default:
             return None
-        found.append(argument if value is None else value)
-    rest = {argument.name: argument for argument in old.arguments}
+        is_left_out = value is None or _stands_for_default(rest.get(argument.name), argument, value)
+        found.append(argument if value is None or is_left_out else value)
     if all(_may_go(node, rest[name], value) for name, value in given.items() if name in rest):
         return found
     return None
@@ -320,6 +334,13 @@ def _paired(
         if types[0] == types[1]:
             names = [argument.name for argument in new.arguments]
     return dict(zip(names, inputs, strict=True))
+
+
+def _stands_for_default(old: Argument | None, new: Argument, value: Value) -> bool:
+    """Return whether None stands for a default that could not be None yet."""
+    if old is None or not (new.has_default and must_be_none(value)):
+        return False
+    return old.type == OptionalType(new.type) and old.default is None
 
 
 def _may_go(node: Node, argument: Argument, value: Value) -> bool:
@@ -412,18 +433,16 @@ class _Body:
     def _operator(self, block: Block, node: Node, version: int | None) -> None:
         self.program.has_old_meanings |= was_old(node)
         self._with_dtype(node)
-        for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
-            found = self.target.spelling(node, kind, version)
-            if found is not None:
-                return self._spell(node, found)
-        function = self.target.function(node)
-        if function is None:
-            return self._cannot(node, version)
-        self.program.require(function)
-        names = dict.fromkeys(n.operator for n in _all_nodes(function) if n.schema is not None)
-        self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
-        self._call_function(block, node, function)
-        return None
+        found = self.target.expression(node, version)
+        if found is None:
+            self._cannot(node, version)
+        elif isinstance(found, Spelling):
+            self._spell(node, found)
+        else:
+            self.program.require(found)
+            names = dict.fromkeys(n.operator for n in _all_nodes(found) if n.schema is not None)
+            self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
+            self._call_function(block, node, found)
 
     def _with_dtype(self, node: Node) -> None:
         """Say the dtype that ``full`` takes from the value, where releases took that for float."""
@@ -474,7 +493,8 @@ class _Body:
     def _cannot(self, node: Node, version: int | None) -> None:
         release, kind = self.target.release, node.kind
         later = (Release(name) for name in listed_versions() if Release(name) > release)
-        since = next((r.name for r in later if self._says(r, node, version)), None)
+        expressions = ((r, self.target.of(r).expression(node, version)) for r in later)
+        since = next((r.name for r, found in expressions if found is not None), None)
         if not self.target.operators(kind):
             reason = f"torch {release} has no operator {node.operator}"
         elif self.target.is_old(node.operator):
@@ -482,9 +502,6 @@ class _Body:
         else:
             reason = f"{kind} of torch {release} does not take this call of {node.operator}"
         self.program.refuse(self.record, node, reason, operator=node.operator, since=since)
-
-    def _says(self, release: Release, node: Node, version: int | None) -> bool:
-        return self.target.of(release).spelling(node, node.kind, version) is not None
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:
