@@ -109,14 +109,15 @@ class Versions:
 
 
 class Dialect(NamedTuple):
-    """What older releases of torch write otherwise: the type of None, and classes of modules."""
+    """What older releases of torch write otherwise: empty types, and classes of modules."""
 
-    none: str = "NoneType"
+    names_empty_types: bool = True
     lists_buffers: bool = True
     has_class_constants: bool = True
 
 
-_NONE_TYPE = re.compile(r"(?<![\w.])NoneType(?![\w.])")
+_EMPTY_TYPES = re.compile(r"(?<![\w.])(NoneType|Tuple\[\(\)\])(?![\w.])")
+_EARLIER = {"NoneType": "None", "Tuple[()]": "Tuple[]"}
 
 
 def version_record(version: int) -> str:
@@ -448,7 +449,9 @@ class Statements:
 
     def annotation(self, type_: Type, rename: Rename | None = None) -> str:
         text = annotation(type_, rename or self.rename)
-        return text if self.dialect.none == "NoneType" else _NONE_TYPE.sub(self.dialect.none, text)
+        if self.dialect.names_empty_types:
+            return text
+        return _EMPTY_TYPES.sub(lambda match: _EARLIER[match[1]], text)
 
     def expression(self, node: Node) -> TaggedText:
         text = _EXPRESSIONS.get(node.kind, Statements._operator)(self, node)

@@ -176,7 +176,7 @@ class Target:
         schemas = [schema for schema in known if schema.full_name not in BLOCKED]
         schemas.sort(key=lambda schema: schema.full_name != node.operator)
         for schema in schemas:
-            inputs = adapted(node, schema)
+            inputs = adapted(node, schema) if _may_mean(node, schema) else None
             if inputs is not None:
                 found = self._selected(node, schema, inputs, version)
                 if found is not None:
@@ -251,6 +251,12 @@ def called_by(function: Function) -> list[Function]:
     """Return the functions that one calls."""
     constants = (node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant)
     return [value for value in constants if isinstance(value, Function)]
+
+
+def _may_mean(node: Node, schema: FunctionSchema) -> bool:
+    """Return whether an overload may do what a call does: one that torch removed is one alone."""
+    is_removed = node.upgrader is not None and not was_old(node)
+    return not is_removed or schema == node.schema
 
 
 def was_old(node: Node) -> bool:
@@ -541,8 +547,6 @@ def constructs_of(type_: Type) -> Iterator[str]:
             return
         case HandleType("Await", _):
             yield "the type Await"
-        case TupleType((), None):
-            yield "the type Tuple[()]"
         case ClassType():
             return
     if type_ is COMPLEX:

@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Final
 
 from tsarchive.errors import SourceError, UnknownClassError
-from tsarchive.ir.text_limits import check_text, parse_module
+from tsarchive.ir.text_limits import check_text, parse_module, with_empty_tuples
 
 from .grammar import check_tree
 
@@ -114,6 +114,7 @@ def _parse(source: str) -> ast.Module:
     try:
         return _parse_blocks(source)
     except SyntaxError:
+        source = with_empty_tuples(source)
         renamed, keywords = _rename_keywords(source)
         tree = _parse_signatures(renamed)
         for node in ast.walk(tree):

@@ -63,11 +63,12 @@ def older_names() -> Mapping[str, tuple[str, ...]]:
 
 
 # Operators whose meaning changed in a release, in code of each format version. Earlier releases
-# rounded the quotient towards zero.
+# rounded the quotient towards zero, and took the items of dicts in another order.
 _CHANGED: Final = {
     **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
     "aten::floordiv.builtin_Tensor": "1.13",
     "aten::floordiv.builtin_Scalar": "1.13",
+    "aten::popitem": "1.7",
 }
 
 

@@ -57,6 +57,7 @@ _PICKLES: Final = ("data.pkl", _CONSTANTS, "traced_inputs.pkl")
 _FIRST_WITH_UPGRADERS: Final = "1.11"
 # The first release that reads each of these in a pickle; others are read by all.
 _FUNCTIONS: Final[Mapping[str, str]] = {
+    "torch.device": "1.5",
     "builtins.complex": "1.9",
     "torch._utils._rebuild_sparse_tensor": "1.10",
     "torch._utils._rebuild_sparse_csr_tensor": "1.10",
@@ -135,8 +136,9 @@ class _Archive:
         )
         self.target = Target(release, self.version, operator_schemas, native_class)
         self.retargeting = Retargeting(self.target)
-        none = "NoneType" if release.writes_none_type else "None"
-        self.dialect = Dialect(none, release.lists_buffers, release.has_class_constants)
+        self.dialect = Dialect(
+            release.names_empty_types, release.lists_buffers, release.has_class_constants
+        )
 
     def written(self, records: list[NewRecord]) -> Retargeted:
         codes = {record: self._rewritten(record) for record in self.texts}
