@@ -41,7 +41,7 @@ from tsarchive.operators import older_forms, removed
 from tsarchive.operators.overloads import builtins_of, native_class, parsed
 from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
 from tsarchive.operators.releases import CONSTRUCTS, Release
-from tsarchive.operators.upgraders import UPGRADERS, Candidate, candidates
+from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates
 
 _CLASS: Final = "__torch__."
 # The numbers of the dtypes that ``full`` fills with where it is given none.
@@ -111,7 +111,8 @@ class Target:
         self._library = library
         self._class_named = class_named
         self._known: dict[str, Sequence[FunctionSchema]] = {}
-        self.overloads = Overloads(self.operators, release.operator_version)
+        self.age = Age(release.operator_version, revives=False)
+        self.overloads = Overloads(self.operators, self.age)
 
     @property
     def free_version(self) -> int | None:
@@ -147,7 +148,7 @@ class Target:
             operators=self.operators,
             version=self.version,
             native_class=self._class_named,
-            newest=self.release.operator_version,
+            age=self.age,
             dialect=Dialect(free_version=self.free_version),
             **options,
         )
@@ -184,10 +185,14 @@ class Target:
         return None
 
     def _candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
-        return candidates(self.operators(kind), version, self.release.operator_version)
+        return candidates(self.operators(kind), version, self.age)
 
     def _selected(
-        self, node: Node, schema: FunctionSchema, inputs: list[Value | Argument], version: int | None
+        self,
+        node: Node,
+        schema: FunctionSchema,
+        inputs: list[Value | Argument],
+        version: int | None,
     ) -> Spelling | None:
         """Return the shortest call that this release takes for one of the overload ``schema``."""
         needed, most = _lengths(schema, inputs)
@@ -249,7 +254,9 @@ def _removed_forms(node: Node) -> Iterator[str]:
 
 def called_by(function: Function) -> list[Function]:
     """Return the functions that one calls."""
-    constants = (node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant)
+    constants = (
+        node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant
+    )
     return [value for value in constants if isinstance(value, Function)]
 
 
@@ -330,9 +337,7 @@ def adapted(node: Node, schema: FunctionSchema) -> list[Value | Argument] | None
     return None
 
 
-def _paired(
-    old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]
-) -> dict[str, Value]:
+def _paired(old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]) -> dict[str, Value]:
     """Return the inputs by the names of the new arguments: those of the old, or by position."""
     names = [argument.name for argument in old.arguments]
     if old.name != new.name or old.overload == new.overload:

@@ -44,7 +44,6 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-
 from tsarchive.operators.removed import RECORD, text
 
 from .context import UNLOWERED, Context

@@ -78,7 +78,7 @@ def parse_statements(
     _check_escapes(text, record, first_line)
     source = f"if 1:\n{text}" if is_indented else text
     try:
-        body = _parse(source).body
+        body = _parse_with_old_types(source).body
     except SyntaxError as error:
         line = first_line + (error.lineno or 1) - (2 if is_indented else 1)
         message = f"the code does not parse: {error.msg}"
@@ -94,6 +94,18 @@ def parse_statements(
         raise SourceError("invalid indentation", record=record, line=first_line)
     check_tree(block.body, source, record, first_line - 1)
     return block.body
+
+
+_OLD_UNIT: Final = "Tuple[]"
+
+
+def _parse_with_old_types(source: str) -> ast.Module:
+    try:
+        return _parse(source)
+    except SyntaxError:
+        if _OLD_UNIT not in source:
+            raise
+        return _parse(source.replace(_OLD_UNIT, "Tuple[()]"))  # torch 1.7 wrote it so
 
 
 ASSIGNED: Final = "_ = "

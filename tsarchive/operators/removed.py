@@ -1,8 +1,8 @@
 """Operators that torch removed, as functions of operators that it has.
 
 ``removed.txt`` is the table. A paragraph begins with ``#`` and the operators, with their overloads,
-that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters are
-the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
+that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters
+are the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
 schemas; those of before torch 1.4 are written out. ``# as aten::x:`` stands before operators that
 do what another does with the same arguments, ``# refused, reason:`` before those that no function
 gives back, and a paragraph without ``#`` is a function that others call. Names may be patterns.
@@ -28,6 +28,17 @@ from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
 _QUALIFIER: Final = "__torch__.removed_from_torch"
+
+TRIED_FIRST: Final = frozenset(
+    {
+        "aten::_log_softmax_backward_data",
+        "aten::_softmax_backward_data",
+        "aten::istft",
+        "aten::stft",
+    }
+)
+"""Operators whose overloads of today take what the old ones took, and then do not run it. A call
+that writes all arguments of an old one means that."""
 
 _DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
