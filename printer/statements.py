@@ -116,6 +116,7 @@ class Dialect(NamedTuple):
     has_class_constants: bool = True
 
 
+TODAY = Dialect()
 _EMPTY_TYPES = re.compile(r"(?<![\w.])(NoneType|Tuple\[\(\)\])(?![\w.])")
 _EARLIER = {"NoneType": "None", "Tuple[()]": "Tuple[]"}
 
@@ -141,7 +142,7 @@ class Statements:
     rename: Rename
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
-    dialect: Dialect = Dialect()
+    dialect: Dialect = TODAY
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None

@@ -81,12 +81,15 @@ class Rewriting(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """A call as a release has it: ``count`` arguments are written before those named ``out``."""
+    """A call as a release has it.
+
+    ``written`` arguments stand before those named ``out`` if that is more than it needs, else 0.
+    """
 
     kind: str
     schema: FunctionSchema
     inputs: list[Value | Argument]
-    count: int
+    written: int
 
 
 Library = Callable[[str], Sequence[FunctionSchema]]
@@ -477,7 +480,7 @@ class _Body:
         ]
         operator = node.operator
         _set_inputs(node, inputs)
-        node.kind, node.schema, node.written_arguments = found.kind, found.schema, found.count
+        node.kind, node.schema, node.written_arguments = found.kind, found.schema, found.written
         if _form(node) != before:
             self.is_changed = True
             self.program.rewritten[Rewriting(operator, (node.operator,))] += 1

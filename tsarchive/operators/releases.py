@@ -69,7 +69,7 @@ class Release:
 
     @property
     def names_empty_types(self) -> bool:
-        """Whether types are written ``NoneType`` and ``Tuple[()]``; before, ``None``, ``Tuple[]``."""
+        """Whether it reads ``NoneType`` and ``Tuple[()]``: ``None`` and ``Tuple[]`` before."""
         return self.is_since("1.9")
 
     @property

@@ -1,4 +1,4 @@
-"""Pickles of archives for older releases of torch: what they read of them, and how it is written."""
+"""Pickles for older releases of torch: what of them each reads, and how it is written there."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ _STORAGES: Final[Mapping[str, str]] = {
     "QUInt4x2Storage": "1.8",
     "QUInt2x4Storage": "1.11",
 }
+_CONVOLUTIONS: Final = f"{NATIVE_PREFIX}quantized.Conv"
 
 _Named = tuple[str, str]
 
@@ -49,32 +50,38 @@ def unread(record: str, data: bytes) -> Iterator[_Named]:
 
 def _name_of(value: Any) -> _Named | None:
     match value:
-        case Reduce(function=function, argument=(*_, tuple(quantizer), bool(), _)) if (
-            function.name == "_rebuild_qtensor" and isinstance(quantizer[1], Reduce)
-        ):
+        case Reduce(Global("torch._utils", "_rebuild_qtensor"), argument) if isinstance(
+            argument, tuple
+        ) and _is_by_channel(argument):
             return "tensors that are quantized by channel", "1.5"
-        case Reduce(function=function):
+        case Reduce(function):
             name = function.qualified_name
             return (name, _FUNCTIONS[name]) if name in _FUNCTIONS else None
-        case PersistentId(value=("storage", kind, *_)) if kind.name in _STORAGES:
-            return f"tensors of torch.{kind.name}", _STORAGES[kind.name]
+        case PersistentId(("storage", Global("torch", kind), *_)) if kind in _STORAGES:
+            return f"tensors of torch.{kind}", _STORAGES[kind]
         case Object() if value.cls.qualified_name in class_names():
-            return _native(value)
+            return _native(value.cls.qualified_name)
     return None
 
 
-def _native(value: Object) -> _Named | None:
+def _is_by_channel(arguments: tuple[Any, ...]) -> bool:
+    """Return whether a quantizer, the fifth argument, holds tensors and not numbers."""
+    match arguments[4:5]:
+        case ((_, Reduce(), *_),):
+            return True
+    return False
+
+
+def _native(name: str) -> _Named | None:
     """Return the first release with the class of an object that torch binds."""
-    name = value.cls.qualified_name
-    match value.state:
-        case (int(), *_) if name.startswith(f"{NATIVE_PREFIX}quantized.Conv"):
-            return f"the state of {name}", "1.7"
+    if name.startswith(_CONVOLUTIONS):
+        return f"the state of {name}", "1.7"  # 1.6 has the classes, and other states
     since = next((version for version in listed_versions() if methods_of(name, version)), None)
     return None if since is None else (f"an object of {name}", since)
 
 
 def untagged(record: str, data: bytes) -> bytes:
-    """Return a pickle in which nothing tells the types of lists and dicts, as torch 1.4 wrote it."""
+    """Return a pickle as torch 1.4 reads it: nothing tells the types of lists and dicts."""
     return dumps(_Untagging(record).value(loads(data, record=record)))
 
 
@@ -91,13 +98,13 @@ class _Untagging(Conversion):
     """Replaces lists and dicts with a type by those that torch 1.4 wrote; others are kept."""
 
     def _tagged(self, value: Reduce) -> Any:
-        if value.function != _TAG:
-            value.argument = self.value(value.argument)
-            return value
-        content, tag = value.argument
-        found = self.value(content)
-        builder = _BUILDERS.get(tag)
-        return found if builder is None else Reduce(Global(_TAG.module, builder), (found,))
+        match value:
+            case Reduce(function, (content, str(tag))) if function == _TAG:
+                found = self.value(content)
+                builder = _BUILDERS.get(tag)
+                return found if builder is None else Reduce(Global(_TAG.module, builder), (found,))
+        value.argument = self.value(value.argument)
+        return value
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         return {self.value(key): self.value(item) for key, item in value.items()}

@@ -30,7 +30,7 @@ from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import fixpoint_ranges
-from tsarchive.printer.statements import Dialect, version_record
+from tsarchive.printer.statements import TODAY, Dialect, version_record
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 
 from .code_records import (
@@ -156,7 +156,7 @@ class _Archive:
             code.failure = error
             if not self.keeps_unread:
                 self._obstacle(record, error)
-        code.is_changed |= self.dialect != Dialect()
+        code.is_changed |= self.dialect != TODAY
         return code
 
     def _definition(self, code: _Code, record: str, named: NamedType) -> None:
