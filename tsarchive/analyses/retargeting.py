@@ -92,14 +92,14 @@ class Spelling(NamedTuple):
     written: int
 
 
-Library = Callable[[str], Sequence[FunctionSchema]]
+Library = Callable[[str], tuple[FunctionSchema, ...]]
 
 
 class Target:
     """A release that reads code of an archive of format ``version``.
 
-    ``library`` gives the overloads of an operator that no torch registers, ``class_named`` the
-    classes that are bound in this process.
+    ``library`` gives the overloads of an operator in this process, which stand for those that no
+    torch registers; ``class_named`` the classes that are bound in it.
     """
 
     def __init__(
@@ -114,6 +114,7 @@ class Target:
         self._library = library
         self._class_named = class_named
         self._known: dict[str, Sequence[FunctionSchema]] = {}
+        self._as_read: dict[str, bool] = {}
         self.age = Age(release.operator_version, revives=False)
         self.overloads = Overloads(self.operators, self.age)
 
@@ -162,6 +163,15 @@ class Target:
         if entry is not None and self.release.operator_version < entry.bumped_at:
             return True
         return changed is not None and not self.release.is_since(changed)
+
+    def is_as_read(self, name: str) -> bool:
+        """Return whether an operator is here what it is in this process, for every call of it."""
+        found = self._as_read.get(name)
+        if found is None:
+            schemas = self.operators(name)
+            changes = any(s.full_name in UPGRADERS or self.is_old(s.full_name) for s in schemas)
+            found = self._as_read[name] = not changes and tuple(schemas) == self._library(name)
+        return found
 
     def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
         """Return how a call is written, or a function that does the same; None for neither.
@@ -446,6 +456,8 @@ class _Body:
 
     def _operator(self, block: Block, node: Node, version: int | None) -> None:
         self.program.has_old_meanings |= was_old(node)
+        if node.upgrader is None and self.target.is_as_read(node.kind):
+            return
         self._with_dtype(node)
         found = self.target.expression(node, version)
         if found is None:
