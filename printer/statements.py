@@ -580,15 +580,16 @@ class Statements:
                 hint="Save the module before it is optimised",
             )
         needed, out_count = necessary_arguments(node.schema, node.inputs)
-        needed = max(needed, self.written_arguments(node))
+        whole = len(node.inputs) - out_count
+        needed = whole if node.writes_all else max(needed, self.written_arguments(node))
         arguments: list[Part] = []
         for offset in range(needed):
             arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
-        for offset in range(len(node.inputs) - out_count, len(node.inputs)):
+        for offset in range(whole, len(node.inputs)):
             name = node.schema.arguments[offset].name
             arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
         text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
-        for value in node.inputs[needed : len(node.inputs) - out_count]:
+        for value in node.inputs[needed:whole]:
             hidden = None if self.in_closure else value.node
             text.mark(text.length, hidden, self._default_literal(value), is_text=False)
         return text

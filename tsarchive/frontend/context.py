@@ -25,7 +25,7 @@ from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
 from tsarchive.operators.overloads import native_class
-from tsarchive.operators.upgraders import ANY_AGE, Age
+from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate
 
 from .libraries import what_registers
 from .splitting import Sources
@@ -127,8 +127,8 @@ class Context(ABC):
         """
 
     @abstractmethod
-    def stand_in(self, upgrader: str) -> Function | None:
-        """Return the function in TorchScript that stands for an old operator, if there is one."""
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        """Return the function in TorchScript that stands for an old overload, if there is one."""
 
     def refuse(self, error: ArchiveError) -> None:
         """Raise the error or, in an open world, note it: reading goes on without what it names."""

@@ -44,7 +44,8 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-from tsarchive.operators.removed import RECORD, text
+from tsarchive.operators.removed import RECORD, text_of
+from tsarchive.operators.upgraders import Candidate
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -98,15 +99,22 @@ class CodeImporter(Context):
             return self.native_class(qualified_name)
         return None if piece is None else define(self, qualified_name, piece)
 
-    def stand_in(self, upgrader: str) -> Function | None:
-        found = self._removed.find(upgrader) if "." in upgrader else None
-        return found.function if isinstance(found, FunctionType) else None
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        name = candidate.upgrader or ""
+        if name not in self._stand_ins:
+            found = self._reader_of(candidate).find(name) if "." in name else None
+            stand_in = found.function if isinstance(found, FunctionType) else None
+            self._stand_ins[name] = stand_in
+        return self._stand_ins[name]
 
     @cached_property
-    def _removed(self) -> CodeImporter:
-        """The functions of this library that stand for operators."""
+    def _stand_ins(self) -> dict[str, Function | None]:
+        return {}
+
+    def _reader_of(self, candidate: Candidate) -> CodeImporter:
+        """Return what reads the function of this library that stands for an overload."""
         return CodeImporter(
-            {RECORD: text()},
+            {RECORD: text_of(candidate)},
             operators=self.operators,
             constant=self.constant,
             version=self.version,

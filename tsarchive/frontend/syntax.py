@@ -78,7 +78,7 @@ def parse_statements(
     _check_escapes(text, record, first_line)
     source = f"if 1:\n{text}" if is_indented else text
     try:
-        body = _parse_with_old_types(source).body
+        body = _parse(source).body
     except SyntaxError as error:
         line = first_line + (error.lineno or 1) - (2 if is_indented else 1)
         message = f"the code does not parse: {error.msg}"
@@ -94,32 +94,6 @@ def parse_statements(
         raise SourceError("invalid indentation", record=record, line=first_line)
     check_tree(block.body, source, record, first_line - 1)
     return block.body
-
-
-_OLD_UNIT: Final = "Tuple[]"
-
-
-def _parse_with_old_types(source: str) -> ast.Module:
-    try:
-        return _parse(source)
-    except SyntaxError:
-        if _OLD_UNIT not in source:
-            raise
-        return _parse(source.replace(_OLD_UNIT, "Tuple[()]"))  # torch 1.7 wrote it so
-
-
-ASSIGNED: Final = "_ = "
-
-
-def parse_expression(text: str, record: str, line: int, before: str = ASSIGNED) -> ast.expr:
-    """Parse the text of one expression that stands on ``line`` of ``record``.
-
-    ``before`` assigns it; columns count from its start.
-    """
-    match parse_statements(f"{before}{text}", record, line):
-        case [ast.Assign([_], value)]:
-            return value
-    raise SourceError(f"{text!r} is not an expression", record=record, line=line)
 
 
 def _parse(source: str) -> ast.Module:

@@ -5,7 +5,7 @@ that it is about; behind it stands a function in TorchScript, as archives hold i
 are the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
 schemas; those of before torch 1.4 are written out. ``# as aten::x:`` stands before operators that
 do what another does with the same arguments, ``# refused, reason:`` before those that no function
-gives back, and a paragraph without ``#`` is a function that others call. Names may be patterns.
+gives back, whose names may be patterns. A paragraph without ``#`` is a function that others call.
 Where an overload has a function, the one that writes its results into given tensors needs none.
 """
 
@@ -14,16 +14,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
 from .overloads import old_overloads_of
-from .registry import operator_names
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
@@ -40,8 +40,9 @@ TRIED_FIRST: Final = frozenset(
 """Operators whose overloads of today take what the old ones took, and then do not run it. A call
 that writes all arguments of an old one means that."""
 
-_DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
+_DEFINITION: Final = re.compile(r"^def (\w+)(\(([^)]*)\) -> .*):$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
+_CALLED: Final = re.compile(rf"{re.escape(_QUALIFIER)}\.(\w+)")
 _NOT_IN_NAMES: Final = re.compile(r"\W+")
 
 
@@ -58,26 +59,39 @@ def removed(name: str) -> tuple[Candidate, ...]:
     return tuple([candidate for candidate in found if candidate is not None])
 
 
-@cache
 def text() -> str:
-    """Return the functions as a record of code."""
+    """Return all functions as a record of code."""
     made = (made.text for name in _names() for made in _made(name) if made is not None)
-    return "\n\n".join((*_table().written, *dict.fromkeys(made))) + "\n"
+    return _joined((*_table().texts.values(), *made))
+
+
+def text_of(candidate: Candidate) -> str:
+    """Return the function that stands for an overload, and those that it calls, as a record."""
+    name = (candidate.upgrader or "").rpartition(".")[2]
+    texts = {made.name: made.text for made in _made(candidate.schema.name) if made is not None}
+    texts |= _table().texts
+    called = closure([name], lambda one: _CALLED.findall(texts[one]))
+    return _joined(texts[one] for one in sorted(called))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(dict.fromkeys(texts)) + "\n"
 
 
 class _Function(NamedTuple):
-    """A function: its name, the names of its parameters and, where it is made, its text."""
+    """A function: its name, the names of its parameters and the rest of its head, and its text."""
 
     name: str
     parameters: tuple[str, ...]
-    text: str = ""
+    head: str
+    text: str
 
 
 class _Table:
-    """What the paragraphs tell of each overload, by its full name or a pattern of such."""
+    """What the paragraphs tell of each overload, by its full name."""
 
     def __init__(self, paragraphs: Iterable[str]) -> None:
-        self.written: list[str] = []
+        self.texts: dict[str, str] = {}
         self.functions: dict[str, list[_Function]] = {}
         self.schemas: dict[str, list[FunctionSchema]] = {}
         self.same: dict[str, str] = {}
@@ -88,9 +102,10 @@ class _Table:
     def _read(self, paragraph: str) -> None:
         comment, code = _split(paragraph)
         if code:
-            self.written.append(code)
+            function = _function(code)
+            self.texts[function.name] = code
             for name in self._names(comment):
-                self.functions.setdefault(name, []).extend(_functions(code))
+                self.functions.setdefault(name, []).append(function)
             return
         title, _, names = " ".join(comment).rpartition(": ")
         kind, _, told = title.partition(" ")
@@ -114,9 +129,10 @@ def _split(paragraph: str) -> tuple[list[str], str]:
     return comment, "\n".join(lines[len(comment) :])
 
 
-def _functions(code: str) -> Iterator[_Function]:
-    for name, parameters in _DEFINITION.findall(code):
-        yield _Function(name, tuple(_PARAMETER.findall(parameters)))
+def _function(code: str) -> _Function:
+    (found,) = _DEFINITION.findall(code)
+    name, head, parameters = found
+    return _Function(name, tuple(_PARAMETER.findall(parameters)), head, code)
 
 
 @cache
@@ -129,12 +145,8 @@ def _table() -> _Table:
 
 def _names() -> Iterator[str]:
     """Yield the operators that functions are made for."""
-    written = {key.partition(".")[0] for key in _table().functions}
-    yield from (name for name in operator_names() if name in written or _is_same(name))
-
-
-def _is_same(name: str) -> bool:
-    return any(fnmatchcase(name, pattern.partition(".")[0]) for pattern in _table().same)
+    names = (key.partition(".")[0] for key in (*_table().functions, *_table().same))
+    yield from dict.fromkeys(names)
 
 
 def _schemas(name: str) -> tuple[FunctionSchema, ...]:
@@ -145,24 +157,24 @@ def _candidate(schema: FunctionSchema, made: _Function | None) -> Candidate | No
     function = _written(schema) or made
     if function is not None:
         return Candidate(schema, f"{_QUALIFIER}.{function.name}")
-    reason = _told(_table().reasons, schema)
+    reason = _reason(schema)
     return None if reason is None else Candidate(schema, refusal=reason)
 
 
-def _told(table: Mapping[str, str], schema: FunctionSchema) -> str | None:
-    """Return what a table says of an overload."""
-    exact = table.get(schema.full_name)
+def _reason(schema: FunctionSchema) -> str | None:
+    reasons = _table().reasons
+    exact = reasons.get(schema.full_name)
     if exact is not None:
         return exact
     name = f"{schema.name}.{schema.overload}"
-    return next((told for pattern, told in table.items() if fnmatchcase(name, pattern)), None)
+    return next((told for pattern, told in reasons.items() if fnmatchcase(name, pattern)), None)
 
 
 def _written(schema: FunctionSchema) -> _Function | None:
-    """Return the function whose parameters are the arguments of a schema."""
+    """Return the function that takes the arguments of a schema."""
     functions = _table().functions.get(schema.full_name, ())
-    names = _names_of(schema.arguments)
-    return next((function for function in functions if function.parameters == names), None)
+    head = _head(schema) if functions else ""
+    return next((function for function in functions if function.head == head), None)
 
 
 def _names_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
@@ -180,12 +192,12 @@ def _made_for(schema: FunctionSchema, heads: dict[str, str]) -> _Function | None
     body = None if _written(schema) else _body(schema)
     if body is None:
         return None
-    head = _head(schema)
+    head, names = _head(schema), _names_of(schema.arguments)
     # Overloads of one name may differ in their types.
     stem = _NOT_IN_NAMES.sub("_", schema.full_name.removeprefix("aten::"))
     taken = sum(known.startswith(f"made_{stem}_") for known in heads.values())
     own = heads.setdefault(f"{schema.overload}{head}", f"made_{stem}_{taken}")
-    return _Function(own, _names_of(schema.arguments), f"def {own}{head}:\n{body}")
+    return _Function(own, names, head, f"def {own}{head}:\n{body}")
 
 
 def _head(schema: FunctionSchema) -> str:
@@ -197,7 +209,7 @@ def _head(schema: FunctionSchema) -> str:
 def _body(schema: FunctionSchema) -> str | None:
     if schema.is_vararg or any(_is_variable(a.type) for a in schema.arguments):
         return None
-    target = _told(_table().same, schema)
+    target = _table().same.get(schema.full_name)
     return _writing(schema) if target is None else _renamed(schema, target)
 
 
