@@ -23,9 +23,7 @@ from tsarchive.ir.graph import CONSTANT, Block, Node, Value, must_be_none, neste
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
-    BOOL,
     COMPLEX,
-    FLOAT,
     INT,
     NONE,
     EnumType,
@@ -44,8 +42,7 @@ from tsarchive.operators.releases import CONSTRUCTS, Release
 from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates
 
 _CLASS: Final = "__torch__."
-# The numbers of the dtypes that ``full`` fills with where it is given none.
-_FILLED: Final[dict[Type, int | None]] = {BOOL: 11, INT: 4, FLOAT: None, COMPLEX: None}
+_INT64: Final = 4
 # The class of an exception, which torch does not tell apart when it raises; whether to use a
 # format of numbers that releases without the argument do not use.
 _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
@@ -458,12 +455,13 @@ class _Body:
         self.program.has_old_meanings |= was_old(node)
         if node.upgrader is None and self.target.is_as_read(node.kind):
             return
+        before = _form(node)
         self._with_dtype(node)
         found = self.target.expression(node, version)
         if found is None:
             self._cannot(node, version)
         elif isinstance(found, Spelling):
-            self._spell(node, found)
+            self._spell(node, found, before)
         else:
             self.program.require(found)
             names = dict.fromkeys(n.operator for n in _all_nodes(found) if n.schema is not None)
@@ -477,15 +475,12 @@ class _Body:
             return
         assert node.schema is not None
         places = {argument.name: place for place, argument in enumerate(node.schema.arguments)}
-        dtype = _FILLED.get(node.inputs[places["fill_value"]].type)
-        if dtype is not None:
+        if node.inputs[places["fill_value"]].type == INT:
             inputs = list(node.inputs)
-            inputs[places["dtype"]] = self.builder.constant(dtype, INT)
+            inputs[places["dtype"]] = self.builder.constant(_INT64, INT)
             _set_inputs(node, inputs)
-            self.is_changed = True
 
-    def _spell(self, node: Node, found: Spelling) -> None:
-        before = _form(node)
+    def _spell(self, node: Node, found: Spelling, before: tuple[Any, ...]) -> None:
         inputs = [
             self.builder.default(given) if isinstance(given, Argument) else given
             for given in found.inputs
@@ -519,15 +514,20 @@ class _Body:
     def _cannot(self, node: Node, version: int | None) -> None:
         release, kind = self.target.release, node.kind
         later = (Release(name) for name in listed_versions() if Release(name) > release)
-        expressions = ((r, self.target.of(r).expression(node, version)) for r in later)
-        since = next((r.name for r, found in expressions if found is not None), None)
+        since = next((r.name for r in later if self._has_expression(r, node, version)), None)
         if not self.target.operators(kind):
             reason = f"torch {release} has no operator {node.operator}"
-        elif self.target.is_old(node.operator):
+        elif self.target.is_old(node.operator) and older_forms.is_changed(node):
             reason = f"{node.operator} means something else in torch {release}"
         else:
             reason = f"{kind} of torch {release} does not take this call of {node.operator}"
         self.program.refuse(self.record, node, reason, operator=node.operator, since=since)
+
+    def _has_expression(self, release: Release, node: Node, version: int | None) -> bool:
+        """Return whether another release has a form for a call in an archive written for it."""
+        if version is not None and not was_old(node):
+            version = release.newest_format
+        return self.target.of(release).expression(node, version) is not None
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from tsarchive.ir.graph import Node
+from tsarchive.ir.types import FLOAT
 
 from .upgraders import UPGRADERS
 
@@ -83,11 +84,11 @@ def is_changed(node: Node) -> bool:
     That is so of those that a release changed, and of operators with an upgrader. Of ``linspace``,
     ``logspace`` and ``gelu`` only an argument changed.
     """
-    name = node.kind.removeprefix("aten::")
-    if name == "full":
-        arguments = zip(node.schema.arguments if node.schema else (), node.inputs, strict=False)
-        return any(a.name == "dtype" and value.constant is None for a, value in arguments)
-    is_division = node.operator in UPGRADERS and name in ("div", "div_")
+    if node.operator == "aten::full":
+        arguments = node.schema.arguments if node.schema is not None else ()
+        given = {a.name: value for a, value in zip(arguments, node.inputs, strict=True)}
+        return given["dtype"].constant is None and given["fill_value"].type != FLOAT
+    is_division = node.operator in UPGRADERS and node.kind in ("aten::div", "aten::div_")
     return is_division or changed_in(node.operator) is not None
 
 
