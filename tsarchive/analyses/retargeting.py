@@ -170,16 +170,19 @@ class Target:
             found = self._as_read[name] = not changes and tuple(schemas) == self._library(name)
         return found
 
-    def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
+    def expression(
+        self, node: Node, version: int | None, *, in_branch: bool
+    ) -> Spelling | Function | None:
         """Return how a call is written, or a function that does the same; None for neither.
 
-        ``version`` says what operators mean where the call stands.
+        ``version`` says what operators mean where the call stands, ``in_branch`` whether that is
+        in a branch.
         """
         for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
             found = self.spelling(node, kind, version)
             if found is not None:
                 return found
-        return self.function(node)
+        return self.function(node, in_branch=in_branch)
 
     def spelling(self, node: Node, kind: str, version: int | None) -> Spelling | None:
         """Return how a call of an operator is written under the name ``kind``, if it can be."""
@@ -231,13 +234,21 @@ class Target:
         texts = {older_forms.RECORD: older_forms.text(), removed.RECORD: removed.text()}
         return self.code(texts, constant=_no_constant, evaluate=lambda schema: None)
 
-    def function(self, node: Node) -> Function | None:
+    def function(self, node: Node, *, in_branch: bool) -> Function | None:
         """Return a function of operators of this release that does what a call does."""
-        for name in (*older_forms.older_functions().get(node.operator, ()), *_removed_forms(node)):
+        older = older_forms.older_functions().get(node.operator, ())
+        names = [function.name for function in older if in_branch or not function.only_in_branch]
+        for name in (*names, *_removed_forms(node)):
             found = self._functions.find(name)
-            if isinstance(found, FunctionType) and self._is_whole(found.function):
+            if isinstance(found, FunctionType) and self._is_one_for(found.function, node):
                 return found.function
         return None
+
+    def _is_one_for(self, function: Function, node: Node) -> bool:
+        """Return whether a function takes what a call gives, and has operators of this release."""
+        schemas = (function.schema, node.schema)
+        names = [[a.name for a in schema.arguments] for schema in schemas if schema is not None]
+        return names[0] == names[1] and self._is_whole(function)
 
     def _is_whole(self, function: Function) -> bool:
         try:
@@ -359,9 +370,10 @@ def _paired(old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]) -
 
 def _stands_for_default(old: Argument | None, new: Argument, value: Value) -> bool:
     """Return whether None stands for a default that could not be None yet."""
-    if old is None or not (new.has_default and must_be_none(value)):
+    if old is None or old.default is not None or not must_be_none(value):
         return False
-    return old.type == OptionalType(new.type) and old.default is None
+    had_value = new.has_default and new.default is not None
+    return had_value and old.type in (new.type, OptionalType(new.type))
 
 
 def _may_go(node: Node, argument: Argument, value: Value) -> bool:
@@ -440,24 +452,25 @@ class _Body:
         self.is_changed = False
         self.builder = Builder(function.graph, lambda: None, hoists_constants=True)
 
-    def block(self, block: Block, version: int | None) -> None:
+    def block(self, block: Block, version: int | None, *, in_branch: bool = False) -> None:
         for node in tuple(block.nodes):
             if node.schema is not None:
-                self._operator(block, node, version)
+                self._operator(block, node, version, in_branch=in_branch)
             elif node.kind in _STATEMENTS:
                 self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
             inner_version = self.target.free_version if node.kind in _CLOSURES else version
             for inner in nested_blocks(node):
-                self.block(inner, inner_version)
+                inside = in_branch or node.kind == "prim::If"
+                self.block(inner, inner_version, in_branch=inside)
 
-    def _operator(self, block: Block, node: Node, version: int | None) -> None:
+    def _operator(self, block: Block, node: Node, version: int | None, *, in_branch: bool) -> None:
         self.program.has_old_meanings |= was_old(node)
         if node.upgrader is None and self.target.is_as_read(node.kind):
             return
         before = _form(node)
         self._with_dtype(node)
-        found = self.target.expression(node, version)
+        found = self.target.expression(node, version, in_branch=in_branch)
         if found is None:
             self._cannot(node, version)
         elif isinstance(found, Spelling):
@@ -527,7 +540,7 @@ class _Body:
         """Return whether another release has a form for a call in an archive written for it."""
         if version is not None and not was_old(node):
             version = release.newest_format
-        return self.target.of(release).expression(node, version) is not None
+        return self.target.of(release).expression(node, version, in_branch=False) is not None
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:
