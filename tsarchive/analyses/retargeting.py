@@ -121,8 +121,8 @@ class Target:
         return None if self.release.reads_functions_as_current else self.version
 
     def of(self, release: Release) -> Target:
-        """Return the same of another release."""
-        return Target(release, self.version, self._library, self._class_named)
+        """Return the same of another release, for archives of the newest format that it reads."""
+        return Target(release, release.newest_format, self._library, self._class_named)
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""

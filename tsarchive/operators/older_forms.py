@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.graph import Node
-from tsarchive.ir.types import FLOAT
+from tsarchive.ir.types import FLOAT, Type
 
 from .upgraders import UPGRADERS
 
@@ -66,12 +66,15 @@ def older_names() -> Mapping[str, tuple[str, ...]]:
 
 
 # Operators whose meaning changed in a release, in code of each format version. Earlier releases
-# rounded the quotient towards zero, and took the items of dicts in another order.
+# rounded the quotient towards zero, took the items of dicts in another order, and made tensors of
+# float64 of floats.
 _CHANGED: Final = {
     **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
     "aten::floordiv.builtin_Tensor": "1.13",
     "aten::floordiv.builtin_Scalar": "1.13",
     "aten::popitem": "1.7",
+    "aten::as_tensor": "1.5",
+    "aten::tensor": "1.5",
 }
 
 
@@ -87,11 +90,21 @@ def is_changed(node: Node) -> bool:
     ``logspace`` and ``gelu`` only an argument changed.
     """
     if node.operator == "aten::full":
-        arguments = node.schema.arguments if node.schema is not None else ()
-        given = {a.name: value for a, value in zip(arguments, node.inputs, strict=True)}
-        return given["dtype"].constant is None and given["fill_value"].type != FLOAT
+        return _has_no_dtype(node) and node.inputs[1].type != FLOAT
+    if node.kind in ("aten::tensor", "aten::as_tensor"):
+        return _has_no_dtype(node) and _holds_floats(node.inputs[0].type)
     is_division = node.operator in UPGRADERS and node.kind in ("aten::div", "aten::div_")
     return is_division or changed_in(node.operator) is not None
+
+
+def _has_no_dtype(node: Node) -> bool:
+    arguments = node.schema.arguments if node.schema is not None else ()
+    given = {a.name: value for a, value in zip(arguments, node.inputs, strict=True)}
+    return given["dtype"].constant is None
+
+
+def _holds_floats(type_: Type) -> bool:
+    return type_ == FLOAT or any(map(_holds_floats, type_.parts()))
 
 
 class OlderFunction(NamedTuple):
