@@ -129,16 +129,12 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
     """
-    from tsarchive.operators.removed import removed
-    from tsarchive.run.operators import native_class, operator_schemas
-
-    def is_missing(name: str) -> bool:
-        return not operator_schemas(name) and not any(entry.upgrader for entry in removed(name))
+    from tsarchive.run.operators import native_class, runs_here
 
     opened = nullcontext(source) if isinstance(source, Archive) else open(source)
     with opened as archive:
         needs = archive.needs
     return Missing(
-        tuple(sorted(filter(is_missing, needs.operators))),
+        tuple(sorted(name for name in needs.operators if not runs_here(name))),
         tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),
     )

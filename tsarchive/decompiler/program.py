@@ -127,6 +127,8 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
             for node in walk(item.graph.nodes):
                 yield from (value.type for value in node.outputs)
                 yield from node.attributes.get("types", ())
+                if node.stand_in is not None:
+                    yield node.stand_in
             return
         case FunctionType():
             yield item.function
