@@ -177,6 +177,8 @@ def _rows(*rows):
         ("1.6", "torch.full([2], 3)", "torch.full([2], 3, dtype=4)"),
         ("1.6", "torch.full([2], 3.)", "torch.full([2], 3.)"),
         ("1.7", "torch.full([2], 3)", "torch.full([2], 3)"),
+        ("1.5", "torch.tensor(1.5, dtype=6)", "torch.tensor(1.5, dtype=6)"),
+        ("1.5", "torch.tensor(1)", "torch.tensor(1)"),
         # Aliases have an older name.
         ("1.9", "torch.concat([x, x])", "torch.cat([x, x])"),
         ("1.6", "torch.multiply(x, x)", "torch.mul(x, x)"),
@@ -204,6 +206,7 @@ def test_calls_are_written_as_a_release_has_them(release, before, after, tmp_pat
         ("1.11", 'torch.gelu(x, approximate="tanh")', "does not take this call", "1.12"),
         ("1.7", "torch.floor_divide(x, x)", "aten::floor_divide means something else", "1.8"),
         ("1.7", 'torch.div(x, x, rounding_mode="floor")', "does not take this call", "1.8"),
+        ("1.5", "torch.tensor(1.5)", "aten::tensor.float means something else", "1.6"),
         ("1.6", "torch.linalg_eigh(x)[0]", "has no operator aten::linalg_eigh", "1.8"),
         ("1.4", "torch.silu(torch.linalg_inv_ex(x)[0])", "no operator aten::linalg_inv_ex", "1.9"),
     ),

@@ -66,15 +66,16 @@ def older_names() -> Mapping[str, tuple[str, ...]]:
 
 
 # Operators whose meaning changed in a release, in code of each format version. Earlier releases
-# rounded the quotient towards zero, took the items of dicts in another order, and made tensors of
-# float64 of floats.
+# rounded the quotient towards zero, sorted the keys of dicts, kept what ``update`` should replace,
+# made float64 of floats, and split strings otherwise.
 _CHANGED: Final = {
     **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
     "aten::floordiv.builtin_Tensor": "1.13",
     "aten::floordiv.builtin_Scalar": "1.13",
-    "aten::popitem": "1.7",
-    "aten::as_tensor": "1.5",
-    "aten::tensor": "1.5",
+    "aten::update": "1.7",
+    **dict.fromkeys(("aten::items", "aten::keys", "aten::popitem", "aten::values"), "1.6"),
+    **dict.fromkeys(("aten::as_tensor", "aten::tensor"), "1.6"),
+    "aten::split.str": "1.6",
 }
 
 

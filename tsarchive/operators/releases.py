@@ -22,7 +22,7 @@ _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+\w*)?(\+\w+(\.\w+)*)?", re.ASCII)
 
 # The first release that reads each construct, and its name for messages.
 CONSTRUCTS: Final[Mapping[str, str]] = {
-    "the method tolist()": "1.5",
+    "the method tolist()": "1.6",
     "a with statement": "1.6",
     "the type Any": "1.6",
     "an enum": "1.7",
