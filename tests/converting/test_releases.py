@@ -220,6 +220,20 @@ def test_what_cannot_be_said_is_refused(release, code, reason, since, tmp_path):
     assert not (tmp_path / "converted.pt").exists()
 
 
+def test_code_that_cannot_be_read_is_kept_or_refused(tmp_path):
+    """By default what this process does not know is not judged, as long as nothing else changes."""
+    other = "def other(x: Tensor) -> Tensor:\n  return ops.nowhere.other(x)\n"
+    source = scripted(tmp_path, "return ops.nowhere.one(x)", more=other)
+    before = text_of(records_of(source.read_bytes()))
+    records, _, _ = converted(source, tmp_path)
+    assert text_of(records) == before
+    with pytest.raises(TargetError) as caught:
+        converted(source, tmp_path, "2.9")
+    found = {obstacle.line: obstacle.reason for obstacle in caught.value.obstacles}
+    assert all("nowhere::" in reason for reason in found.values())
+    assert len(found) == 2
+
+
 def test_old_meanings_stay_where_a_release_upgrades_them(tmp_path):
     """A method of an archive of version 3 divides whole numbers as such, in each torch."""
     source = scripted(tmp_path, "return torch.div(x, x)", version=3)

@@ -112,6 +112,7 @@ class Target:
         self._class_named = class_named
         self._known: dict[str, Sequence[FunctionSchema]] = {}
         self._as_read: dict[str, bool] = {}
+        self._others: dict[Release, Target] = {}
         self.age = Age(release.operator_version, revives=False)
         self.overloads = Overloads(self.operators, self.age)
 
@@ -122,7 +123,10 @@ class Target:
 
     def of(self, release: Release) -> Target:
         """Return the same of another release, for archives of the newest format that it reads."""
-        return Target(release, release.newest_format, self._library, self._class_named)
+        if release not in self._others:
+            made = Target(release, release.newest_format, self._library, self._class_named)
+            self._others[release] = made
+        return self._others[release]
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""

@@ -153,11 +153,14 @@ class _Archive:
                 for name in self.code.definitions(record):
                     self._definition(code, record, definition(self.code, name))
         except ArchiveError as error:
-            code.failure = error
-            if not self.keeps_unread:
-                self._obstacle(record, error)
+            self._unread(code, record, error)
         code.is_changed |= self.dialect != TODAY
         return code
+
+    def _unread(self, code: _Code, record: str, error: ArchiveError) -> None:
+        code.failure = error
+        if not self.keeps_unread:
+            self._obstacle(record, error)
 
     def _definition(self, code: _Code, record: str, named: NamedType) -> None:
         match named:
@@ -182,7 +185,10 @@ class _Archive:
                 self._construct(record, "an enum")
 
     def _function(self, code: _Code, record: str, function: Function, version: int | None) -> None:
-        is_changed = self.retargeting.rewrite(function, record, version=version)
+        try:
+            is_changed = self.retargeting.rewrite(function, record, version=version)
+        except ArchiveError as error:
+            return self._unread(code, record, error)
         code.functions.append((function.qualified_name, function))
         code.is_changed |= is_changed
 
@@ -282,11 +288,9 @@ class _Archive:
 
     def _replaced(self, changed: dict[str, NewRecord]) -> Iterator[NewRecord]:
         """Yield the records with those that changed; new ones stand behind the others of code."""
-        known = {record.name for record in self.records}
-        new = [
-            each for name, each in changed.items() if name not in known and name in _code(changed)
-        ]
-        last = [record.name for record in self.records if record.name in _code(known)][-1:]
+        names = [record.name for record in self.records]
+        new = [each for name, each in changed.items() if _is_code(name) and name not in names]
+        last = [*filter(_is_code, names)][-1:]
         for record in self.records:
             name = version_record(self.version) if record.name in VERSION_RECORDS else record.name
             if self.release.reads_text_tables or not name.endswith(DEBUG_SUFFIX):
@@ -313,8 +317,8 @@ class _Archive:
         )
 
 
-def _code(names: Iterable[str]) -> set[str]:
-    return {name for name in names if name.startswith("code/")}
+def _is_code(name: str) -> bool:
+    return name.startswith("code/")
 
 
 def _function_named(code: CodeImporter, qualified_name: str) -> Function | None:
