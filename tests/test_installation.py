@@ -78,6 +78,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     assert {Path(name).name for name in names if name.endswith(".py")} == here
     for name in (
         "py.typed",
+        "operators/removed.txt",
         "operators/risks.txt",
         "operators/schemas.txt",
         "reporting/style.css",

@@ -51,6 +51,7 @@ def test_the_versions_of_this_torch_are_those_of_its_registry():
         ("aten::add.Tensor", "torch 2.6 to 2.15"),
         ("aten::cholesky", "torch 2.6 to 2.13"),
         ("aten::_philox_randint", "torch 2.15"),
+        ("aten::solve.solution", "torch 1.4 to 1.11"),
         ("nobody::has_it", None),
     ],
 )

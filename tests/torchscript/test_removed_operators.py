@@ -193,7 +193,10 @@ class Factors(torch.nn.Module):
         return torch.cholesky(x), torch.qr(x)[1]
 
 
-@pytest.mark.skipif(not hasattr(torch, "cholesky"), reason="this torch has not written such files")
+@pytest.mark.skipif(
+    not torch._C._jit_get_schemas_for_operator("aten::cholesky"),
+    reason="this torch does not write such programs",
+)
 def test_programs_of_torch_export_call_them(tmp_path, monkeypatch):
     matrix = torch.eye(3) * 4 + 1
     path = tmp_path / "factors.pt2"
@@ -232,6 +235,39 @@ def draw(p: Tensor, n: int) -> Tensor:
 def compiled(text, name):
     function = importer_of(text).find(f"__torch__.{name}").function
     return trusting().compiler.function(function)
+
+
+# From before torch 1.4, whose schemas are written in the table.
+A = torch.tensor([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 5.0]], dtype=torch.double)
+B = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0]], dtype=torch.double)
+IMAGE = torch.sin(torch.arange(2 * 7 * 7, dtype=torch.double)).reshape(1, 2, 7, 7)
+KERNEL = torch.cos(torch.arange(3 * 2 * 4, dtype=torch.double)).reshape(3, 2, 2, 2)
+BEFORE_1_4 = {
+    "torch.potrf(a)": lambda a, b: torch.linalg.cholesky(a, upper=True),
+    "torch.potrf(a, False)": lambda a, b: torch.linalg.cholesky(a),
+    "torch.potri(torch.potrf(a))": lambda a, b: torch.linalg.inv(a),
+    "torch.potrs(b, torch.potrf(a))": lambda a, b: torch.linalg.solve(a, b),
+    "(torch.gesv(b, a))[0]": lambda a, b: torch.linalg.solve(a, b),
+    "(torch.gels(b, a))[0]": lambda a, b: torch.linalg.lstsq(a, b).solution,
+    "(torch.btrifact(a))[0]": lambda a, b: torch.linalg.lu_factor(a)[0],
+    "torch.btrisolve(b, (torch.btrifact(a))[0], (torch.btrifact(a))[1])":
+        lambda a, b: torch.linalg.solve(a, b),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", BEFORE_1_4)
+def test_operators_of_before_torch_1_4(call):
+    text = f"def f(a: Tensor, b: Tensor) -> Tensor:\n  return {call}\n"
+    assert_near(compiled(text, "f")(A, B), BEFORE_1_4[call](A, B))
+
+
+def test_dilated_convolutions_of_torch_1_2():
+    text = """\
+def f(x: Tensor, w: Tensor) -> Tensor:
+  return torch.conv_dilated2d(x, w, [2, 2], None, [1, 2], [1, 0], [2, 3])
+"""
+    expected = torch.conv2d(IMAGE, KERNEL, None, (1, 2), (1, 0), (2, 3))
+    assert_near(compiled(text, "f")(IMAGE, KERNEL), expected)
 
 
 STRIDE, PADDING, DILATION, GROUPS = [2, 1], [1, 0], [1, 2], 2

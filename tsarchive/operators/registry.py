@@ -150,9 +150,13 @@ def span_of(name: str) -> Span | None:
 
 
 def versions_with(name: str) -> str | None:
-    """Say which versions have the operator ``name`` ("aten::add"); None where none is known."""
-    span = span_of(name.partition(".")[0])
-    return None if span is None else "torch " + " to ".join(dict.fromkeys(span))
+    """Say which versions have the operator ``name`` ("aten::add"); None where none is known.
+
+    Of those that were tried, if any of them has it.
+    """
+    listed = versions_of(name.partition(".")[0])
+    span = [version for version in listed if version in tried_versions()] or listed
+    return "torch " + " to ".join(dict.fromkeys((span[0], span[-1]))) if span else None
 
 
 @cache
