@@ -52,6 +52,11 @@ _SIZE = re.compile(
 )
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option("--map-location", metavar="DEVICE", help="Convert for another device.")
+@click.option(
+    "--for-torch",
+    metavar="VERSION",
+    help="Write TorchScript that this version of torch loads, such as 2.9; by default the newest.",
+)
 @import_option
 @policy_options
 @json_option
@@ -65,6 +70,7 @@ def command(
     backends: tuple[str, ...],
     model: str | None,
     map_location: str | None,
+    for_torch: str | None,
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -78,6 +84,10 @@ def command(
     that are containers, keys and positions lead to the tensor. DESTINATION is replaced when the
     new file is complete; it may be SOURCE.
 
+    TorchScript is written with operators that the newest torch has, or the one of --for-torch,
+    back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
+    the way is named, and the exit code is 1.
+
     Programs of ExecuTorch are made by its package, and run for one call here, in its runtime, and
     as they were: the exit code is 1 where the results do not agree.
 
@@ -86,6 +96,7 @@ def command(
       tsarchive convert model.pt2 model.pt
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
       tsarchive convert old.pt2 new.pt2
+      tsarchive convert model.pt older.pt --for-torch 2.9
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
     destination, rest = split_file(arguments)
@@ -94,25 +105,39 @@ def command(
         raise click.MissingParameter(param_hint=missing, param_type="argument")
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
-    with _without_logs(), progress(steps) as step:
-        done = tsarchive.convert(
-            file,
-            destination,
-            args=None if inputs is None else inputs.args,
-            kwargs=None if inputs is None else inputs.kwargs,
-            dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
-            model=model,
-            policy=chosen_policy(allow, trust=trust),
-            map_location=map_location,
-            data=data,
-            backends=backends,
-            step=step,
-        )
+    try:
+        with _without_logs(), progress(steps) as step:
+            done = tsarchive.convert(
+                file,
+                destination,
+                args=None if inputs is None else inputs.args,
+                kwargs=None if inputs is None else inputs.kwargs,
+                dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                model=model,
+                policy=chosen_policy(allow, trust=trust),
+                map_location=map_location,
+                data=data,
+                backends=backends,
+                for_torch=for_torch,
+                step=step,
+            )
+    except tsarchive.TargetError as error:
+        return _refuse(error, file, as_json=as_json)
     if as_json:
         print_json(_document(done))
     else:
         _show(done, data)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
+
+
+def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
+    """Print what stands in the way of an archive for a release of torch."""
+    if as_json:
+        obstacles = [obstacle._asdict() for obstacle in error.obstacles]
+        print_json({"source": file, "obstacles": obstacles})
+    else:
+        say(f"{file}: {error.message}", keep="\n")
+    return FINDINGS
 
 
 @contextmanager
@@ -137,6 +162,9 @@ def _show(done: Conversion, asked: str | None) -> None:
     kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
+    for calls in done.rewritten:
+        written_as = ", ".join(calls.written_as)
+        say(f"{plural(calls.count, 'call')} of {calls.operator} written as {written_as}")
     if done.data is not None:
         say(f"its constants are in {done.data}")
     elif asked is not None:

@@ -46,7 +46,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
 from tsarchive.operators.removed import TRIED_FIRST, removed
-from tsarchive.operators.upgraders import Candidate, candidates, of_version
+from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate, candidates, of_version
 
 from .libraries import last_with, what_registers
 from .places import filled
@@ -170,11 +170,17 @@ class Call:
 class Overloads:
     """The overloads of operators, and which of them calls mean.
 
-    ``operators`` gives the overloads of an operator kind in the order of selection.
+    ``operators`` gives the overloads of an operator kind in the order of selection, ``age``
+    what of old and new archives they are chosen by.
     """
 
-    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
+    def __init__(
+        self,
+        operators: Callable[[str], Sequence[FunctionSchema]],
+        age: Age = ANY_AGE,
+    ) -> None:
         self._operators = operators
+        self.age = age
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
 
@@ -196,8 +202,8 @@ class Overloads:
         key = kind, version
         known = self._candidates.get(key)
         if known is None:
-            known = self._candidates[key] = candidates(self._operators(kind), version)
-        if kind in TRIED_FIRST:
+            known = self._candidates[key] = candidates(self._operators(kind), version, self.age)
+        if kind in TRIED_FIRST and self.age.revives:
             written = len(call.values)
             old = [c for c in removed(kind) if len(c.schema.arguments) == written]
             found = call.select(old)
@@ -211,7 +217,7 @@ class Overloads:
     ) -> tuple[Candidate, Match]:
         """Return the overload that a call of an older torch means."""
         (kind, version), known = key, self._candidates[key]
-        old = of_version(removed(kind), version)
+        old = of_version(removed(kind), version) if self.age.revives else ()
         if not (known or old):
             raise unregistered(kind)
         found = call.select(old)

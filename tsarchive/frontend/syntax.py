@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Final
 
 from tsarchive.errors import SourceError, UnknownClassError
-from tsarchive.ir.text_limits import check_text, parse_module
+from tsarchive.ir.text_limits import check_text, parse_module, with_empty_tuples
 
 from .grammar import check_tree
 
@@ -78,7 +78,7 @@ def parse_statements(
     _check_escapes(text, record, first_line)
     source = f"if 1:\n{text}" if is_indented else text
     try:
-        body = _parse_with_old_types(source).body
+        body = _parse(source).body
     except SyntaxError as error:
         line = first_line + (error.lineno or 1) - (2 if is_indented else 1)
         message = f"the code does not parse: {error.msg}"
@@ -94,18 +94,6 @@ def parse_statements(
         raise SourceError("invalid indentation", record=record, line=first_line)
     check_tree(block.body, source, record, first_line - 1)
     return block.body
-
-
-_OLD_UNIT: Final = "Tuple[]"
-
-
-def _parse_with_old_types(source: str) -> ast.Module:
-    try:
-        return _parse(source)
-    except SyntaxError:
-        if _OLD_UNIT not in source:
-            raise
-        return _parse(source.replace(_OLD_UNIT, "Tuple[()]"))  # torch 1.7 wrote it so
 
 
 ASSIGNED: Final = "_ = "
@@ -126,6 +114,7 @@ def _parse(source: str) -> ast.Module:
     try:
         return _parse_blocks(source)
     except SyntaxError:
+        source = with_empty_tuples(source)
         renamed, keywords = _rename_keywords(source)
         tree = _parse_signatures(renamed)
         for node in ast.walk(tree):
