@@ -5,7 +5,8 @@ that it is about; behind it stands a function in TorchScript, as archives hold i
 the arguments of the old schemas, which ``schemas.txt`` has, in their order and without defaults.
 ``# as aten::x:`` stands before operators that do what another does with the same arguments,
 ``# refused, reason:`` before those that no function gives back, and a paragraph without ``#`` is a
-function that others call. Where an overload has a function, the one that writes its results into
+function that others call. ``packed_layers.txt`` goes on with the layers of XNNPACK, and has classes
+behind ``#`` and their qualified names. Where an overload has a function, the one that writes its results into
 tensors that are given needs none.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
 _QUALIFIER: Final = "__torch__.removed_from_torch"
+_FILES: Final = ("removed.txt", "packed_layers.txt")
 
 _DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
@@ -45,8 +47,25 @@ def removed(name: str) -> tuple[Candidate, ...]:
 
 
 @cache
-def text() -> str:
-    """Return the functions as a record of code."""
+def records() -> dict[str, str]:
+    """Return the functions and classes as records of code, by the names of these."""
+    return {RECORD: _functions_text(), **_class_records(_table().classes)}
+
+
+def is_defined(qualified_name: str) -> bool:
+    """Return whether the table defines a class that torch bound from C++ once."""
+    return qualified_name in _table().classes
+
+
+def _class_records(classes: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, code in classes.items():
+        record = f"code/{name.rpartition('.')[0].replace('.', '/')}.py"
+        found[record] = f"{found.get(record, '')}{code}\n\n"
+    return found
+
+
+def _functions_text() -> str:
     table = _table()
     made = {
         made.name: made.text
@@ -70,6 +89,7 @@ class _Table:
 
     def __init__(self, paragraphs: Iterable[str]) -> None:
         self.written: list[str] = []
+        self.classes: dict[str, str] = {}
         self.functions: dict[str, list[_Function]] = {}
         self.same: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
@@ -83,6 +103,9 @@ class _Table:
 
     def _read(self, paragraph: str) -> None:
         comment, code = _split(paragraph)
+        if code.startswith("class "):
+            self.classes[comment] = code
+            return
         if code:
             self.written.append(code)
             for name in comment.split():
@@ -110,8 +133,10 @@ def _functions(code: str) -> Iterator[_Function]:
 def _table() -> _Table:
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
-    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/removed.txt")
-    return _Table(data.decode("ascii").rstrip().split("\n\n"))
+    folder = os.path.dirname(__file__)
+    data: Iterator[bytes] = (loader.get_data(f"{folder}/{name}") for name in _FILES)
+    texts = (part.decode("ascii").rstrip() for part in data)
+    return _Table("\n\n".join(texts).split("\n\n"))
 
 
 def _of(schema: FunctionSchema) -> Candidate | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -42,6 +42,8 @@ def assumed(condition: Any) -> Any:
 
 Implementation = Callable[..., Any]
 
+# XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
+_PACKED_LAYERS: Final = "prepacked::"
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
@@ -55,7 +57,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """
     found = _known.get(name)
     if found is None:
-        is_name = name.isascii() and "::" in name
+        is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
