@@ -203,7 +203,7 @@ def _slots(
 ) -> Iterator[tuple[str, Any, Attribute | None]]:
     """Yield the attributes of an object, or the one value from its ``__getstate__``."""
     if not isinstance(value.state, dict):
-        yield "__getstate__", value.state, None
+        yield from _parts_of_state(value, class_of)
         return
     attributes = class_of(value).attributes
     for name, item in value.state.items():
@@ -211,6 +211,17 @@ def _slots(
             message = "the state of an object has a name that is no text"
             raise PickleError(message, record=record)
         yield name, item, attributes.get(name)
+
+
+def _parts_of_state(value: Object, class_of: ClassOf) -> Iterator[tuple[str, Any, None]]:
+    """Yield the result of ``__getstate__``: attribute by attribute where this library has it."""
+    is_packed = value.cls.qualified_name.startswith(NATIVE_PREFIX)
+    class_ = class_of(value) if is_packed else None
+    if class_ is None or not class_.is_revived or not isinstance(value.state, tuple):
+        yield "__getstate__", value.state, None
+        return
+    for name, item in zip(class_.attributes, value.state, strict=False):
+        yield name, item, None
 
 
 def _shown_key(key: Any, index: int) -> str:
