@@ -431,12 +431,7 @@ class TorchScriptView(PickledView):
         """
         yield Root(_DATA, "", self.root)
         yield from constants_in(self._constants, _CONSTANTS)
-        if BYTECODE in self._container.records:
-            functions = loads(self._container.read(BYTECODE), record=BYTECODE)
-            for function, table, rows in tables_of(functions):
-                for index, value in enumerate(rows if table == "constants" else ()):
-                    name = f"bytecode.{function}.constants.{index}"
-                    yield Root(BYTECODE, name, value, "constant")
+        yield from constants_in_bytecode(self._container)
 
     @cached_property
     def _constants(self) -> Any:
@@ -501,6 +496,29 @@ def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
                     match table:
                         case (str(name), tuple(rows)):
                             yield function, name, rows
+
+
+def constants_in_bytecode(container: Container) -> Iterator[Root]:
+    """Yield the constants of a program in bytecode, if there is one, by function and place."""
+    if BYTECODE not in container.records:
+        return
+    functions = loads(container.read(BYTECODE), record=BYTECODE)
+    for function, table, rows in tables_of(functions):
+        for index, value in enumerate(rows if table == "constants" else ()):
+            name = f"bytecode.{function}.constants.{index}"
+            yield Root(BYTECODE, name, value, "constant")
+
+
+def _no_constant(index: int) -> tuple[Any, Type]:
+    raise UnsupportedError(f"nothing has constant {index}")
+
+
+def tensors_without_code(container: Container) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield the tensors of an archive that has bytecode alone: nothing defines its classes."""
+    classes = signatures_of_code({}, _no_constant, format_version(container), open_world=True)
+    data = loads(container.read(_DATA), record=_DATA)
+    roots = (Root(_DATA, "", data), *constants_in_bytecode(container))
+    return named_tensors(roots, class_finder(classes), container.records)
 
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:
