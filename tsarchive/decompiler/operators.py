@@ -56,6 +56,8 @@ class Operators:
 
     def operator(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         schema = node.schema or schema_without_text(node)
+        if node.stand_in is not None:
+            return syntax.call(self.program.reference(node.stand_in), arguments)
         if node.upgrader is not None:
             upgrader = syntax.helper(f"upgrader::{node.upgrader}")
             return syntax.call(upgrader, *_by_schema(schema, dict(enumerate(arguments))))
