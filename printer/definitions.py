@@ -122,7 +122,7 @@ class Definitions(Statements):
                 self.line("__annotations__ = []")  # a placeholder for an empty body
             for index, attribute in enumerate(class_.attributes.values()):
                 self._attribute(attribute, is_first=index == 0)
-            for constant in self.constants_of(class_):
+            for constant in self.constants_of(class_) if self.dialect.has_class_constants else ():
                 self._class_constant(constant)
             self.in_method = True
             for function in self.methods_of(class_):
@@ -140,7 +140,8 @@ class Definitions(Statements):
     def _module_header(self, class_: ClassType) -> None:
         slots = class_.attributes.values()
         self._name_list("__parameters__", [slot.name for slot in slots if slot.is_parameter])
-        self._name_list("__buffers__", [slot.name for slot in slots if slot.is_buffer])
+        if self.dialect.lists_buffers:
+            self._name_list("__buffers__", [slot.name for slot in slots if slot.is_buffer])
         for title, hooks in (
             ("__forward_pre_hooks__", class_.forward_pre_hooks),
             ("__forward_hooks__", class_.forward_hooks),

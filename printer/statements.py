@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
@@ -107,6 +108,17 @@ class Versions:
         return max(LOWEST_WRITTEN, self.needed if self.before is None else self.methods)
 
 
+class Dialect(NamedTuple):
+    """What older releases of torch write otherwise: the type of None, and classes of modules."""
+
+    none: str = "NoneType"
+    lists_buffers: bool = True
+    has_class_constants: bool = True
+
+
+_NONE_TYPE = re.compile(r"(?<![\w.])NoneType(?![\w.])")
+
+
 def version_record(version: int) -> str:
     """Return the name of the record that holds ``version``."""
     return "version" if version < FIRST_IN_DATA_FOLDER else ".data/version"
@@ -128,6 +140,7 @@ class Statements:
     rename: Rename
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
+    dialect: Dialect = Dialect()
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None
@@ -267,7 +280,7 @@ class Statements:
         parts: list[Part] = [*self.list_of(targets)]
         if len(targets) == 1 and self._takes_annotation(targets[0]):
             self.annotated.add(targets[0])
-            parts.append(f" : {annotation(targets[0].type, self.literals.tag)}")
+            parts.append(f" : {self.annotation(targets[0].type, self.literals.tag)}")
         self.line(*parts, " = ", *self.list_of(values))
 
     def _takes_annotation(self, target: Value) -> bool:
@@ -406,7 +419,7 @@ class Statements:
         self.assign_names(node.outputs)
         item = self.build(self.use(container), "[", self.use(key), "]")
         item.mark(0, node)
-        type_text = annotation(node.output.type, self.literals.tag)
+        type_text = self.annotation(node.output.type, self.literals.tag)
         self.line(self.use(node.output), f" : {type_text} = ", item)
 
     def build(self, *parts: Part) -> TaggedText:
@@ -433,8 +446,9 @@ class Statements:
             parts += [", ", self.use(value)]
         return parts[1:]
 
-    def annotation(self, type_: Type) -> str:
-        return annotation(type_, self.rename)
+    def annotation(self, type_: Type, rename: Rename | None = None) -> str:
+        text = annotation(type_, rename or self.rename)
+        return text if self.dialect.none == "NoneType" else _NONE_TYPE.sub(self.dialect.none, text)
 
     def expression(self, node: Node) -> TaggedText:
         text = _EXPRESSIONS.get(node.kind, Statements._operator)(self, node)

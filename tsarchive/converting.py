@@ -16,13 +16,22 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import Example, FileFormat, Format, LoadOptions, ZipFormat, leave_out
+from tsarchive.formats.base import (
+    Example,
+    FileFormat,
+    Format,
+    LoadOptions,
+    RewrittenCalls,
+    ZipFormat,
+    leave_out,
+)
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.registry import FORMATS, file_format, format_of, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
+from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
@@ -45,6 +54,8 @@ class Conversion:
     1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``nbytes`` is the
     size of the file that was written.
 
+    ``rewritten`` tells of TorchScript which calls were written with other operators.
+
     Of a program of ExecuTorch, ``data`` is the data file that was written beside it, and
     ``agreements`` tell of each method with an example call whether our runner, the runtime and
     the source give the same.
@@ -57,6 +68,7 @@ class Conversion:
     nbytes: int
     data: str | None = None
     agreements: tuple[Agreement, ...] = ()
+    rewritten: tuple[RewrittenCalls, ...] = ()
 
 
 def convert(
@@ -71,6 +83,7 @@ def convert(
     map_location: str | torch.device | None = None,
     data: str | os.PathLike[str] | None = None,
     backends: Sequence[str] = (),
+    for_torch: str | None = None,
     step: Callable[[str], None] = lambda description: None,
 ) -> Conversion:
     """Write the model of one archive, or an exported program, as one of the kind ``dst`` says.
@@ -84,7 +97,8 @@ def convert(
       ``dynamic_shapes`` says which sizes stay open, as for :func:`to_exported_program`.
     * PT2 to PT2: archives of earlier torch are written in the layout of today, with all models;
       ``map_location`` moves one alone, the ``model``.
-    * TorchScript to TorchScript: a save of what was loaded.
+    * TorchScript to TorchScript: a save of what was loaded, with operators that torch has.
+      Records that name no others are kept as they are.
     * to ExecuTorch: the executorch package, an optional extra, lowers what torch.export traced of
       TorchScript, or the programs of a PT2 archive, whose models become methods where there are
       several. ``data`` is where constants go instead of into the program, a ``.ptd``;
@@ -92,15 +106,27 @@ def convert(
       method is run for ``args`` and ``kwargs``, or the inputs that its program was exported
       with, by our runner, the runtime, and as it was: the result tells whether they agree.
 
+    TorchScript is written for the newest torch, or the version that ``for_torch`` names, such as
+    "2.9": the format version, the operators with their overloads and defaults, and the spelling
+    are those that its torch.jit reads. ``rewritten`` of the result tells which calls were written
+    otherwise.
+
     Extra files are kept, but by ExecuTorch, which has none. ``model`` is one of those in a PT2
     archive; ``policy`` and ``map_location`` are those of ``load``; ``step`` is called with what is
     being done. ``dst`` is replaced only when the new file is complete; it may be ``src``.
 
     Raises CallError for a ``dst`` of another name and for arguments that the way does not take
-    or lacks; UnsupportedError for what the other format cannot hold; what ``load`` and ``save``
-    raise.
+    or lacks, and for a version of torch whose operators are not known; UnsupportedError for what
+    the other format cannot hold, TargetError for all that the other torch cannot read; what
+    ``load`` and ``save`` raise.
     """
     destination = _format_of_name(dst)
+    release = None if for_torch is None else release_named(for_torch)
+    _require(
+        release is None or destination.has_releases,
+        "for_torch",
+        "only TorchScript is written for other versions of torch",
+    )
     example = Example(args, kwargs, dynamic_shapes)
     if destination.is_lowered:
         _require(
@@ -117,11 +143,11 @@ def convert(
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
     _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
     if _is_program(src):
-        return _from_programs(src, dst, destination, example)
+        return _from_programs(src, dst, destination, example, release)
     guard = Guard() if policy is None else Guard(policy)
     options = LoadOptions(given_device(map_location), guard, model)
     path = cast("str | os.PathLike[str]", src)
-    return _from_archive(path, dst, destination, options, example, step)
+    return _from_archive(path, dst, destination, options, example, step, release)
 
 
 def _from_archive(
@@ -131,6 +157,7 @@ def _from_archive(
     options: LoadOptions,
     example: Example,
     step: Callable[[str], None],
+    release: Release | None,
 ) -> Conversion:
     opened, source = _opened_archive(src)
     is_saved = source.saved_kind == destination.kind
@@ -140,20 +167,26 @@ def _from_archive(
     step(f"loading {os.fspath(src)}")
     module = load_opened(opened, options)
     _check_example(example, is_traced=destination.has_programs and not source.has_programs)
-    if is_saved:
+    rewritten: Sequence[RewrittenCalls] = ()
+    if is_saved and not destination.has_releases:
         step(f"writing {os.fspath(dst)}")
         save(module, dst)
     else:
-        step(destination.conversion)
-        destination.convert(module, source, dst, example)
-    return _conversion(src, source.kind, dst, destination)
+        step(f"writing {os.fspath(dst)}" if is_saved else destination.conversion)
+        rewritten = destination.convert(module, source, dst, example, release)
+    return _conversion(src, source.kind, dst, destination, rewritten)
 
 
 def _from_programs(
-    src: Any, dst: str | os.PathLike[str], destination: Format, example: Example
+    src: Any,
+    dst: str | os.PathLike[str],
+    destination: Format,
+    example: Example,
+    release: Release | None,
 ) -> Conversion:
     """Exported programs as the archive that they are saved as, or as TorchScript."""
     _check_example(example, is_traced=False)
+    rewritten: Sequence[RewrittenCalls] = ()
     if destination.holds(src):
         save(src, dst)
     else:
@@ -161,16 +194,25 @@ def _from_programs(
         save(src, stream)
         stream.seek(0)
         loaded = load(stream)
-        destination.convert(loaded, format_of_module(loaded), dst, example)
-    return _conversion(src, _EXPORTED, dst, destination)
+        rewritten = destination.convert(
+            loaded, format_of_module(loaded), dst, example, release
+        )
+    return _conversion(src, _EXPORTED, dst, destination, rewritten)
 
 
 def _conversion(
-    src: Any, source_kind: str, dst: str | os.PathLike[str], destination: Format
+    src: Any,
+    source_kind: str,
+    dst: str | os.PathLike[str],
+    destination: Format,
+    rewritten: Sequence[RewrittenCalls] = (),
 ) -> Conversion:
     source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
-    return Conversion(source, source_kind, os.fspath(dst), destination.kind, size)
+    path = os.fspath(dst)
+    return Conversion(
+        source, source_kind, path, destination.kind, size, rewritten=tuple(rewritten)
+    )
 
 
 def _require(holds: bool, argument: str, reason: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 """The hint of errors about parts that are not there."""
@@ -55,6 +55,19 @@ class MissingRecordError(ArchiveError, KeyError):
 
 class UnsupportedError(ArchiveError, ValueError):
     """The file is well formed, but uses something that this version does not handle."""
+
+
+class TargetError(UnsupportedError):
+    """A release of torch cannot read what an archive holds, and it has no form that it reads.
+
+    ``obstacles`` are all that stand in the way: each has a ``record``, a ``line`` (0 where it
+    concerns no line), the ``operator``, a ``reason``, and the release that can, as ``since``.
+    """
+
+    def __init__(self, message: str, *, obstacles: Sequence[Any] = ()) -> None:
+        record = obstacles[0].record if obstacles else None
+        super().__init__(message, record=record)
+        self.obstacles = tuple(obstacles)
 
 
 class TorchVersionError(ArchiveError, ImportError):

@@ -52,6 +52,11 @@ _SIZE = re.compile(
 )
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @click.option("--map-location", metavar="DEVICE", help="Convert for another device.")
+@click.option(
+    "--for-torch",
+    metavar="VERSION",
+    help="Write TorchScript that this version of torch loads, such as 2.9; by default the newest.",
+)
 @import_option
 @policy_options
 @json_option
@@ -65,6 +70,7 @@ def command(
     backends: tuple[str, ...],
     model: str | None,
     map_location: str | None,
+    for_torch: str | None,
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -78,6 +84,10 @@ def command(
     that are containers, keys and positions lead to the tensor. DESTINATION is replaced when the
     new file is complete; it may be SOURCE.
 
+    TorchScript is written with operators that the newest torch has, or the one of --for-torch,
+    back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
+    the way is named, and the exit code is 1.
+
     Programs of ExecuTorch are made by its package, and run for one call here, in its runtime, and
     as they were: the exit code is 1 where the results do not agree.
 
@@ -86,6 +96,7 @@ def command(
       tsarchive convert model.pt2 model.pt
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
       tsarchive convert old.pt2 new.pt2
+      tsarchive convert model.pt older.pt --for-torch 2.9
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
     destination, rest = split_file(arguments)
@@ -106,6 +117,7 @@ def command(
             map_location=map_location,
             data=data,
             backends=backends,
+            for_torch=for_torch,
             step=step,
         )
     if as_json:

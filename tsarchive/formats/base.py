@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
+    from tsarchive.operators.releases import Release
     from tsarchive.ir.types import Type
     from tsarchive.pickler import Object
     from tsarchive.policy import Guard
@@ -420,6 +421,8 @@ class Format(ABC):
     """True if archives hold programs of torch.export, of which each may have a name."""
     is_lowered: ClassVar[bool] = False
     """True if files are made by lowering programs of torch.export."""
+    has_releases: ClassVar[bool] = False
+    """True if files are written for a release of torch."""
     conversion: ClassVar[str] = ""
     """The description of a conversion to this format, for progress messages."""
     is_known: ClassVar[bool] = True
@@ -481,11 +484,17 @@ class Format(ABC):
         raise UnsupportedError(f"{self.what_it_is} has no form in TorchScript")
 
     def convert(
-        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
-    ) -> None:
+        self,
+        module: ArchiveModule,
+        source: Format,
+        dst: str | os.PathLike[str],
+        example: Example,
+        release: Release | None,
+    ) -> Sequence[RewrittenCalls]:
         """Write a module that was loaded from ``source`` in this format.
 
-        ``example`` is a call that is traced. Raises UnsupportedError for what this format cannot
+        ``example`` is a call that is traced; ``release`` is the torch to write for, where it is
+        not the newest. Return the calls that were written with other operators. Raises UnsupportedError for what this format cannot
         hold.
         """
         raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
@@ -693,6 +702,18 @@ class Example:
     @property
     def is_given(self) -> bool:
         return self.args is not None or self.kwargs is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenCalls:
+    """Calls of an operator that a release of torch does not have, or not so.
+
+    ``written_as`` are the operators that stand in the place of each.
+    """
+
+    operator: str
+    written_as: tuple[str, ...]
+    count: int
 
 
 Step = Callable[[str], None]

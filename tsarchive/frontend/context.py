@@ -95,6 +95,7 @@ class Context(ABC):
         dialect: Dialect = CURRENT,
         reads_bodies: bool = True,
         open_world: bool = False,
+        newest: int | None = None,
     ) -> None:
         self.sources = Sources(files, debug, dialect.folder)
         self.operators = operators
@@ -103,6 +104,7 @@ class Context(ABC):
         self.native_class = native_class
         self.evaluate = evaluate
         self.dialect = dialect
+        self.newest = newest
         self.reads_bodies = reads_bodies
         self.open = OpenWorld() if open_world else None
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
@@ -137,7 +139,8 @@ class Context(ABC):
     def overloads(self) -> Overloads:
         from .matching import Overloads  # looking at an archive reads no bodies
 
-        return Overloads(self.operators)
+        known = () if self.newest is None else (self.newest,)
+        return Overloads(self.operators, *known)
 
     def find_class(self, qualified_name: str) -> NamedType:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""

@@ -46,7 +46,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
 from tsarchive.operators.removed import removed
-from tsarchive.operators.upgraders import Candidate, candidates
+from tsarchive.operators.upgraders import NEWEST_MEANING, Candidate, candidates
 
 from .libraries import last_with, what_registers
 from .places import filled
@@ -170,11 +170,17 @@ class Call:
 class Overloads:
     """The overloads of operators, and which of them calls mean.
 
-    ``operators`` gives the overloads of an operator kind in the order of selection.
+    ``operators`` gives the overloads of an operator kind in the order of selection. What changed
+    in archives after version ``newest`` is not known.
     """
 
-    def __init__(self, operators: Callable[[str], Sequence[FunctionSchema]]) -> None:
+    def __init__(
+        self,
+        operators: Callable[[str], Sequence[FunctionSchema]],
+        newest: int = NEWEST_MEANING,
+    ) -> None:
         self._operators = operators
+        self.newest = newest
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
 
@@ -196,7 +202,7 @@ class Overloads:
         key = kind, version
         known = self._candidates.get(key)
         if known is None:
-            known = self._candidates[key] = candidates(self._operators(kind), version)
+            known = self._candidates[key] = candidates(self._operators(kind), version, self.newest)
         found = call.select(known)
         return found if isinstance(found, tuple) else self._select_removed(kind, known, found, call)
 

@@ -82,16 +82,23 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
 )
 
 
-def candidates(schemas: Iterable[FunctionSchema], version: int | None) -> tuple[Candidate, ...]:
+NEWEST_MEANING: Final = max(entry.bumped_at for entry in UPGRADERS.values())
+"""The version of archives that changed an operator last."""
+
+
+def candidates(
+    schemas: Iterable[FunctionSchema], version: int | None, newest: int = NEWEST_MEANING
+) -> tuple[Candidate, ...]:
     """Return the overloads to try, in order, for code of an archive version; None means current.
 
-    Old overloads stand behind those that did not change.
+    Old overloads stand behind those that did not change. Overloads that changed after the version
+    ``newest`` are those of before.
     """
     current: list[Candidate] = []
     old: list[Candidate] = []
     for schema in schemas:
         entry = UPGRADERS.get(schema.full_name) if version is not None else None
-        if entry is None or version is None or version >= entry.bumped_at:
+        if entry is None or version is None or not version < entry.bumped_at <= newest:
             current.append(Candidate(schema))
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, RewrittenCalls, View
+    from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -126,8 +127,13 @@ class _Pt2(ZipFormat):
         return scripted_records(module)
 
     def convert(
-        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
-    ) -> None:
+        self,
+        module: ArchiveModule,
+        source: Format,
+        dst: str | os.PathLike[str],
+        example: Example,
+        release: Release | None,
+    ) -> Sequence[RewrittenCalls]:
         from .exporter import traced_program
 
         program = traced_program(
@@ -140,6 +146,7 @@ class _Pt2(ZipFormat):
             if name.startswith(_EXTRA)
         }
         self.save(program, dst, SaveOptions(extras))
+        return ()
 
     def models(self, container: Container) -> Sequence[str]:
         from .records import Records

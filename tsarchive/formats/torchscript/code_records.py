@@ -20,7 +20,7 @@ DEBUG_SUFFIX = ".debug_pkl"
 # The versions of archives that torch has written since 1.0.
 OLDEST_VERSION, NEWEST_VERSION = 1, 10
 # If both are present, the first takes precedence.
-_VERSION_RECORDS = (".data/version", "version")
+VERSION_RECORDS = (".data/version", "version")
 
 # Strings may hold bytes that are not UTF-8.
 _ENCODING = ("utf-8", "surrogateescape")
@@ -36,7 +36,7 @@ def format_version(container: Container) -> int:
 
     Raises MissingRecordError when there is none, FormatError when it is not a number.
     """
-    name = next((name for name in _VERSION_RECORDS if name in container.records), None)
+    name = next((name for name in VERSION_RECORDS if name in container.records), None)
     if name is None:
         raise MissingRecordError(
             "the archive has no version", record="version", hint="The file may be incomplete"

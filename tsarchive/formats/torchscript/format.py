@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, SaveOptions, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, SaveOptions, View
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, RewrittenCalls, View
+    from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
 
@@ -45,6 +47,7 @@ class _TorchScript(ZipFormat):
     what_it_is = "a TorchScript archive"
     what_to_do = "tsarchive.load reads it"
     has_code = True
+    has_releases = True
     importer_moves_code = True
 
     def fits(self, names: Collection[str]) -> bool:
@@ -91,13 +94,47 @@ class _TorchScript(ZipFormat):
         warn_without_bytecode(module)
 
     def convert(
-        self, module: ArchiveModule, source: Format, dst: str | os.PathLike[str], example: Example
-    ) -> None:
+        self,
+        module: ArchiveModule,
+        source: Format,
+        dst: str | os.PathLike[str],
+        example: Example,
+        release: Release | None,
+    ) -> Sequence[RewrittenCalls]:
         from tsarchive.container import write_container
+        from tsarchive.operators.releases import newest_release
 
-        with not_collecting():
-            records = source.scripted_records(module)
-        write_container(dst, records)
+        from .retargeting import retargeted
+
+        classes = module.tsarchive_classes
+        records, container = self._scripted(module, source)
+        found = retargeted(
+            container or classes.container,
+            records,
+            release or newest_release(),
+            keeps_unread=release is None,
+            guard=classes.enforcement.guard,
+        )
+        write_container(dst, found.records)
+        return found.rewritten
+
+    def _scripted(
+        self, module: ArchiveModule, source: Format
+    ) -> tuple[list[NewRecord], Container | None]:
+        """Return the records of a module, and their code where the module is of other code."""
+        from tsarchive.container import Container, write_container
+
+        if source is self:
+            return self.saved_records(module, SaveOptions({})), None
+        if isinstance(source, ZipFormat) and source.saved_kind == self.kind:
+            records = source.saved_records(module, SaveOptions({}))
+        else:
+            with not_collecting():
+                records = source.scripted_records(module)
+        stream = io.BytesIO()
+        write_container(stream, records)
+        stream.seek(0)
+        return records, Container.open(stream)
 
     def graph_report(
         self,

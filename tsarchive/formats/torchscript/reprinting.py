@@ -66,7 +66,7 @@ class Reprinter:
 
         Raises ArchiveError if it is not a TorchScript archive that can be loaded.
         """
-        self._table = _Table(Importer(container, given_device(map_location), guard))
+        self._table = ConstantNumbers(Importer(container, given_device(map_location), guard))
         self._version = format_version(container)
         self._read = CodeRecords(container)
         self._definitions: type[Definitions] = Definitions
@@ -109,11 +109,11 @@ class Reprinter:
         # Dependencies are ignored: every definition of a record is printed anyway.
         printer = self._definitions(literals, own_name, lambda _: None)
         for name in code.definitions(record):
-            printer.define(_definition(code, name))
+            printer.define(definition(code, name))
         return printer.body
 
 
-def _definition(code: CodeImporter, name: str) -> NamedType:
+def definition(code: CodeImporter, name: str) -> NamedType:
     """Return what a record defines; a class's own hook for the copy that stands beside it."""
     owner = code.find(name.rpartition(".")[0])
     if isinstance(owner, ClassType):
@@ -125,7 +125,7 @@ def _definition(code: CodeImporter, name: str) -> NamedType:
     return found
 
 
-class _Table:
+class ConstantNumbers:
     """The constant table as it was read: entries keep their numbers."""
 
     def __init__(self, importer: Importer) -> None:

@@ -1,0 +1,628 @@
+"""Code for one release of torch: each call of an operator as that release has it and means it.
+
+A call stays where the release chooses the same overload for its text. Otherwise it is spelled with
+the arguments of the schema of that release, under an older name, or as a call of a function of
+operators that the release has. What is left cannot be said there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from tsarchive.errors import ArchiveError, UnknownOperatorError
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.context import Dialect
+from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step
+from tsarchive.frontend.places import CodePlace
+from tsarchive.frontend.references import Typed
+from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value, must_be_none, nested_blocks, walk
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    NONE,
+    EnumType,
+    HandleType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
+from tsarchive.ir.values import Builder, EnumMember, TableConstant, is_default
+from tsarchive.operators import older_forms, removed
+from tsarchive.operators.overloads import builtins_of, native_class, parsed
+from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
+from tsarchive.operators.releases import CONSTRUCTS, Release
+from tsarchive.operators.upgraders import UPGRADERS, Candidate, candidates
+
+_CLASS: Final = "__torch__."
+# The numbers of the dtypes that ``full`` fills with where it is given none.
+_FILLED: Final[dict[Type, int | None]] = {BOOL: 11, INT: 4, FLOAT: None, COMPLEX: None}
+# The class of an exception, which torch does not tell apart when it raises; whether to use a
+# format of numbers that releases without the argument do not use.
+_LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
+# The text declares the type of their results.
+_DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
+_STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
+_CLOSURES: Final = frozenset({"prim::fork", "prim::awaitable"})
+
+
+class Obstacle(NamedTuple):
+    """What code cannot say for a release, and where; ``since`` is the first release that can."""
+
+    record: str
+    line: int
+    operator: str
+    reason: str
+    since: str | None = None
+    construct: str = ""
+
+    def __str__(self) -> str:
+        since = f"; torch {self.since} is the first that can" if self.since else ""
+        place = f"{self.record}:{self.line}" if self.line else self.record
+        return f"{place}: {self.reason}{since}" + (
+            f"\n    {self.construct}" if self.construct else ""
+        )
+
+
+class Rewriting(NamedTuple):
+    """An operator that calls were written otherwise for, and the operators that stand there."""
+
+    operator: str
+    written_as: tuple[str, ...]
+
+
+class Spelling(NamedTuple):
+    """A call as a release has it: ``count`` arguments are written before those named ``out``."""
+
+    kind: str
+    schema: FunctionSchema
+    inputs: list[Value | Argument]
+    count: int
+
+
+Library = Callable[[str], Sequence[FunctionSchema]]
+
+
+class Target:
+    """A release that reads code of an archive of format ``version``.
+
+    ``library`` gives the overloads of an operator that no torch registers, ``class_named`` the
+    classes that are bound in this process.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        version: int,
+        library: Library,
+        class_named: Callable[[str], ClassType | None],
+    ) -> None:
+        self.release = release
+        self.version = version
+        self._library = library
+        self._class_named = class_named
+        self._known: dict[str, Sequence[FunctionSchema]] = {}
+        self.overloads = Overloads(self.operators, release.operator_version)
+
+    @property
+    def free_version(self) -> int | None:
+        """The version that says what operators mean in functions and closures; None is today's."""
+        return None if self.release.reads_functions_as_current else self.version
+
+    def of(self, release: Release) -> Target:
+        """Return the same of another release."""
+        return Target(release, self.version, self._library, self._class_named)
+
+    def operators(self, name: str) -> Sequence[FunctionSchema]:
+        """Return the overloads of an operator in the order in which the release tries them."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._overloads_of(name)
+        return found
+
+    def _overloads_of(self, name: str) -> Sequence[FunctionSchema]:
+        if not versions_of(name):
+            return self._library(name)
+        texts = schema_texts(name, self.release.name)
+        return (*(parsed(text, self._class) for text in texts), *builtins_of(name))
+
+    def _class(self, name: str) -> ClassType | None:
+        if not name.startswith(_CLASS):
+            return None
+        return self._class_named(name) or native_class(name)
+
+    def code(self, texts: Any, **options: Any) -> CodeImporter:
+        """Return a reader of code records as this release reads them."""
+        return CodeImporter(
+            texts,
+            operators=self.operators,
+            version=self.version,
+            native_class=self._class_named,
+            newest=self.release.operator_version,
+            dialect=Dialect(free_version=self.free_version),
+            **options,
+        )
+
+    def is_old(self, full_name: str) -> bool:
+        """Return whether an operator has a meaning here that archives of today do not give it."""
+        entry, changed = UPGRADERS.get(full_name), older_forms.changed_in(full_name)
+        if entry is not None and self.release.operator_version < entry.bumped_at:
+            return True
+        return changed is not None and not self.release.is_since(changed)
+
+    def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
+        """Return how a call is written, or a function that does the same; None for neither.
+
+        ``version`` says what operators mean where the call stands.
+        """
+        for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
+            found = self.spelling(node, kind, version)
+            if found is not None:
+                return found
+        return self.function(node)
+
+    def spelling(self, node: Node, kind: str, version: int | None) -> Spelling | None:
+        """Return how a call of an operator is written under the name ``kind``, if it can be."""
+        known = [candidate.schema for candidate in self._candidates(kind, version)]
+        schemas = [schema for schema in known if schema.full_name not in BLOCKED]
+        schemas.sort(key=lambda schema: schema.full_name != node.operator)
+        for schema in schemas:
+            inputs = adapted(node, schema)
+            if inputs is not None:
+                found = self._selected(node, schema, inputs, version)
+                if found is not None:
+                    return found
+        return None
+
+    def _candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
+        return candidates(self.operators(kind), version, self.release.operator_version)
+
+    def _selected(
+        self, node: Node, schema: FunctionSchema, inputs: list[Value | Argument], version: int | None
+    ) -> Spelling | None:
+        """Return the shortest call that this release takes for one of the overload ``schema``."""
+        needed, most = _lengths(schema, inputs)
+        for count in range(max(needed, min(node.written_arguments, most)), most + 1):
+            call = _call(schema, inputs, count, most)
+            try:
+                candidate, match = self.overloads.choose(schema.name, version, call)
+            except UnknownOperatorError:
+                continue
+            if candidate.schema == schema and self._is_exact(node, candidate, match):
+                return Spelling(schema.name, schema, inputs, count if count > needed else 0)
+        return None
+
+    def _is_exact(self, node: Node, candidate: Candidate, match: Match) -> bool:
+        """Return whether the overload does what the call does."""
+        if any(_converts(step) for input_ in match.inputs for step in input_.steps):
+            return False
+        given = [annotation(type_) for type_ in match.returns]
+        if node.kind not in _DECLARED and given != [annotation(v.type) for v in node.outputs]:
+            return False
+        is_old = candidate.upgrader is not None or self.is_old(candidate.schema.full_name)
+        return was_old(node) == is_old or not (was_old(node) or older_forms.is_changed(node))
+
+    @cached_property
+    def _functions(self) -> CodeImporter:
+        texts = {older_forms.RECORD: older_forms.text(), removed.RECORD: removed.text()}
+        return self.code(texts, constant=_no_constant, evaluate=lambda schema: None)
+
+    def function(self, node: Node) -> Function | None:
+        """Return a function of operators of this release that does what a call does."""
+        for name in (*older_forms.older_functions().get(node.operator, ()), *_removed_forms(node)):
+            found = self._functions.find(name)
+            if isinstance(found, FunctionType) and self._is_whole(found.function):
+                return found.function
+        return None
+
+    def _is_whole(self, function: Function) -> bool:
+        try:
+            nodes = walk(function.graph.nodes)
+            if any(node.upgrader is not None for node in nodes):
+                return False
+            return all(map(self._is_whole, called_by(function)))
+        except ArchiveError:
+            return False
+
+
+def _no_constant(index: int) -> tuple[Any, Type]:
+    raise IndexError(index)
+
+
+def _removed_forms(node: Node) -> Iterator[str]:
+    """Yield the names of functions for an operator that torch removed."""
+    for candidate in removed.removed(node.kind):
+        names = [argument.name for argument in candidate.schema.arguments]
+        given = [argument.name for argument in node.schema.arguments] if node.schema else None
+        if candidate.upgrader and candidate.schema.full_name == node.operator and names == given:
+            yield candidate.upgrader
+
+
+def called_by(function: Function) -> list[Function]:
+    """Return the functions that one calls."""
+    constants = (node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant)
+    return [value for value in constants if isinstance(value, Function)]
+
+
+def was_old(node: Node) -> bool:
+    """Return whether a call means what its operator did before the version of some archive."""
+    return node.upgrader is not None and "." not in node.upgrader
+
+
+def _converts(step: Step) -> bool:
+    return step.kind.startswith("aten::") or any(_converts(s) for part in step.parts for s in part)
+
+
+def _lengths(schema: FunctionSchema, inputs: Sequence[Value | Argument]) -> tuple[int, int]:
+    """Return how many arguments have to be written before those named ``out``, and may be."""
+    most = len(inputs)
+    if len(schema.arguments) >= most:
+        while most and schema.arguments[most - 1].is_out:
+            most -= 1
+    needed = most
+    while needed and needed <= len(schema.arguments):
+        if not _is_left_out(schema.arguments[needed - 1], inputs[needed - 1]):
+            break
+        needed -= 1
+    return needed, most
+
+
+def _is_left_out(argument: Argument, given: Value | Argument) -> bool:
+    return isinstance(given, Argument) or is_default(argument.default, given)
+
+
+def _call(
+    schema: FunctionSchema, inputs: Sequence[Value | Argument], count: int, most: int
+) -> Call:
+    positional: list[Typed] = []
+    keywords: dict[str, Typed] = {}
+    for place, given in enumerate(inputs):
+        if count <= place < most:
+            continue
+        value = _default(given) if isinstance(given, Argument) else given
+        typed = Typed(value, NONE if must_be_none(value) else value.type)
+        if place < len(schema.arguments) and schema.arguments[place].kwarg_only:
+            keywords[schema.arguments[place].name] = typed
+        else:
+            positional.append(typed)
+    return Call(positional, keywords)
+
+
+def _default(argument: Argument) -> Value:
+    return Builder(Block(), lambda: None).default(argument)
+
+
+def adapted(node: Node, schema: FunctionSchema) -> list[Value | Argument] | None:
+    """Return the inputs of a call as arguments of another schema; an Argument is left out.
+
+    None where an argument would be lost, or is missing.
+    """
+    old = node.schema
+    assert old is not None
+    if len(node.inputs) != len(old.arguments):
+        return list(node.inputs) if old == schema else None
+    given = _paired(old, schema, node.inputs)
+    found: list[Value | Argument] = []
+    rest = {argument.name: argument for argument in old.arguments}
+    for argument in schema.arguments:
+        value = given.pop(argument.name, None)
+        if value is None and not argument.has_default:
+            return None
+        is_left_out = value is None or _stands_for_default(rest.get(argument.name), argument, value)
+        found.append(argument if value is None or is_left_out else value)
+    if all(_may_go(node, rest[name], value) for name, value in given.items() if name in rest):
+        return found
+    return None
+
+
+def _paired(
+    old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]
+) -> dict[str, Value]:
+    """Return the inputs by the names of the new arguments: those of the old, or by position."""
+    names = [argument.name for argument in old.arguments]
+    if old.name != new.name or old.overload == new.overload:
+        types = [[annotation(a.type) for a in schema.arguments] for schema in (old, new)]
+        if types[0] == types[1]:
+            names = [argument.name for argument in new.arguments]
+    return dict(zip(names, inputs, strict=True))
+
+
+def _stands_for_default(old: Argument | None, new: Argument, value: Value) -> bool:
+    """Return whether None stands for a default that could not be None yet."""
+    if old is None or not (new.has_default and must_be_none(value)):
+        return False
+    return old.type == OptionalType(new.type) and old.default is None
+
+
+def _may_go(node: Node, argument: Argument, value: Value) -> bool:
+    """Return whether an argument that a schema does not have can be left out."""
+    return (node.kind, argument.name) in _LOST or is_default(argument.default, value)
+
+
+class Retargeting:
+    """Rewrites the graphs of one program, and notes what cannot be said.
+
+    ``functions`` are those that rewritten calls need besides the program's own.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.obstacles: list[Obstacle] = []
+        self.rewritten: Counter[Rewriting] = Counter()
+        self.functions: dict[Function, None] = {}
+        self.has_old_meanings = False
+
+    def rewrite(self, function: Function, record: str, *, version: int | None) -> bool:
+        """Rewrite the calls of a function; return whether its text is another now.
+
+        ``version`` is the one that says what operators mean in it, None for their meaning of today.
+        """
+        body = _Body(self, function, record)
+        body.block(function.graph, version)
+        arguments = (*function.schema.arguments, *function.schema.returns)
+        self.check_types([argument.type for argument in arguments], record)
+        body.builder.finish()
+        return body.is_changed
+
+    def check_types(self, types: Iterable[Type], record: str, node: Node | None = None) -> None:
+        """Note types whose text the release does not read."""
+        for type_ in types:
+            for name in constructs_of(type_):
+                self.check_construct(name, record, node)
+
+    def check_construct(self, name: str, record: str, node: Node | None = None) -> None:
+        """Note a construct, by its name in ``CONSTRUCTS``, if the release does not read it."""
+        if not self.target.release.is_since(CONSTRUCTS[name]):
+            reason = f"torch {self.target.release} does not read {name}"
+            self.refuse(record, node, reason, since=CONSTRUCTS[name])
+
+    def refuse(
+        self,
+        record: str,
+        node: Node | None,
+        reason: str,
+        *,
+        operator: str = "",
+        since: str | None = None,
+    ) -> None:
+        """Note, once, what cannot be said."""
+        place = node.place if node is not None else None
+        line, text = (place.line, place.text) if isinstance(place, CodePlace) else (0, "")
+        obstacle = Obstacle(record, line, operator, reason, since, text)
+        if obstacle not in self.obstacles:
+            self.obstacles.append(obstacle)
+
+    def require(self, function: Function) -> None:
+        """Note a function that a call needs, with those that it calls."""
+        if function not in self.functions:
+            for called in called_by(function):
+                self.require(called)
+            self.functions[function] = None
+
+
+class _Body:
+    """Rewrites the graph of one function."""
+
+    def __init__(self, program: Retargeting, function: Function, record: str) -> None:
+        self.program = program
+        self.target = program.target
+        self.record = record
+        self.is_changed = False
+        self.builder = Builder(function.graph, lambda: None, hoists_constants=True)
+
+    def block(self, block: Block, version: int | None) -> None:
+        for node in tuple(block.nodes):
+            if node.schema is not None:
+                self._operator(block, node, version)
+            elif node.kind in _STATEMENTS:
+                self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
+            self.program.check_types((v.type for v in node.outputs), self.record, node)
+            inner_version = self.target.free_version if node.kind in _CLOSURES else version
+            for inner in nested_blocks(node):
+                self.block(inner, inner_version)
+
+    def _operator(self, block: Block, node: Node, version: int | None) -> None:
+        self.program.has_old_meanings |= was_old(node)
+        self._with_dtype(node)
+        found = self.target.expression(node, version)
+        if found is None:
+            self._cannot(node, version)
+        elif isinstance(found, Spelling):
+            self._spell(node, found)
+        else:
+            self.program.require(found)
+            names = dict.fromkeys(n.operator for n in _all_nodes(found) if n.schema is not None)
+            self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
+            self._call_function(block, node, found)
+
+    def _with_dtype(self, node: Node) -> None:
+        """Say the dtype that ``full`` takes from the value, where releases took that for float."""
+        is_old = self.target.is_old(node.operator) and node.upgrader is None
+        if node.kind != "aten::full" or not is_old or not older_forms.is_changed(node):
+            return
+        assert node.schema is not None
+        places = {argument.name: place for place, argument in enumerate(node.schema.arguments)}
+        dtype = _FILLED.get(node.inputs[places["fill_value"]].type)
+        if dtype is not None:
+            inputs = list(node.inputs)
+            inputs[places["dtype"]] = self.builder.constant(dtype, INT)
+            _set_inputs(node, inputs)
+            self.is_changed = True
+
+    def _spell(self, node: Node, found: Spelling) -> None:
+        before = _form(node)
+        inputs = [
+            self.builder.default(given) if isinstance(given, Argument) else given
+            for given in found.inputs
+        ]
+        operator = node.operator
+        _set_inputs(node, inputs)
+        node.kind, node.schema, node.written_arguments = found.kind, found.schema, found.count
+        if _form(node) != before:
+            self.is_changed = True
+            self.program.rewritten[Rewriting(operator, (node.operator,))] += 1
+
+    def _call_function(self, block: Block, node: Node, function: Function) -> None:
+        """Let a function compute what the node did, and the node unpack it."""
+        self.is_changed = True
+        callee = self.builder.constant(function, function.type)
+        call = Node("prim::CallFunction", place=node.place)
+        for value in (callee, *node.inputs):
+            call.add_input(value)
+        node.schema = node.upgrader = node.stand_in = None
+        node.written_arguments = 0
+        if len(node.outputs) == 1:
+            _set_inputs(node, call.inputs)
+            call.drop_inputs()
+            node.kind = call.kind
+            return
+        result = call.add_output(function.schema.return_type)
+        block.nodes.insert(block.nodes.index(node), call)
+        _set_inputs(node, [result])
+        node.kind = "prim::TupleUnpack"
+
+    def _cannot(self, node: Node, version: int | None) -> None:
+        release, kind = self.target.release, node.kind
+        later = (Release(name) for name in listed_versions() if Release(name) > release)
+        expressions = ((r, self.target.of(r).expression(node, version)) for r in later)
+        since = next((r.name for r, found in expressions if found is not None), None)
+        if not self.target.operators(kind):
+            reason = f"torch {release} has no operator {node.operator}"
+        elif self.target.is_old(node.operator):
+            reason = f"{node.operator} means something else in torch {release}"
+        else:
+            reason = f"{kind} of torch {release} does not take this call of {node.operator}"
+        self.program.refuse(self.record, node, reason, operator=node.operator, since=since)
+
+
+def _all_nodes(function: Function) -> Iterator[Node]:
+    """Yield the nodes of a function and of those that it calls."""
+    yield from walk(function.graph.nodes)
+    for called in called_by(function):
+        yield from _all_nodes(called)
+
+
+def _set_inputs(node: Node, inputs: Sequence[Value]) -> None:
+    node.drop_inputs()
+    for value in inputs:
+        node.add_input(value)
+
+
+def _form(node: Node) -> tuple[Any, ...]:
+    """Return what the text of a call says: two calls with equal forms have the same text."""
+    assert node.schema is not None
+    arguments = node.schema.arguments
+    needed, most = _lengths(node.schema, node.inputs)
+    count = max(needed, node.written_arguments)
+    shown = [
+        (arguments[i].name if i < len(arguments) and arguments[i].kwarg_only else "", id(value))
+        for i, value in enumerate(node.inputs)
+        if not count <= i < most
+    ]
+    return (node.kind, *shown)
+
+
+def constructs_of(type_: Type) -> Iterator[str]:
+    """Yield the constructs, by their names in ``CONSTRUCTS``, that the text of a type has."""
+    match type_:
+        case UnionType():
+            yield "the type Union"
+        case EnumType():
+            yield "an enum"
+            return
+        case HandleType("Await", _):
+            yield "the type Await"
+        case TupleType((), None):
+            yield "the type Tuple[()]"
+        case ClassType():
+            return
+    if type_ is COMPLEX:
+        yield "the type complex"
+    if type_ is ANY:
+        yield "the type Any"
+    if not (isinstance(type_, TupleType) and type_.qualified_name):
+        for part in type_.parts():
+            yield from constructs_of(part)
+
+
+class Disagreement(NamedTuple):
+    """A node of a program, and what another reading has in its place, if anything."""
+
+    node: Node
+    other: Node | None
+
+
+class _Comparison:
+    """Whether two graphs say the same: one of a program, the other of its text as it was read."""
+
+    def __init__(self) -> None:
+        self.same: dict[Value, Value] = {}
+
+    def block(self, one: Block, other: Block) -> Disagreement | None:
+        self.same |= zip(one.params, other.params, strict=False)
+        nodes, others = ([n for n in b.nodes if not n.is_constant] for b in (one, other))
+        for node, found in zip(nodes, others, strict=False):
+            if not self._node(node, found):
+                return Disagreement(node, found)
+            self.same |= zip(node.outputs, found.outputs, strict=True)
+            for inner, again in zip(nested_blocks(node), nested_blocks(found), strict=True):
+                problem = self.block(inner, again)
+                if problem is not None:
+                    return problem
+        if len(nodes) != len(others):
+            longer, short = (nodes, others) if len(nodes) > len(others) else (others, nodes)
+            return Disagreement(longer[len(short)], None)
+        if not self._all_equal(one.returns, other.returns):
+            return Disagreement(one.return_node, other.return_node)
+        return None
+
+    def _node(self, node: Node, other: Node) -> bool:
+        has_shape = (
+            node.kind == other.kind
+            and len(node.outputs) == len(other.outputs)
+            and len(nested_blocks(node)) == len(nested_blocks(other))
+            and [annotation(v.type) for v in node.outputs]
+            == [annotation(v.type) for v in other.outputs]
+            and node.attributes.get("name") == other.attributes.get("name")
+        )
+        return has_shape and self._inputs(node, other)
+
+    def _inputs(self, node: Node, other: Node) -> bool:
+        if node.schema is None or other.schema is None:
+            return self._all_equal(node.inputs, other.inputs)
+        inputs = adapted(node, other.schema)
+        return inputs is not None and self._all_equal(inputs, other.inputs)
+
+    def _all_equal(self, ones: Sequence[Value | Argument], others: Sequence[Value]) -> bool:
+        return len(ones) == len(others) and all(map(self._equal, ones, others))
+
+    def _equal(self, one: Value | Argument, other: Value) -> bool:
+        if isinstance(one, Argument):
+            return is_default(one.default, other)
+        if CONSTANT in (one.node.kind, other.node.kind):
+            return one.node.kind == other.node.kind and _same_constant(one.constant, other.constant)
+        return self.same.get(one) is other
+
+
+def _same_constant(one: Any, other: Any) -> bool:
+    if isinstance(one, Function) and isinstance(other, Function):
+        return one.qualified_name == other.qualified_name
+    if isinstance(one, TableConstant) and isinstance(other, TableConstant):
+        return one.value is other.value
+    if isinstance(one, EnumMember) and isinstance(other, EnumMember):
+        return one.name == other.name
+    return type(one) is type(other) and (one == other or repr(one) == repr(other))
+
+
+def disagreement(program: Function, read: Function) -> Disagreement | None:
+    """Return the first place where a function says something else when its text is read."""
+    return _Comparison().block(program.graph, read.graph)

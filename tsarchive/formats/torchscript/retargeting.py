@@ -1,0 +1,423 @@
+"""Archives for one release of torch: code, records and pickles as its torch.jit loads them.
+
+Records that need no change are kept as they are. Code that does is printed anew, from its graphs,
+and all code is read once more with the operators of the release: what it says there has to be what
+it said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tsarchive.analyses.retargeting import (
+    Obstacle,
+    Retargeting,
+    Target,
+    disagreement,
+)
+from tsarchive.container import Container, NewRecord
+from tsarchive.errors import ArchiveError, SaveError, TargetError
+from tsarchive.formats.base import RewrittenCalls
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.syntax import bounded
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.source_ranges import TaggedText
+from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
+from tsarchive.operators.overloads import methods_of
+from tsarchive.operators.registry import class_names, listed_versions
+from tsarchive.operators.releases import Release
+from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
+from tsarchive.policy import FOR_STRANGERS, Guard
+from tsarchive.printer.definitions import Definitions
+from tsarchive.printer.literals import Literals
+from tsarchive.printer.reading_back import fixpoint_ranges
+from tsarchive.printer.statements import Dialect, version_record
+from tsarchive.run.operators import find_native, native_class, operator_schemas
+
+from .code_records import (
+    DEBUG_SUFFIX,
+    VERSION_RECORDS,
+    CodeRecords,
+    DebugRecords,
+    DebugWriter,
+    encoded,
+    format_version,
+)
+from .importer import Importer, runnable_code
+from .pickled import Conversion, reachable
+from .reprinting import ConstantNumbers, definition
+from .stored_tensors import is_tensor
+
+_CONSTANTS: Final = "constants.pkl"
+_PICKLES: Final = ("data.pkl", _CONSTANTS, "traced_inputs.pkl")
+# Before, what an operator does in an archive of an older version is decided by its name alone.
+_FIRST_WITH_UPGRADERS: Final = "1.11"
+# The first release that reads each of these in a pickle; others are read by all.
+_FUNCTIONS: Final[Mapping[str, str]] = {
+    "builtins.complex": "1.9",
+    "torch._utils._rebuild_sparse_tensor": "1.10",
+    "torch._utils._rebuild_sparse_csr_tensor": "1.10",
+    "torch._utils._rebuild_meta_tensor_no_storage": "2.1",
+}
+_STORAGES: Final[Mapping[str, str]] = {
+    "ComplexFloatStorage": "1.6",
+    "ComplexDoubleStorage": "1.6",
+    "QUInt4x2Storage": "1.8",
+    "QUInt2x4Storage": "1.11",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Retargeted:
+    """The records for a release, and how often calls of each operator were written otherwise."""
+
+    records: list[NewRecord]
+    rewritten: tuple[RewrittenCalls, ...]
+
+
+def retargeted(
+    container: Container,
+    records: Iterable[NewRecord],
+    release: Release,
+    *,
+    keeps_unread: bool,
+    guard: Guard = FOR_STRANGERS,
+) -> Retargeted:
+    """Return the records of a saved module for a release of torch.
+
+    ``container`` has the code of the ``records``. With ``keeps_unread`` code that this process
+    cannot read is left as it is. Raises TargetError for what the release cannot read.
+    """
+    given = list(records)
+    version = min(format_version(container), release.newest_format)
+    archive = _Archive(container, release, version, guard, keeps_unread)
+    try:
+        return archive.written(given)
+    except TargetError:
+        newest = release.newest_format
+        if archive.has_old_meanings or version == newest or release.is_since(_FIRST_WITH_UPGRADERS):
+            raise
+    return _Archive(container, release, newest, guard, keeps_unread).written(given)
+
+
+@dataclass(eq=False)
+class _Code:
+    """What is told of one code record: its functions, and whether its text changes."""
+
+    functions: list[tuple[str, Function]] = field(default_factory=list)
+    is_changed: bool = False
+    failure: ArchiveError | None = None
+
+
+class _Archive:
+    def __init__(
+        self,
+        container: Container,
+        release: Release,
+        version: int,
+        guard: Guard,
+        keeps_unread: bool,
+    ) -> None:
+        self.container = container
+        self.release = release
+        self.keeps_unread = keeps_unread
+        self.table = ConstantNumbers(Importer(container, None, guard))
+        self.texts = dict(CodeRecords(container))
+        self.version = version
+        self.code = runnable_code(
+            self.texts,
+            self.table.constant,
+            format_version(container),
+            debug=DebugRecords(container),
+        )
+        self.target = Target(release, self.version, operator_schemas, native_class)
+        self.retargeting = Retargeting(self.target)
+        none = "NoneType" if release.writes_none_type else "None"
+        self.dialect = Dialect(none, release.lists_buffers, release.has_class_constants)
+
+    def written(self, records: list[NewRecord]) -> Retargeted:
+        codes = {record: self._rewritten(record) for record in self.texts}
+        self._check_pickles()
+        self._raise_obstacles()
+        bodies = {name: body for name in codes if (body := self._body(name, codes[name]))}
+        bodies |= self._new_functions()
+        self._check(codes, bodies)
+        self._raise_obstacles()
+        found = list(self._replaced(records, self._changed_records(bodies)))
+        rewritten = self.retargeting.rewritten.items()
+        return Retargeted(found, tuple(RewrittenCalls(*what, count) for what, count in rewritten))
+
+    @property
+    def has_old_meanings(self) -> bool:
+        """Whether calls mean what their operators did before the version of some archive."""
+        return self.retargeting.has_old_meanings
+
+    # Code
+
+    def _rewritten(self, record: str) -> _Code:
+        """Rewrite the graphs of the definitions of a record."""
+        code = _Code()
+        try:
+            with bounded(record):
+                for name in self.code.definitions(record):
+                    self._definition(code, record, definition(self.code, name))
+        except ArchiveError as error:
+            code.failure = error
+            if not self.keeps_unread:
+                self._obstacle(record, error)
+        code.is_changed |= self.dialect != Dialect()
+        return code
+
+    def _definition(self, code: _Code, record: str, named: NamedType) -> None:
+        match named:
+            case FunctionType(function):
+                self._function(code, record, function, self.target.free_version)
+            case ClassType(is_native=True):
+                pass
+            case ClassType():
+                self._types(record, [a.type for a in named.attributes.values()])
+                self._types(record, [c.type for c in named.constants.values()])
+                for function in named.methods.values():
+                    self._function(code, record, function, self.version)
+                for hook in named.hooks():
+                    self._construct(record, "a hook")
+                    self._function(code, record, hook, self.target.free_version)
+            case TupleType():
+                self._types(record, named.elements)
+            case InterfaceType():
+                for schema in named.methods.values():
+                    self._types(record, [a.type for a in (*schema.arguments, *schema.returns)])
+            case EnumType():
+                self._construct(record, "an enum")
+
+    def _function(
+        self, code: _Code, record: str, function: Function, version: int | None
+    ) -> None:
+        is_changed = self.retargeting.rewrite(function, record, version=version)
+        code.functions.append((function.qualified_name, function))
+        code.is_changed |= is_changed
+
+    def _types(self, record: str, types: Iterable[Type]) -> None:
+        self.retargeting.check_types(types, record)
+
+    def _construct(self, record: str, name: str) -> None:
+        self.retargeting.check_construct(name, record)
+
+    def _obstacle(self, record: str, error: ArchiveError) -> None:
+        line = getattr(error, "line", None) or 0
+        found = Obstacle(error.record or record, line, "", error.message)
+        self.retargeting.obstacles.append(found)
+
+    # Text
+
+    def _body(self, record: str, code: _Code) -> TaggedText | None:
+        """Return the text of a record that changes; None for one that is kept."""
+        if not code.is_changed:
+            return None
+        if code.failure is not None:
+            self._obstacle(record, code.failure)
+            return None
+        names = self.code.definitions(record)
+        return self._printed(record, [definition(self.code, name) for name in names])
+
+    def _printed(self, record: str, definitions: Iterable[NamedType]) -> TaggedText | None:
+        literals = Literals(self.table, own_name)
+        printer = Definitions(literals, own_name, lambda _: None, dialect=self.dialect)
+        try:
+            with bounded(record):
+                for named in definitions:
+                    printer.define(named)
+        except SaveError as error:
+            self._obstacle(record, error)
+            return None
+        return printer.body
+
+    def _new_functions(self) -> dict[str, TaggedText]:
+        """Return the records of the functions that calls need, but those that the archive has."""
+        by_record: dict[str, list[NamedType]] = {}
+        for function in self.retargeting.functions:
+            folder = function.qualified_name.rpartition(".")[0]
+            by_record.setdefault(f"code/{folder.replace('.', '/')}.py", []).append(function.type)
+        found: dict[str, TaggedText] = {}
+        for record, functions in by_record.items():
+            own = [definition(self.code, name) for name in self._names_in(record)]
+            known = {named.qualified_name for named in own}
+            new = [named for named in functions if named.qualified_name not in known]
+            body = self._printed(record, [*own, *new])
+            if body is not None:
+                found[record] = body
+        return found
+
+    def _names_in(self, record: str) -> list[str]:
+        return self.code.definitions(record) if record in self.texts else []
+
+    def _check(self, codes: Mapping[str, _Code], bodies: Mapping[str, TaggedText]) -> None:
+        """Read all code as the release does, and compare it with what it has to say."""
+        if not bodies and self.keeps_unread:
+            return
+        texts = self.texts | {name: str(body) for name, body in bodies.items()}
+        reader = self.target.code(texts, constant=self.table.constant, evaluate=find_native)
+        for record, code in codes.items():
+            for name, function in code.functions:
+                self._compare(reader, record, name, function)
+
+    def _compare(self, reader: CodeImporter, record: str, name: str, function: Function) -> None:
+        try:
+            with bounded(record):
+                again = _function_named(reader, name)
+                found = None if again is None else disagreement(function, again)
+        except ArchiveError as error:
+            self._obstacle(record, error)
+            return
+        if again is None or found is not None:
+            node = None if found is None else found.node
+            operator = "" if node is None else node.operator
+            reason = f"torch {self.release} reads {operator or name} otherwise"
+            self.retargeting.refuse(record, node, reason, operator=operator)
+
+    # Records
+
+    def _changed_records(self, bodies: Mapping[str, TaggedText]) -> dict[str, NewRecord]:
+        found = {name: encoded(str(body)) for name, body in bodies.items()}
+        if self.release.reads_text_tables:
+            records, writer = self.container.records, DebugWriter()
+            kept = {name: body for name, body in bodies.items() if name + DEBUG_SUFFIX in records}
+            for name, ranges in fixpoint_ranges(kept).items():
+                found[f"{name}{DEBUG_SUFFIX}"] = writer.record(ranges)
+        changed = {name: NewRecord(name, data, deflate=True) for name, data in found.items()}
+        if not self.release.reads_type_tags:
+            changed |= {name: NewRecord(name, data) for name, data in self._untagged()}
+        name = version_record(self.version)
+        return {**changed, name: NewRecord(name, b"%d\n" % self.version)}
+
+    def _untagged(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the pickles with lists and dicts whose types nothing tells."""
+        for record in _PICKLES:
+            if record in self.container.records:
+                root = loads(self.container.read(record), record=record)
+                yield record, dumps(_Untagging(record).value(root))
+
+    def _replaced(
+        self, records: list[NewRecord], changed: dict[str, NewRecord]
+    ) -> Iterator[NewRecord]:
+        """Yield the records with those that changed; new ones stand behind the others of code."""
+        known = {record.name for record in records}
+        new = [each for name, each in changed.items() if name not in known and name in _code(changed)]
+        last = [record.name for record in records if record.name in _code(known)][-1:]
+        for record in records:
+            name = version_record(self.version) if record.name in VERSION_RECORDS else record.name
+            if self.release.reads_text_tables or not name.endswith(DEBUG_SUFFIX):
+                yield changed.get(name, record)
+            if [record.name] == last:
+                yield from new
+
+    def _check_pickles(self) -> None:
+        for record in _PICKLES:
+            if record in self.container.records:
+                root = loads(self.container.read(record), record=record)
+                found = [*self._unread(root), *self._unread_constants(record, root)]
+                for name, since in dict.fromkeys(found):
+                    if since is not None and not self.release.is_since(since):
+                        reason = f"torch {self.release} does not read {name} in a pickle"
+                        self.retargeting.obstacles.append(Obstacle(record, 0, "", reason, since))
+
+    def _unread_constants(self, record: str, root: Any) -> Iterator[tuple[str, str]]:
+        """Yield what tables of constants hold besides tensors, and the first that reads it."""
+        for value in root if record == _CONSTANTS and isinstance(root, tuple) else ():
+            if not (isinstance(value, Reduce) and is_tensor(value)):
+                yield "constants other than tensors", "1.7"
+
+    def _unread(self, root: Any) -> Iterator[tuple[str, str | None]]:
+        """Yield what a pickle names, and the first release that reads it, if not all do."""
+        for value in reachable(root):
+            match value:
+                case Reduce(function=function, argument=(*_, tuple(quantizer), bool(), _)) if (
+                    function.name == "_rebuild_qtensor" and isinstance(quantizer[1], Reduce)
+                ):
+                    name, since = "tensors that are quantized by channel", "1.5"
+                case Reduce(function=function):
+                    name = function.qualified_name
+                    since = _FUNCTIONS.get(name)
+                case PersistentId(value=("storage", kind, *_)):
+                    name = kind.name
+                    since = _STORAGES.get(name)
+                case _ if hasattr(value, "cls") and value.cls.qualified_name.startswith(
+                    NATIVE_PREFIX
+                ):
+                    name = value.cls.qualified_name
+                    since = self._first_with_class(name)
+                case _:
+                    continue
+            yield name, since
+
+    def _first_with_class(self, name: str) -> str | None:
+        if name not in class_names():
+            return None
+        return next((v for v in listed_versions() if methods_of(name, v)), None)
+
+    def _raise_obstacles(self) -> None:
+        found = self.retargeting.obstacles
+        if not found:
+            return
+        shown = "".join(f"\n  {obstacle}" for obstacle in found)
+        raise TargetError(
+            f"torch {self.release} cannot load this archive, and not all of it can be said in "
+            f"another way:{shown}",
+            obstacles=found,
+        )
+
+
+_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
+_BUILDERS: Final = {
+    "List[int]": "build_intlist",
+    "List[float]": "build_doublelist",
+    "List[bool]": "build_boollist",
+    "List[Tensor]": "build_tensorlist",
+}
+
+
+class _Untagging(Conversion):
+    """Replaces lists and dicts with a type by those that torch 1.4 wrote; others are kept."""
+
+    def _tagged(self, value: Reduce) -> Any:
+        if value.function != _TAG:
+            value.argument = self.value(value.argument)
+            return value
+        content, tag = value.argument
+        found = self.value(content)
+        builder = _BUILDERS.get(tag)
+        return found if builder is None else Reduce(Global(_TAG.module, builder), (found,))
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {self.value(key): self.value(item) for key, item in value.items()}
+
+    def _object(self, value: Object) -> Object:
+        value.state = self.value(value.state)
+        return value
+
+
+_Untagging.builders = {
+    list: _Untagging.list_of,
+    tuple: _Untagging.tuple_of,
+    dict: _Untagging._dict,
+    Reduce: _Untagging._tagged,
+    Object: _Untagging._object,
+}
+
+
+def _code(names: Iterable[str]) -> set[str]:
+    return {name for name in names if name.startswith("code/")}
+
+
+def _function_named(code: CodeImporter, qualified_name: str) -> Function | None:
+    """Return a function, a method or a hook."""
+    folder, _, name = qualified_name.rpartition(".")
+    owner = code.find(folder)
+    if isinstance(owner, ClassType):
+        hooks = {hook.name: hook for hook in owner.hooks()}
+        return owner.methods.get(name) or hooks.get(name)
+    found = code.find(qualified_name)
+    return found.function if isinstance(found, FunctionType) else None

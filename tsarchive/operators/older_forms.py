@@ -1,0 +1,116 @@
+"""What older releases of torch have in the place of operators that came later.
+
+``older_forms.txt`` is the table. Each paragraph is a function in TorchScript, as archives hold it;
+``#`` before it stands in front of the operators, with their overloads, that it does the work of. Its
+parameters are the arguments of these, in their order. It names operators as the releases that lack
+the newer one have them, and mean them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from tsarchive.ir.graph import Node
+
+from .upgraders import UPGRADERS
+
+RECORD: Final = "code/__torch__/older_forms.py"
+_QUALIFIER: Final = "__torch__.older_forms"
+_DEFINITION: Final = re.compile(r"^def (\w+)\(", re.MULTILINE)
+
+_IN_PLACE: Final = (
+    "absolute abs", "arccos acos", "arccosh acosh", "arcsin asin", "arcsinh asinh", "arctan atan",
+    "arctan2 atan2", "arctanh atanh", "clip clamp", "fix trunc", "greater gt", "greater_equal ge",
+    "less lt", "less_equal le", "multiply mul", "negative neg", "not_equal ne", "subtract sub",
+    "swapaxes transpose", "swapdims transpose", "divide div", "divide true_divide",
+)  # fmt: skip
+_OTHERS: Final = (
+    "concat cat", "concatenate cat", "inner matmul", "linalg_det det", "linalg_inv inverse",
+    "linalg_matmul matmul", "linalg_matrix_power matrix_power", "linalg_slogdet slogdet",
+    "moveaxis movedim", "outer ger", "row_stack vstack", "special_digamma digamma",
+    "special_erf erf", "special_erfc erfc", "special_erfinv erfinv", "special_exp2 exp2",
+    "special_expit sigmoid", "special_expm1 expm1", "special_gammainc igamma",
+    "special_gammaincc igammac", "special_gammaln lgamma", "special_i0 i0", "special_log1p log1p",
+    "special_log_softmax log_softmax", "special_logit logit", "special_logsumexp logsumexp",
+    "special_multigammaln mvlgamma", "special_polygamma polygamma", "special_psi digamma",
+    "special_round round", "special_sinc sinc", "special_softmax softmax", "special_xlogy xlogy",
+    # Before format version 4, ``div`` of whole numbers was one, too.
+    "div true_divide", "div_ true_divide_",
+)  # fmt: skip
+
+
+@cache
+def older_names() -> Mapping[str, tuple[str, ...]]:
+    """Return the operators that have an older name, with the names to try, in their order.
+
+    Source: the aliases of torch's ``normalize_ops.cpp``.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    both = [pair.split() for pair in _IN_PLACE]
+    for name, older in (
+        *both,
+        *((f"{name}_", f"{older}_") for name, older in both),
+        *(pair.split() for pair in _OTHERS),
+    ):
+        key = f"aten::{name}"
+        found[key] = (*found.get(key, ()), f"aten::{older}")
+    return found
+
+
+# Operators whose meaning changed in a release, in code of each format version. Earlier releases
+# rounded the quotient towards zero.
+_CHANGED: Final = {
+    **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
+    "aten::floordiv.builtin_Tensor": "1.13",
+    "aten::floordiv.builtin_Scalar": "1.13",
+}
+
+
+def changed_in(full_name: str) -> str | None:
+    """Return the release that gave an operator the meaning that it has today."""
+    return _CHANGED.get(full_name) or _CHANGED.get(full_name.partition(".")[0])
+
+
+def is_changed(node: Node) -> bool:
+    """Return whether a call means something else where its operator has the meaning of before.
+
+    That is so of those that a release changed, and of operators with an upgrader. Of ``linspace``, ``logspace`` and ``gelu`` only an
+    argument changed.
+    """
+    name = node.kind.removeprefix("aten::")
+    if name == "full":
+        arguments = zip(node.schema.arguments if node.schema else (), node.inputs, strict=False)
+        return any(a.name == "dtype" and value.constant is None for a, value in arguments)
+    is_division = node.operator in UPGRADERS and name in ("div", "div_")
+    return is_division or changed_in(node.operator) is not None
+
+
+@cache
+def older_functions() -> Mapping[str, tuple[str, ...]]:
+    """Return the qualified names of functions in :func:`text` by the operators that they replace."""
+    found: dict[str, tuple[str, ...]] = {}
+    for paragraph in text().split("\n\n"):
+        name = f"{_QUALIFIER}.{_DEFINITION.findall(paragraph)[-1]}"
+        for operator in _operators(paragraph):
+            found[operator] = (*found.get(operator, ()), name)
+    return found
+
+
+def _operators(paragraph: str) -> Iterator[str]:
+    for line in paragraph.splitlines():
+        if line.startswith("#"):
+            yield from line[1:].split()
+
+
+@cache
+def text() -> str:
+    """Return the functions as a record of code."""
+    # importlib.resources does the same, and imports seventy modules.
+    loader: Any = sys.modules[__name__].__loader__
+    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/older_forms.txt")
+    return data.decode("ascii").rstrip() + "\n"
