@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -50,9 +50,9 @@ def removed(name: str) -> tuple[Candidate, ...]:
 
 
 @cache
-def records() -> dict[str, str]:
+def records() -> dict[str, Callable[[], str] | str]:
     """Return the functions and classes as records of code, by the names of these."""
-    return {RECORD: text(), **_class_records(_table().classes)}
+    return {RECORD: text, **_class_records(_table().classes)}
 
 
 def is_defined(qualified_name: str) -> bool:
