@@ -47,7 +47,7 @@ from tsarchive.ir.types import (
 )
 
 from tsarchive.operators.overloads import native_class, overloads_of
-from tsarchive.operators.removed import is_defined, records
+from tsarchive.operators.removed import defined_classes, records
 from tsarchive.operators.upgraders import UPGRADERS
 
 from .context import UNLOWERED, Context
@@ -94,7 +94,7 @@ class CodeImporter(Context):
 
     def _import(self, qualified_name: str) -> NamedType | None:
         is_native = qualified_name.startswith(NATIVE_PREFIX)
-        if is_native and is_defined(qualified_name):
+        if is_native and qualified_name in defined_classes():
             return revived_class(qualified_name)
         if is_native and self.open is None:
             return self.native_class(qualified_name)
@@ -106,7 +106,10 @@ class CodeImporter(Context):
 
     def stand_in(self, upgrader: str) -> Function | None:
         found = self._removed.find(upgrader) if "." in upgrader else None
-        return found.function if isinstance(found, FunctionType) else None
+        if not isinstance(found, FunctionType):
+            return None
+        _ = found.function.schema  # from here on the classes that it names have their methods
+        return found.function
 
     @cached_property
     def _removed(self) -> CodeImporter:

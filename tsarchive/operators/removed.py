@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ from .registry import operator_names
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
-_QUALIFIER: Final = "__torch__.removed_from_torch"
+QUALIFIER: Final = "__torch__.removed_from_torch"
 _FILES: Final = ("removed.txt", "packed_layers.txt")
 
 _DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
@@ -55,9 +55,9 @@ def records() -> dict[str, Callable[[], str] | str]:
     return {RECORD: text, **_class_records(_table().classes)}
 
 
-def is_defined(qualified_name: str) -> bool:
-    """Return whether the table defines a class that torch bound from C++ once."""
-    return qualified_name in _table().classes
+def defined_classes() -> Collection[str]:
+    """Return the qualified names of the classes that torch bound from C++ once."""
+    return _table().classes.keys()
 
 
 def _class_records(classes: Mapping[str, str]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def _schemas(name: str) -> tuple[FunctionSchema, ...]:
 def _candidate(schema: FunctionSchema, made: _Function | None) -> Candidate | None:
     function = _written(schema) or made
     if function is not None:
-        return Candidate(schema, f"{_QUALIFIER}.{function.name}")
+        return Candidate(schema, f"{QUALIFIER}.{function.name}")
     reason = _told(_table().reasons, schema)
     return None if reason is None else Candidate(schema, refusal=reason)
 
@@ -259,7 +259,7 @@ def _plain_call(name: str, arguments: tuple[str, ...], results: int) -> str | No
             continue
         for function in functions:
             if function.parameters == arguments:
-                return f"{_QUALIFIER}.{function.name}({given})"
+                return f"{QUALIFIER}.{function.name}({given})"
             if function.parameters == (*arguments, "output_mask"):
-                return f"{_QUALIFIER}.{function.name}({given}, [{mask}])"
+                return f"{QUALIFIER}.{function.name}({given}, [{mask}])"
     return None

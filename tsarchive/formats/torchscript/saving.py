@@ -369,6 +369,16 @@ def _storages(container: Container, pickle: str) -> Iterator[str]:
         yield storage_record(pickle, key, container.records)
 
 
+def bytecode_alone(container: Container) -> set[str]:
+    """Return the records of the program of bytecode that the code beside it does not need."""
+    if BYTECODE not in container.records:
+        return set()
+    tables = [name for name in (_TABLE, "data.pkl") if name in container.records]
+    needed = {name for pickle in tables for name in _storages(container, pickle)}
+    own = {BYTECODE, *_DEBUG_OF_BYTECODE, *_storages(container, BYTECODE)}
+    return own - needed
+
+
 _DEBUG_OF_BYTECODE: Final = (
     "mobile_debug_handles.pkl", "callstack_debug_map.pkl", "delegated_backends.debug_pkl",
 )  # fmt: skip
