@@ -210,5 +210,6 @@ def test_fused_additions_are_taken_apart(kind):
         overload = getattr(getattr(torch.ops.aten, f"_add_relu{suffix}"), kind)
         ours, theirs = x.clone(), x.clone()
         options = {"alpha": 3} if kind == "Tensor" else {}
-        assert torch.equal(SYMBOLIC[key](ours, other, **options), overload(theirs, other, **options))
+        expected = overload(theirs, other, **options)
+        assert torch.equal(SYMBOLIC[key](ours, other, **options), expected)
         assert torch.equal(ours, theirs)

@@ -45,7 +45,6 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-
 from tsarchive.operators.overloads import native_class, overloads_of
 from tsarchive.operators.removed import defined_classes, records
 from tsarchive.operators.upgraders import UPGRADERS

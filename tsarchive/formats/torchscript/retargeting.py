@@ -27,6 +27,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
+from tsarchive.ir.values import TableConstant
 from tsarchive.operators.overloads import methods_of
 from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.operators.releases import Release
