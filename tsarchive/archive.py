@@ -129,12 +129,19 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
     """
+    from tsarchive.operators.removed import defined_classes, removed
     from tsarchive.run.operators import native_class, operator_schemas
+
+    def is_known(name: str) -> bool:
+        return bool(operator_schemas(name)) or any(old.upgrader for old in removed(name))
+
+    def is_known_class(name: str) -> bool:
+        return name in defined_classes() or native_class(name) is not None
 
     opened = nullcontext(source) if isinstance(source, Archive) else open(source)
     with opened as archive:
         needs = archive.needs
     return Missing(
-        tuple(sorted(name for name in needs.operators if not operator_schemas(name))),
-        tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),
+        tuple(sorted(name for name in needs.operators if not is_known(name))),
+        tuple(n for n in needs.classes if not is_known_class(f"{NATIVE_PREFIX}{n}")),
     )

@@ -260,6 +260,13 @@ def test_gradients_reach_the_input():
     assert torch.equal(x.grad, expected)
 
 
+def test_rows_are_those_of_the_tensor():
+    x = torch.linspace(-1, 1, 24).reshape(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
+    packed = loaded(archive_of(*linear()))
+    assert torch.allclose(packed(x), F.linear(x, torch.ones(4, 2)))
+    assert packed(torch.tensor([[float("nan"), 1.0]])).isnan().all()
+
+
 def test_packed_weights_are_no_parameters():
     """As in torch.jit, where they are out of reach: `to` and `state_dict` pass them over."""
     module = loaded(archive_of(*linear()))
@@ -274,6 +281,7 @@ def test_tensors_are_named_by_the_parts_of_the_layer(tmp_path):
     with tsarchive.open(path) as archive:
         assert list(archive.tensors) == ["packed.weight", "packed.bias"]
         assert archive.needs.foreign == ()
+        assert tsarchive.missing(archive) == ((), ())
         assert archive.tree().nbytes == 4 * (4 * 2 * 2 * 2 + 4)
 
 

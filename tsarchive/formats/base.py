@@ -93,8 +93,9 @@ class OpenedArchive(Closing):
 
     @property
     def kind(self) -> str:
-        """``torchscript``, ``torchscript-legacy``, ``pt2``, ``torch.save``, ``torch.package``
-        or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files of ExecuTorch.
+        """``torchscript``, ``torchscript-legacy``, ``bytecode``, ``pt2``, ``torch.save``,
+        ``torch.package`` or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files
+        of ExecuTorch.
         """
         return self._format.kind
 
