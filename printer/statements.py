@@ -109,14 +109,16 @@ class Versions:
 
 
 class Dialect(NamedTuple):
-    """What older releases of torch write otherwise: the type of None, and classes of modules."""
+    """What older releases of torch write otherwise: empty types, and classes of modules."""
 
-    none: str = "NoneType"
+    names_empty_types: bool = True
     lists_buffers: bool = True
     has_class_constants: bool = True
 
 
-_NONE_TYPE = re.compile(r"(?<![\w.])NoneType(?![\w.])")
+TODAY = Dialect()
+_EMPTY_TYPES = re.compile(r"(?<![\w.])(NoneType|Tuple\[\(\)\])(?![\w.])")
+_EARLIER = {"NoneType": "None", "Tuple[()]": "Tuple[]"}
 
 
 def version_record(version: int) -> str:
@@ -140,7 +142,7 @@ class Statements:
     rename: Rename
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
-    dialect: Dialect = Dialect()
+    dialect: Dialect = TODAY
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None
@@ -448,7 +450,9 @@ class Statements:
 
     def annotation(self, type_: Type, rename: Rename | None = None) -> str:
         text = annotation(type_, rename or self.rename)
-        return text if self.dialect.none == "NoneType" else _NONE_TYPE.sub(self.dialect.none, text)
+        if self.dialect.names_empty_types:
+            return text
+        return _EMPTY_TYPES.sub(lambda match: _EARLIER[match[1]], text)
 
     def expression(self, node: Node) -> TaggedText:
         text = _EXPRESSIONS.get(node.kind, Statements._operator)(self, node)
@@ -576,15 +580,16 @@ class Statements:
                 hint="Save the module before it is optimised",
             )
         needed, out_count = necessary_arguments(node.schema, node.inputs)
-        needed = max(needed, self.written_arguments(node))
+        whole = len(node.inputs) - out_count
+        needed = whole if node.writes_all else max(needed, self.written_arguments(node))
         arguments: list[Part] = []
         for offset in range(needed):
             arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
-        for offset in range(len(node.inputs) - out_count, len(node.inputs)):
+        for offset in range(whole, len(node.inputs)):
             name = node.schema.arguments[offset].name
             arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
         text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
-        for value in node.inputs[needed : len(node.inputs) - out_count]:
+        for value in node.inputs[needed:whole]:
             hidden = None if self.in_closure else value.node
             text.mark(text.length, hidden, self._default_literal(value), is_text=False)
         return text

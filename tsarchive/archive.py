@@ -132,16 +132,16 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     from tsarchive.operators.removed import defined_classes, removed
     from tsarchive.run.operators import native_class, operator_schemas
 
-    def is_known(name: str) -> bool:
-        return bool(operator_schemas(name)) or any(old.upgrader for old in removed(name))
+    def is_missing(name: str) -> bool:
+        return not operator_schemas(name) and not any(entry.upgrader for entry in removed(name))
 
-    def is_known_class(name: str) -> bool:
-        return name in defined_classes() or native_class(name) is not None
+    def is_missing_class(name: str) -> bool:
+        return name not in defined_classes() and native_class(name) is None
 
     opened = nullcontext(source) if isinstance(source, Archive) else open(source)
     with opened as archive:
         needs = archive.needs
     return Missing(
-        tuple(sorted(name for name in needs.operators if not is_known(name))),
-        tuple(n for n in needs.classes if not is_known_class(f"{NATIVE_PREFIX}{n}")),
+        tuple(sorted(filter(is_missing, needs.operators))),
+        tuple(n for n in needs.classes if is_missing_class(f"{NATIVE_PREFIX}{n}")),
     )

@@ -194,9 +194,7 @@ def _from_programs(
         save(src, stream)
         stream.seek(0)
         loaded = load(stream)
-        rewritten = destination.convert(
-            loaded, format_of_module(loaded), dst, example, release
-        )
+        rewritten = destination.convert(loaded, format_of_module(loaded), dst, example, release)
     return _conversion(src, _EXPORTED, dst, destination, rewritten)
 
 
@@ -210,9 +208,7 @@ def _conversion(
     source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
     path = os.fspath(dst)
-    return Conversion(
-        source, source_kind, path, destination.kind, size, rewritten=tuple(rewritten)
-    )
+    return Conversion(source, source_kind, path, destination.kind, size, rewritten=tuple(rewritten))
 
 
 def _require(holds: bool, argument: str, reason: str) -> None:

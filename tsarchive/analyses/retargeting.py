@@ -43,7 +43,7 @@ from tsarchive.operators import older_forms, removed
 from tsarchive.operators.overloads import builtins_of, native_class, parsed
 from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
 from tsarchive.operators.releases import CONSTRUCTS, Release
-from tsarchive.operators.upgraders import UPGRADERS, Candidate, candidates
+from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates
 
 _CLASS: Final = "__torch__."
 # The numbers of the dtypes that ``full`` fills with where it is given none.
@@ -83,22 +83,25 @@ class Rewriting(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """A call as a release has it: ``count`` arguments are written before those named ``out``."""
+    """A call as a release has it.
+
+    ``written`` arguments stand before those named ``out`` if that is more than it needs, else 0.
+    """
 
     kind: str
     schema: FunctionSchema
     inputs: list[Value | Argument]
-    count: int
+    written: int
 
 
-Library = Callable[[str], Sequence[FunctionSchema]]
+Library = Callable[[str], tuple[FunctionSchema, ...]]
 
 
 class Target:
     """A release that reads code of an archive of format ``version``.
 
-    ``library`` gives the overloads of an operator that no torch registers, ``class_named`` the
-    classes that are bound in this process.
+    ``library`` gives the overloads of an operator in this process, which stand for those that no
+    torch registers; ``class_named`` the classes that are bound in it.
     """
 
     def __init__(
@@ -113,7 +116,9 @@ class Target:
         self._library = library
         self._class_named = class_named
         self._known: dict[str, Sequence[FunctionSchema]] = {}
-        self.overloads = Overloads(self.operators, release.operator_version)
+        self._as_read: dict[str, bool] = {}
+        self.age = Age(release.operator_version, revives=False)
+        self.overloads = Overloads(self.operators, self.age)
 
     @property
     def free_version(self) -> int | None:
@@ -151,7 +156,7 @@ class Target:
             operators=self.operators,
             version=self.version,
             native_class=self._class_named,
-            newest=self.release.operator_version,
+            age=self.age,
             dialect=Dialect(free_version=self.free_version),
             **options,
         )
@@ -162,6 +167,15 @@ class Target:
         if entry is not None and self.release.operator_version < entry.bumped_at:
             return True
         return changed is not None and not self.release.is_since(changed)
+
+    def is_as_read(self, name: str) -> bool:
+        """Return whether an operator is here what it is in this process, for every call of it."""
+        found = self._as_read.get(name)
+        if found is None:
+            schemas = self.operators(name)
+            changes = any(s.full_name in UPGRADERS or self.is_old(s.full_name) for s in schemas)
+            found = self._as_read[name] = not changes and tuple(schemas) == self._library(name)
+        return found
 
     def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
         """Return how a call is written, or a function that does the same; None for neither.
@@ -180,7 +194,7 @@ class Target:
         schemas = [schema for schema in known if schema.full_name not in BLOCKED]
         schemas.sort(key=lambda schema: schema.full_name != node.operator)
         for schema in schemas:
-            inputs = adapted(node, schema)
+            inputs = adapted(node, schema) if _may_mean(node, schema) else None
             if inputs is not None:
                 found = self._selected(node, schema, inputs, version)
                 if found is not None:
@@ -188,10 +202,14 @@ class Target:
         return None
 
     def _candidates(self, kind: str, version: int | None) -> tuple[Candidate, ...]:
-        return candidates(self.operators(kind), version, self.release.operator_version)
+        return candidates(self.operators(kind), version, self.age)
 
     def _selected(
-        self, node: Node, schema: FunctionSchema, inputs: list[Value | Argument], version: int | None
+        self,
+        node: Node,
+        schema: FunctionSchema,
+        inputs: list[Value | Argument],
+        version: int | None,
     ) -> Spelling | None:
         """Return the shortest call that this release takes for one of the overload ``schema``."""
         needed, most = _lengths(schema, inputs)
@@ -253,8 +271,16 @@ def _removed_forms(node: Node) -> Iterator[str]:
 
 def called_by(function: Function) -> list[Function]:
     """Return the functions that one calls."""
-    constants = (node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant)
+    constants = (
+        node.attributes["value"] for node in walk(function.graph.nodes) if node.is_constant
+    )
     return [value for value in constants if isinstance(value, Function)]
+
+
+def _may_mean(node: Node, schema: FunctionSchema) -> bool:
+    """Return whether an overload may do what a call does: one that torch removed is one alone."""
+    is_removed = node.upgrader is not None and not was_old(node)
+    return not is_removed or schema == node.schema
 
 
 def was_old(node: Node) -> bool:
@@ -328,9 +354,7 @@ def adapted(node: Node, schema: FunctionSchema) -> list[Value | Argument] | None
     return None
 
 
-def _paired(
-    old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]
-) -> dict[str, Value]:
+def _paired(old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]) -> dict[str, Value]:
     """Return the inputs by the names of the new arguments: those of the old, or by position."""
     names = [argument.name for argument in old.arguments]
     if old.name != new.name or old.overload == new.overload:
@@ -436,6 +460,8 @@ class _Body:
 
     def _operator(self, block: Block, node: Node, version: int | None) -> None:
         self.program.has_old_meanings |= was_old(node)
+        if node.upgrader is None and self.target.is_as_read(node.kind):
+            return
         self._with_dtype(node)
         found = self.target.expression(node, version)
         if found is None:
@@ -470,7 +496,7 @@ class _Body:
         ]
         operator = node.operator
         _set_inputs(node, inputs)
-        node.kind, node.schema, node.written_arguments = found.kind, found.schema, found.count
+        node.kind, node.schema, node.written_arguments = found.kind, found.schema, found.written
         if _form(node) != before:
             self.is_changed = True
             self.program.rewritten[Rewriting(operator, (node.operator,))] += 1
@@ -545,8 +571,6 @@ def constructs_of(type_: Type) -> Iterator[str]:
             return
         case HandleType("Await", _):
             yield "the type Await"
-        case TupleType((), None):
-            yield "the type Tuple[()]"
         case ClassType():
             return
     if type_ is COMPLEX:

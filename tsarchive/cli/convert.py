@@ -105,26 +105,39 @@ def command(
         raise click.MissingParameter(param_hint=missing, param_type="argument")
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
-    with _without_logs(), progress(steps) as step:
-        done = tsarchive.convert(
-            file,
-            destination,
-            args=None if inputs is None else inputs.args,
-            kwargs=None if inputs is None else inputs.kwargs,
-            dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
-            model=model,
-            policy=chosen_policy(allow, trust=trust),
-            map_location=map_location,
-            data=data,
-            backends=backends,
-            for_torch=for_torch,
-            step=step,
-        )
+    try:
+        with _without_logs(), progress(steps) as step:
+            done = tsarchive.convert(
+                file,
+                destination,
+                args=None if inputs is None else inputs.args,
+                kwargs=None if inputs is None else inputs.kwargs,
+                dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                model=model,
+                policy=chosen_policy(allow, trust=trust),
+                map_location=map_location,
+                data=data,
+                backends=backends,
+                for_torch=for_torch,
+                step=step,
+            )
+    except tsarchive.TargetError as error:
+        return _refuse(error, file, as_json=as_json)
     if as_json:
         print_json(_document(done))
     else:
         _show(done, data)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
+
+
+def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
+    """Print what stands in the way of an archive for a release of torch."""
+    if as_json:
+        obstacles = [obstacle._asdict() for obstacle in error.obstacles]
+        print_json({"source": file, "obstacles": obstacles})
+    else:
+        say(f"{file}: {error.message}", keep="\n")
+    return FINDINGS
 
 
 @contextmanager
@@ -149,6 +162,9 @@ def _show(done: Conversion, asked: str | None) -> None:
     kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
+    for calls in done.rewritten:
+        written_as = ", ".join(calls.written_as)
+        say(f"{plural(calls.count, 'call')} of {calls.operator} written as {written_as}")
     if done.data is not None:
         say(f"its constants are in {done.data}")
     elif asked is not None:

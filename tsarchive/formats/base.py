@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     )
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
-    from tsarchive.operators.releases import Release
     from tsarchive.ir.types import Type
+    from tsarchive.operators.releases import Release
     from tsarchive.pickler import Object
     from tsarchive.policy import Guard
     from tsarchive.run.classes import Classes
@@ -495,8 +495,8 @@ class Format(ABC):
         """Write a module that was loaded from ``source`` in this format.
 
         ``example`` is a call that is traced; ``release`` is the torch to write for, where it is
-        not the newest. Return the calls that were written with other operators. Raises UnsupportedError for what this format cannot
-        hold.
+        not the newest. Return the calls that were written with other operators. Raises
+        UnsupportedError for what this format cannot hold.
         """
         raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
 

@@ -25,6 +25,7 @@ from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
 from tsarchive.operators.overloads import native_class
+from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate
 
 from .libraries import what_registers
 from .splitting import Sources
@@ -95,7 +96,7 @@ class Context(ABC):
         dialect: Dialect = CURRENT,
         reads_bodies: bool = True,
         open_world: bool = False,
-        newest: int | None = None,
+        age: Age = ANY_AGE,
     ) -> None:
         self.sources = Sources(files, debug, dialect.folder)
         self.operators = operators
@@ -104,7 +105,7 @@ class Context(ABC):
         self.native_class = native_class
         self.evaluate = evaluate
         self.dialect = dialect
-        self.newest = newest
+        self.age = age
         self.reads_bodies = reads_bodies
         self.open = OpenWorld() if open_world else None
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
@@ -126,8 +127,8 @@ class Context(ABC):
         """
 
     @abstractmethod
-    def stand_in(self, upgrader: str) -> Function | None:
-        """Return the function in TorchScript that stands for an old operator, if there is one."""
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        """Return the function in TorchScript that stands for an old overload, if there is one."""
 
     def refuse(self, error: ArchiveError) -> None:
         """Raise the error or, in an open world, note it: reading goes on without what it names."""
@@ -139,8 +140,7 @@ class Context(ABC):
     def overloads(self) -> Overloads:
         from .matching import Overloads  # looking at an archive reads no bodies
 
-        known = () if self.newest is None else (self.newest,)
-        return Overloads(self.operators, *known)
+        return Overloads(self.operators, self.age)
 
     def find_class(self, qualified_name: str) -> NamedType:
         """Like :meth:`find`, for a type that must exist. Raises UnknownClassError."""

@@ -36,6 +36,7 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
+from tsarchive.operators.removed import TRIED_FIRST
 from tsarchive.operators.upgraders import Candidate
 
 from .context import CURRENT, UNKNOWN_NAME, Context
@@ -161,7 +162,8 @@ class Emitter:
         made = self.frame.append(kind, inputs, *match.returns, schema=candidate.schema)
         if candidate.upgrader is not None:
             made.upgrader = candidate.upgrader
-            made.stand_in = self.context.stand_in(candidate.upgrader)
+            made.stand_in = self.context.stand_in(candidate)
+            made.writes_all = kind in TRIED_FIRST
         made.is_written = is_written
         last = match.written - 1
         if last >= 0 and is_default(candidate.schema.arguments[last].default, inputs[last]):

@@ -46,8 +46,8 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.operators.overloads import native_class, overloads_of
-from tsarchive.operators.removed import defined_classes, records
-from tsarchive.operators.upgraders import UPGRADERS
+from tsarchive.operators.removed import RECORD, class_records, defined_classes, text_of
+from tsarchive.operators.upgraders import UPGRADERS, Candidate
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -103,18 +103,24 @@ class CodeImporter(Context):
             return self.native_class(qualified_name)
         return None if piece is None else define(self, qualified_name, piece)
 
-    def stand_in(self, upgrader: str) -> Function | None:
-        found = self._removed.find(upgrader) if "." in upgrader else None
-        if not isinstance(found, FunctionType):
-            return None
-        _ = found.function.schema  # from here on the classes that it names have their methods
-        return found.function
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        name = candidate.upgrader or ""
+        if name not in self._stand_ins:
+            found = self._reader_of(candidate).find(name) if "." in name else None
+            stand_in = found.function if isinstance(found, FunctionType) else None
+            if stand_in is not None:
+                _ = stand_in.schema  # from here on the classes that it names have their methods
+            self._stand_ins[name] = stand_in
+        return self._stand_ins[name]
 
     @cached_property
-    def _removed(self) -> CodeImporter:
-        """The functions of this library that stand for operators."""
+    def _stand_ins(self) -> dict[str, Function | None]:
+        return {}
+
+    def _reader_of(self, candidate: Candidate) -> CodeImporter:
+        """Return what reads the function of this library that stands for an overload."""
         return CodeImporter(
-            records(),
+            {RECORD: text_of(candidate)},
             operators=self.operators,
             constant=self.constant,
             version=self.version,
@@ -170,7 +176,7 @@ def revived_class(qualified_name: str) -> ClassType:
 def _revived_code() -> CodeImporter:
     """The code of these classes, which needs nothing of the process."""
     return CodeImporter(
-        records(),
+        class_records(),
         operators=overloads_of,
         constant=lambda index: (None, NONE),
         version=max(upgrader.bumped_at for upgrader in UPGRADERS.values()),

@@ -45,8 +45,8 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
-from tsarchive.operators.removed import removed
-from tsarchive.operators.upgraders import NEWEST_MEANING, Candidate, candidates
+from tsarchive.operators.removed import TRIED_FIRST, removed
+from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate, candidates, of_version
 
 from .libraries import last_with, what_registers
 from .places import filled
@@ -170,17 +170,17 @@ class Call:
 class Overloads:
     """The overloads of operators, and which of them calls mean.
 
-    ``operators`` gives the overloads of an operator kind in the order of selection. What changed
-    in archives after version ``newest`` is not known.
+    ``operators`` gives the overloads of an operator kind in the order of selection, ``age``
+    what of old and new archives they are chosen by.
     """
 
     def __init__(
         self,
         operators: Callable[[str], Sequence[FunctionSchema]],
-        newest: int = NEWEST_MEANING,
+        age: Age = ANY_AGE,
     ) -> None:
         self._operators = operators
-        self.newest = newest
+        self.age = age
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
 
@@ -202,16 +202,22 @@ class Overloads:
         key = kind, version
         known = self._candidates.get(key)
         if known is None:
-            known = self._candidates[key] = candidates(self._operators(kind), version, self.newest)
+            known = self._candidates[key] = candidates(self._operators(kind), version, self.age)
+        if kind in TRIED_FIRST and self.age.revives:
+            written = len(call.values)
+            old = [c for c in removed(kind) if len(c.schema.arguments) == written]
+            found = call.select(old)
+            if isinstance(found, tuple):
+                return found
         found = call.select(known)
-        return found if isinstance(found, tuple) else self._select_removed(kind, known, found, call)
+        return found if isinstance(found, tuple) else self._select_removed(key, found, call)
 
-    @staticmethod
     def _select_removed(
-        kind: str, known: tuple[Candidate, ...], mismatches: list[Mismatch], call: Call
+        self, key: tuple[str, int | None], mismatches: list[Mismatch], call: Call
     ) -> tuple[Candidate, Match]:
         """Return the overload that a call of an older torch means."""
-        old = removed(kind)
+        (kind, version), known = key, self._candidates[key]
+        old = of_version(removed(kind), version) if self.age.revives else ()
         if not (known or old):
             raise unregistered(kind)
         found = call.select(old)

@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Final
 
 from tsarchive.errors import SourceError, UnknownClassError
-from tsarchive.ir.text_limits import check_text, parse_module
+from tsarchive.ir.text_limits import check_text, parse_module, with_empty_tuples
 
 from .grammar import check_tree
 
@@ -96,24 +96,11 @@ def parse_statements(
     return block.body
 
 
-ASSIGNED: Final = "_ = "
-
-
-def parse_expression(text: str, record: str, line: int, before: str = ASSIGNED) -> ast.expr:
-    """Parse the text of one expression that stands on ``line`` of ``record``.
-
-    ``before`` assigns it; columns count from its start.
-    """
-    match parse_statements(f"{before}{text}", record, line):
-        case [ast.Assign([_], value)]:
-            return value
-    raise SourceError(f"{text!r} is not an expression", record=record, line=line)
-
-
 def _parse(source: str) -> ast.Module:
     try:
         return _parse_blocks(source)
     except SyntaxError:
+        source = with_empty_tuples(source)
         renamed, keywords = _rename_keywords(source)
         tree = _parse_signatures(renamed)
         for node in ast.walk(tree):

@@ -75,7 +75,8 @@ class Node:
     ``has_effects`` keeps an operator even where nothing uses its results. ``lost`` are parts of an
     operator that source code cannot express. ``written_arguments`` is the number of arguments in
     the source text of an operator, if more than needed: torch writes a default of the overload that
-    it had, and may read back another overload.
+    it had, and may read back another overload. ``writes_all`` is set where text without the
+    defaults would mean another one.
 
     Open-world lowering sets two more. ``is_written`` tells that the source text calls the operator
     by its name, or as a method. ``refusal`` is why the meaning of the node is not known: what it
@@ -94,6 +95,7 @@ class Node:
     has_effects: bool = False
     lost: Sequence[str] = ()
     written_arguments: int = 0
+    writes_all: bool = False
     is_written: bool = False
     refusal: ArchiveError | None = None
 

@@ -195,6 +195,16 @@ class _Scan:
 _lock = threading.RLock()
 
 
+_EMPTY_TUPLE: Final = re.compile(
+    r"""(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?<![\w.])Tuple\[\]"""
+)
+
+
+def with_empty_tuples(text: str) -> str:
+    """Return the text with ``Tuple[()]`` for ``Tuple[]``, which torch wrote before 1.9."""
+    return _EMPTY_TUPLE.sub(lambda match: match["string"] or "Tuple[()]", text)
+
+
 def parse_module(text: str) -> ast.Module:
     with _lock:
         return ast.parse(text)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from tsarchive.errors import SourceError
 
 from .subtyping import flat_members, union_of
-from .text_limits import check_text, parse_expression
+from .text_limits import check_text, parse_expression, with_empty_tuples
 from .types import (
     FLOAT,
     INT,
@@ -78,7 +78,7 @@ def parse_type(text: str, resolve: Resolve) -> Type:
     if "\\" in text:
         raise SourceError(f"{_shortened(text)} is not a type annotation")
     try:
-        expression = parse_expression(text).body
+        expression = parse_expression(with_empty_tuples(text)).body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise SourceError(f"{_shortened(text)} is not a type annotation") from error
     return type_of_expression(expression, resolve)

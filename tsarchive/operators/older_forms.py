@@ -1,7 +1,7 @@
 """What older releases of torch have in the place of operators that came later.
 
 ``older_forms.txt`` is the table. Each paragraph is a function in TorchScript, as archives hold it;
-``#`` before it stands in front of the operators, with their overloads, that it does the work of. Its
+``#`` before it stands in front of the operators, with their overloads, whose work it does. Its
 parameters are the arguments of these, in their order. It names operators as the releases that lack
 the newer one have them, and mean them.
 """
@@ -63,11 +63,12 @@ def older_names() -> Mapping[str, tuple[str, ...]]:
 
 
 # Operators whose meaning changed in a release, in code of each format version. Earlier releases
-# rounded the quotient towards zero.
+# rounded the quotient towards zero, and took the items of dicts in another order.
 _CHANGED: Final = {
     **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
     "aten::floordiv.builtin_Tensor": "1.13",
     "aten::floordiv.builtin_Scalar": "1.13",
+    "aten::popitem": "1.7",
 }
 
 
@@ -79,8 +80,8 @@ def changed_in(full_name: str) -> str | None:
 def is_changed(node: Node) -> bool:
     """Return whether a call means something else where its operator has the meaning of before.
 
-    That is so of those that a release changed, and of operators with an upgrader. Of ``linspace``, ``logspace`` and ``gelu`` only an
-    argument changed.
+    That is so of those that a release changed, and of operators with an upgrader. Of ``linspace``,
+    ``logspace`` and ``gelu`` only an argument changed.
     """
     name = node.kind.removeprefix("aten::")
     if name == "full":
@@ -92,7 +93,7 @@ def is_changed(node: Node) -> bool:
 
 @cache
 def older_functions() -> Mapping[str, tuple[str, ...]]:
-    """Return the qualified names of functions in :func:`text` by the operators that they replace."""
+    """Return the qualified names of functions in :func:`text` by the operators they replace."""
     found: dict[str, tuple[str, ...]] = {}
     for paragraph in text().split("\n\n"):
         name = f"{_QUALIFIER}.{_DEFINITION.findall(paragraph)[-1]}"

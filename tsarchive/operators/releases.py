@@ -27,7 +27,6 @@ CONSTRUCTS: Final[Mapping[str, str]] = {
     "the type Any": "1.6",
     "an enum": "1.7",
     "a hook": "1.8",
-    "the type Tuple[()]": "1.9",
     "the type Union": "1.10",
     "the type complex": "1.11",
     "the type Await": "2.1",
@@ -69,8 +68,8 @@ class Release:
         return self.newest_format if self.is_since("1.7") else 3
 
     @property
-    def writes_none_type(self) -> bool:
-        """Whether types name the type of None ``NoneType``; before it was ``None``."""
+    def names_empty_types(self) -> bool:
+        """Whether it reads ``NoneType`` and ``Tuple[()]``: ``None`` and ``Tuple[]`` before."""
         return self.is_since("1.9")
 
     @property

@@ -1,11 +1,11 @@
 """Operators that torch removed, as functions of operators that it has.
 
 ``removed.txt`` is the table. A paragraph begins with ``#`` and the operators, with their overloads,
-that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters are
-the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
+that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters
+are the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
 schemas; those of before torch 1.4 are written out. ``# as aten::x:`` stands before operators that
 do what another does with the same arguments, ``# refused, reason:`` before those that no function
-gives back, and a paragraph without ``#`` is a function that others call. Names may be patterns.
+gives back, whose names may be patterns. A paragraph without ``#`` is a function that others call.
 Where an overload has a function, the one that writes its results into given tensors needs none.
 ``packed_layers.txt`` goes on with layers of XNNPACK, and has classes behind their qualified names.
 """
@@ -15,24 +15,36 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
 from .overloads import old_overloads_of
-from .registry import operator_names
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
 QUALIFIER: Final = "__torch__.removed_from_torch"
 _FILES: Final = ("removed.txt", "packed_layers.txt")
 
-_DEFINITION: Final = re.compile(r"^def (\w+)\(([^)]*)\)", re.MULTILINE)
+TRIED_FIRST: Final = frozenset(
+    {
+        "aten::_log_softmax_backward_data",
+        "aten::_softmax_backward_data",
+        "aten::istft",
+        "aten::stft",
+    }
+)
+"""Operators whose overloads of today take what the old ones took, and then do not run it. A call
+that writes all arguments of an old one means that."""
+
+_DEFINITION: Final = re.compile(r"^def (\w+)(\(([^)]*)\) -> .*):$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
+_CALLED: Final = re.compile(rf"{re.escape(QUALIFIER)}\.(\w+)")
 _NOT_IN_NAMES: Final = re.compile(r"\W+")
 
 
@@ -49,10 +61,17 @@ def removed(name: str) -> tuple[Candidate, ...]:
     return tuple([candidate for candidate in found if candidate is not None])
 
 
-@cache
-def records() -> dict[str, Callable[[], str] | str]:
-    """Return the functions and classes as records of code, by the names of these."""
-    return {RECORD: text, **_class_records(_table().classes)}
+def text() -> str:
+    """Return all functions as a record of code."""
+    made = (made.text for name in _names() for made in _made(name) if made is not None)
+    return _joined((*_table().texts.values(), *made))
+
+
+def text_of(candidate: Candidate) -> str:
+    """Return the function that stands for an overload, and those that it calls, as a record."""
+    name = (candidate.upgrader or "").rpartition(".")[2]
+    texts = {made.name: made.text for made in _made(candidate.schema.name) if made is not None}
+    return _with_called([name], {**texts, **_table().texts})
 
 
 def defined_classes() -> Collection[str]:
@@ -60,34 +79,41 @@ def defined_classes() -> Collection[str]:
     return _table().classes.keys()
 
 
-def _class_records(classes: Mapping[str, str]) -> dict[str, str]:
+@cache
+def class_records() -> dict[str, str]:
+    """Return these classes, and the functions that they call, as records of code by their names."""
     found: dict[str, str] = {}
-    for name, code in classes.items():
+    for name, code in _table().classes.items():
         record = f"code/{name.rpartition('.')[0].replace('.', '/')}.py"
         found[record] = f"{found.get(record, '')}{code}\n\n"
-    return found
+    called = _CALLED.findall("".join(found.values()))
+    return {**found, RECORD: _with_called(called, _table().texts)}
 
 
-@cache
-def text() -> str:
-    """Return the functions as a record of code."""
-    made = (made.text for name in _names() for made in _made(name) if made is not None)
-    return "\n\n".join((*_table().written, *dict.fromkeys(made))) + "\n"
+def _with_called(names: Iterable[str], texts: Mapping[str, str]) -> str:
+    """Return functions and those that they call, as a record of code."""
+    called = closure([*names], lambda name: _CALLED.findall(texts[name]))
+    return _joined(texts[name] for name in sorted(called))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(dict.fromkeys(texts)) + "\n"
 
 
 class _Function(NamedTuple):
-    """A function: its name, the names of its parameters and, where it is made, its text."""
+    """A function: its name, the names of its parameters and the rest of its head, and its text."""
 
     name: str
     parameters: tuple[str, ...]
-    text: str = ""
+    head: str
+    text: str
 
 
 class _Table:
-    """What the paragraphs tell of each overload, by its full name or a pattern of such."""
+    """What the paragraphs tell of each overload, by its full name."""
 
     def __init__(self, paragraphs: Iterable[str]) -> None:
-        self.written: list[str] = []
+        self.texts: dict[str, str] = {}
         self.classes: dict[str, str] = {}
         self.functions: dict[str, list[_Function]] = {}
         self.schemas: dict[str, list[FunctionSchema]] = {}
@@ -99,12 +125,13 @@ class _Table:
     def _read(self, paragraph: str) -> None:
         comment, code = _split(paragraph)
         if code.startswith("class "):
-            self.classes[" ".join(comment)] = code
+            self.classes[comment[0]] = code
             return
         if code:
-            self.written.append(code)
+            function = _function(code)
+            self.texts[function.name] = code
             for name in self._names(comment):
-                self.functions.setdefault(name, []).extend(_functions(code))
+                self.functions.setdefault(name, []).append(function)
             return
         title, _, names = " ".join(comment).rpartition(": ")
         kind, _, told = title.partition(" ")
@@ -128,9 +155,10 @@ def _split(paragraph: str) -> tuple[list[str], str]:
     return comment, "\n".join(lines[len(comment) :])
 
 
-def _functions(code: str) -> Iterator[_Function]:
-    for name, parameters in _DEFINITION.findall(code):
-        yield _Function(name, tuple(_PARAMETER.findall(parameters)))
+def _function(code: str) -> _Function:
+    (found,) = _DEFINITION.findall(code)
+    name, head, parameters = found
+    return _Function(name, tuple(_PARAMETER.findall(parameters)), head, code)
 
 
 @cache
@@ -145,12 +173,8 @@ def _table() -> _Table:
 
 def _names() -> Iterator[str]:
     """Yield the operators that functions are made for."""
-    written = {key.partition(".")[0] for key in _table().functions}
-    yield from (name for name in operator_names() if name in written or _is_same(name))
-
-
-def _is_same(name: str) -> bool:
-    return any(fnmatchcase(name, pattern.partition(".")[0]) for pattern in _table().same)
+    names = (key.partition(".")[0] for key in (*_table().functions, *_table().same))
+    yield from dict.fromkeys(names)
 
 
 def _schemas(name: str) -> tuple[FunctionSchema, ...]:
@@ -161,24 +185,24 @@ def _candidate(schema: FunctionSchema, made: _Function | None) -> Candidate | No
     function = _written(schema) or made
     if function is not None:
         return Candidate(schema, f"{QUALIFIER}.{function.name}")
-    reason = _told(_table().reasons, schema)
+    reason = _reason(schema)
     return None if reason is None else Candidate(schema, refusal=reason)
 
 
-def _told(table: Mapping[str, str], schema: FunctionSchema) -> str | None:
-    """Return what a table says of an overload."""
-    exact = table.get(schema.full_name)
+def _reason(schema: FunctionSchema) -> str | None:
+    reasons = _table().reasons
+    exact = reasons.get(schema.full_name)
     if exact is not None:
         return exact
     name = f"{schema.name}.{schema.overload}"
-    return next((told for pattern, told in table.items() if fnmatchcase(name, pattern)), None)
+    return next((told for pattern, told in reasons.items() if fnmatchcase(name, pattern)), None)
 
 
 def _written(schema: FunctionSchema) -> _Function | None:
-    """Return the function whose parameters are the arguments of a schema."""
+    """Return the function that takes the arguments of a schema."""
     functions = _table().functions.get(schema.full_name, ())
-    names = _names_of(schema.arguments)
-    return next((function for function in functions if function.parameters == names), None)
+    head = _head(schema) if functions else ""
+    return next((function for function in functions if function.head == head), None)
 
 
 def _names_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
@@ -196,12 +220,12 @@ def _made_for(schema: FunctionSchema, heads: dict[str, str]) -> _Function | None
     body = None if _written(schema) else _body(schema)
     if body is None:
         return None
-    head = _head(schema)
+    head, names = _head(schema), _names_of(schema.arguments)
     # Overloads of one name may differ in their types.
     stem = _NOT_IN_NAMES.sub("_", schema.full_name.removeprefix("aten::"))
     taken = sum(known.startswith(f"made_{stem}_") for known in heads.values())
     own = heads.setdefault(f"{schema.overload}{head}", f"made_{stem}_{taken}")
-    return _Function(own, _names_of(schema.arguments), f"def {own}{head}:\n{body}")
+    return _Function(own, names, head, f"def {own}{head}:\n{body}")
 
 
 def _head(schema: FunctionSchema) -> str:
@@ -213,7 +237,7 @@ def _head(schema: FunctionSchema) -> str:
 def _body(schema: FunctionSchema) -> str | None:
     if schema.is_vararg or any(_is_variable(a.type) for a in schema.arguments):
         return None
-    target = _told(_table().same, schema)
+    target = _table().same.get(schema.full_name)
     return _writing(schema) if target is None else _renamed(schema, target)
 
 

@@ -82,24 +82,40 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
 )
 
 
-NEWEST_MEANING: Final = max(entry.bumped_at for entry in UPGRADERS.values())
-"""The version of archives that changed an operator last."""
+class Age(NamedTuple):
+    """What of archives of other releases a reader knows, of which each release knows some.
+
+    Operators mean what they do in archives of version ``newest``, and ``revives`` tells whether
+    those that torch removed are known.
+    """
+
+    newest: int
+    revives: bool
+
+
+ANY_AGE: Final = Age(max(entry.bumped_at for entry in UPGRADERS.values()), revives=True)
 
 
 def candidates(
-    schemas: Iterable[FunctionSchema], version: int | None, newest: int = NEWEST_MEANING
+    schemas: Iterable[FunctionSchema], version: int | None, age: Age = ANY_AGE
 ) -> tuple[Candidate, ...]:
     """Return the overloads to try, in order, for code of an archive version; None means current.
 
-    Old overloads stand behind those that did not change. Overloads that changed after the version
-    ``newest`` are those of before.
+    Old overloads stand behind those that did not change.
     """
+    return of_version(map(Candidate, schemas), version, age)
+
+
+def of_version(
+    given: Iterable[Candidate], version: int | None, age: Age = ANY_AGE
+) -> tuple[Candidate, ...]:
+    """Return overloads of the newest version as they are in code of an archive version."""
     current: list[Candidate] = []
     old: list[Candidate] = []
-    for schema in schemas:
-        entry = UPGRADERS.get(schema.full_name) if version is not None else None
-        if entry is None or version is None or not version < entry.bumped_at <= newest:
-            current.append(Candidate(schema))
+    for candidate in given:
+        entry = UPGRADERS.get(candidate.schema.full_name) if version is not None else None
+        if entry is None or version is None or not version < entry.bumped_at <= age.newest:
+            current.append(candidate)
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))
     return (*current, *old)

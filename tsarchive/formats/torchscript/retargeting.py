@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from tsarchive.analyses.retargeting import (
     Obstacle,
@@ -24,19 +24,15 @@ from tsarchive.formats.base import RewrittenCalls
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
-from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
 from tsarchive.ir.values import TableConstant
-from tsarchive.operators.overloads import methods_of
-from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.operators.releases import Release
-from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import fixpoint_ranges
-from tsarchive.printer.statements import Dialect, version_record
+from tsarchive.printer.statements import TODAY, Dialect, version_record
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 
 from .code_records import (
@@ -49,29 +45,13 @@ from .code_records import (
     format_version,
 )
 from .importer import Importer, runnable_code
-from .pickled import Conversion, reachable
+from .older_pickles import PICKLES, unread, untagged
 from .plain_classes import PlainClasses
 from .reprinting import ConstantNumbers, definition
 from .saving import bytecode_alone
-from .stored_tensors import is_tensor
 
-_CONSTANTS: Final = "constants.pkl"
-_PICKLES: Final = ("data.pkl", _CONSTANTS, "traced_inputs.pkl")
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
-# The first release that reads each of these in a pickle; others are read by all.
-_FUNCTIONS: Final[Mapping[str, str]] = {
-    "builtins.complex": "1.9",
-    "torch._utils._rebuild_sparse_tensor": "1.10",
-    "torch._utils._rebuild_sparse_csr_tensor": "1.10",
-    "torch._utils._rebuild_meta_tensor_no_storage": "2.1",
-}
-_STORAGES: Final[Mapping[str, str]] = {
-    "ComplexFloatStorage": "1.6",
-    "ComplexDoubleStorage": "1.6",
-    "QUInt4x2Storage": "1.8",
-    "QUInt2x4Storage": "1.11",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +77,14 @@ def retargeted(
     """
     given = list(records)
     version = min(format_version(container), release.newest_format)
-    archive = _Archive(container, release, version, guard, keeps_unread)
+    archive = _Archive(container, given, release, version, guard, keeps_unread)
     try:
-        return archive.written(given)
+        return archive.written()
     except TargetError:
         newest = release.newest_format
         if archive.has_old_meanings or version == newest or release.is_since(_FIRST_WITH_UPGRADERS):
             raise
-    return _Archive(container, release, newest, guard, keeps_unread).written(given)
+    return _Archive(container, given, release, newest, guard, keeps_unread).written()
 
 
 @dataclass(eq=False)
@@ -120,12 +100,19 @@ class _Archive:
     def __init__(
         self,
         container: Container,
+        records: list[NewRecord],
         release: Release,
         version: int,
         guard: Guard,
         keeps_unread: bool,
     ) -> None:
         self.container = container
+        self.records = records
+        self.pickles = {
+            record.name: bytes(container.read(record.name) if record.packed else record.data)
+            for record in records
+            if record.name in PICKLES
+        }
         self.release = release
         self.keeps_unread = keeps_unread
         self.table = ConstantNumbers(Importer(container, None, guard))
@@ -141,10 +128,11 @@ class _Archive:
         self.retargeting = Retargeting(self.target)
         self.plain = PlainClasses(release)
         self._reader = self.code
-        none = "NoneType" if release.writes_none_type else "None"
-        self.dialect = Dialect(none, release.lists_buffers, release.has_class_constants)
+        self.dialect = Dialect(
+            release.names_empty_types, release.lists_buffers, release.has_class_constants
+        )
 
-    def written(self, records: list[NewRecord]) -> Retargeted:
+    def written(self) -> Retargeted:
         codes = {record: self._rewritten(record) for record in self.texts}
         self._check_pickles()
         self._raise_obstacles()
@@ -152,7 +140,7 @@ class _Archive:
         bodies |= self._new_definitions(bodies)
         self._check(codes, bodies)
         self._raise_obstacles()
-        found = list(self._replaced(records, self._changed_records(bodies)))
+        found = list(self._replaced(self._changed_records(bodies)))
         rewritten = self.retargeting.rewritten.items()
         return Retargeted(found, tuple(RewrittenCalls(*what, count) for what, count in rewritten))
 
@@ -174,7 +162,7 @@ class _Archive:
             code.failure = error
             if not self.keeps_unread:
                 self._obstacle(record, error)
-        code.is_changed |= self.dialect != Dialect() or self.plain.are_named_in(self.texts[record])
+        code.is_changed |= self.dialect != TODAY or self.plain.are_named_in(self.texts[record])
         return code
 
     def _definition(self, code: _Code, record: str, named: NamedType) -> None:
@@ -199,9 +187,7 @@ class _Archive:
             case EnumType():
                 self._construct(record, "an enum")
 
-    def _function(
-        self, code: _Code, record: str, function: Function, version: int | None
-    ) -> None:
+    def _function(self, code: _Code, record: str, function: Function, version: int | None) -> None:
         is_changed = self.retargeting.rewrite(function, record, version=version)
         code.functions.append((function.qualified_name, function))
         code.is_changed |= is_changed
@@ -315,89 +301,43 @@ class _Archive:
                 found[f"{name}{DEBUG_SUFFIX}"] = writer.record(ranges)
         changed = {name: NewRecord(name, data, deflate=True) for name, data in found.items()}
         if not self.release.reads_type_tags:
-            changed |= {name: NewRecord(name, data) for name, data in self._untagged()}
+            tagged = self.pickles.items()
+            changed |= {name: NewRecord(name, untagged(name, data)) for name, data in tagged}
         name = version_record(self.version)
         return {**changed, name: NewRecord(name, b"%d\n" % self.version)}
 
-    def _untagged(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the pickles with lists and dicts whose types nothing tells."""
-        for record in _PICKLES:
-            if record in self.container.records:
-                root = loads(self.container.read(record), record=record)
-                yield record, dumps(_Untagging(record).value(root))
-
-    def _replaced(
-        self, records: list[NewRecord], changed: dict[str, NewRecord]
-    ) -> Iterator[NewRecord]:
+    def _replaced(self, changed: dict[str, NewRecord]) -> Iterator[NewRecord]:
         """Yield the records with those that changed; new ones stand behind the others of code."""
-        known = {record.name for record in records}
-        new = [each for name, each in changed.items() if name not in known and name in _code(changed)]
-        last = [record.name for record in records if record.name in _code(known)][-1:]
-        for record in map(self._with_plain_classes, self._without_bytecode(records, changed)):
+        known = {record.name for record in self.records}
+        new = [
+            each for name, each in changed.items() if name not in known and name in _code(changed)
+        ]
+        last = [record.name for record in self.records if record.name in _code(known)][-1:]
+        for record in map(self._with_plain_classes, self._without_bytecode(changed)):
             name = version_record(self.version) if record.name in VERSION_RECORDS else record.name
             if self.release.reads_text_tables or not name.endswith(DEBUG_SUFFIX):
                 yield changed.get(name, record)
             if [record.name] == last:
                 yield from new
 
-    def _without_bytecode(
-        self, records: Iterable[NewRecord], changed: Mapping[str, NewRecord]
-    ) -> Iterable[NewRecord]:
-        """Yield the records without a program that says what the code said before."""
+    def _without_bytecode(self, changed: Mapping[str, NewRecord]) -> list[NewRecord]:
+        """Return the records without a program that says what the code said before."""
         dropped = bytecode_alone(self.container) if _code(changed) else ()
-        return (record for record in records if record.name not in dropped)
+        return [record for record in self.records if record.name not in dropped]
 
     def _with_plain_classes(self, record: NewRecord) -> NewRecord:
-        if record.name not in _PICKLES:
+        data = self.pickles.get(record.name)
+        if data is None:
             return record
-        as_read = record.packed is not None
-        data = self.container.read(record.name) if as_read else bytes(record.data)
         renamed = self.plain.renamed(data, record.name)
         return record if renamed == data else NewRecord(record.name, renamed)
 
     def _check_pickles(self) -> None:
-        for record in _PICKLES:
-            if record in self.container.records:
-                root = loads(self.container.read(record), record=record)
-                found = [*self._unread(root), *self._unread_constants(record, root)]
-                for name, since in dict.fromkeys(found):
-                    if since is not None and not self.release.is_since(since):
-                        reason = f"torch {self.release} does not read {name} in a pickle"
-                        self.retargeting.obstacles.append(Obstacle(record, 0, "", reason, since))
-
-    def _unread_constants(self, record: str, root: Any) -> Iterator[tuple[str, str]]:
-        """Yield what tables of constants hold besides tensors, and the first that reads it."""
-        for value in root if record == _CONSTANTS and isinstance(root, tuple) else ():
-            if not (isinstance(value, Reduce) and is_tensor(value)):
-                yield "constants other than tensors", "1.7"
-
-    def _unread(self, root: Any) -> Iterator[tuple[str, str | None]]:
-        """Yield what a pickle names, and the first release that reads it, if not all do."""
-        for value in reachable(root):
-            match value:
-                case Reduce(function=function, argument=(*_, tuple(quantizer), bool(), _)) if (
-                    function.name == "_rebuild_qtensor" and isinstance(quantizer[1], Reduce)
-                ):
-                    name, since = "tensors that are quantized by channel", "1.5"
-                case Reduce(function=function):
-                    name = function.qualified_name
-                    since = _FUNCTIONS.get(name)
-                case PersistentId(value=("storage", kind, *_)):
-                    name = kind.name
-                    since = _STORAGES.get(name)
-                case _ if hasattr(value, "cls") and value.cls.qualified_name.startswith(
-                    NATIVE_PREFIX
-                ):
-                    name = value.cls.qualified_name
-                    since = self._first_with_class(name)
-                case _:
-                    continue
-            yield name, since
-
-    def _first_with_class(self, name: str) -> str | None:
-        if name not in class_names():
-            return None
-        return next((v for v in listed_versions() if methods_of(name, v)), None)
+        for record, data in self.pickles.items():
+            for name, since in dict.fromkeys(unread(record, data)):
+                if not self.release.is_since(since):
+                    reason = f"torch {self.release} does not read {name}"
+                    self.retargeting.obstacles.append(Obstacle(record, 0, "", reason, since))
 
     def _raise_obstacles(self) -> None:
         found = self.retargeting.obstacles
@@ -409,44 +349,6 @@ class _Archive:
             f"another way:{shown}",
             obstacles=found,
         )
-
-
-_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
-_BUILDERS: Final = {
-    "List[int]": "build_intlist",
-    "List[float]": "build_doublelist",
-    "List[bool]": "build_boollist",
-    "List[Tensor]": "build_tensorlist",
-}
-
-
-class _Untagging(Conversion):
-    """Replaces lists and dicts with a type by those that torch 1.4 wrote; others are kept."""
-
-    def _tagged(self, value: Reduce) -> Any:
-        if value.function != _TAG:
-            value.argument = self.value(value.argument)
-            return value
-        content, tag = value.argument
-        found = self.value(content)
-        builder = _BUILDERS.get(tag)
-        return found if builder is None else Reduce(Global(_TAG.module, builder), (found,))
-
-    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        return {self.value(key): self.value(item) for key, item in value.items()}
-
-    def _object(self, value: Object) -> Object:
-        value.state = self.value(value.state)
-        return value
-
-
-_Untagging.builders = {
-    list: _Untagging.list_of,
-    tuple: _Untagging.tuple_of,
-    dict: _Untagging._dict,
-    Reduce: _Untagging._tagged,
-    Object: _Untagging._object,
-}
 
 
 def _code(names: Iterable[str]) -> set[str]:

@@ -1,0 +1,390 @@
+"""TorchScript for the newest torch, and for other releases.
+
+Code is checked without these releases: each call has to be one of their schemas, and to read as
+the same call with them alone. What the installed torch runs is compared with what was converted.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from functools import partial
+
+import pytest
+import torch
+
+import tsarchive
+from tests.support.archives import ARCHIVES, FIXTURES, TORCH, records_of
+from tests.support.comparing import equal
+from tsarchive import CallError, TargetError
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.graph import walk
+from tsarchive.ir.types import TENSOR
+from tsarchive.ir.values import TableConstant
+from tsarchive.operators.older_forms import older_functions, older_names
+from tsarchive.operators.overloads import class_of, overloads_of
+from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
+from tsarchive.operators.releases import newest_release, release_named
+from tsarchive.operators.upgraders import Age
+from tsarchive.run.natives import NATIVES
+
+INSTALLED = ".".join(map(str, TORCH))
+RELEASES = ["1.4", "1.5", "1.6", "1.8", "1.10", "1.12", "2.0", "2.9", INSTALLED]
+NAMES = sorted(p.stem for p in ARCHIVES.glob("*.pt") if ".io" not in p.name)
+FORWARD = "forward(self, {}) -> {}"
+
+
+def converted(source, tmp_path, release=None):
+    """The records of what an archive is converted to, and what the conversion tells."""
+    out = tmp_path / "converted.pt"
+    done = tsarchive.convert(source, out, for_torch=release)
+    return records_of(out.read_bytes()), done, out
+
+
+def scripted(tmp_path, body, *, arguments="x: Tensor", returns="Tensor", version=10, more=()):
+    """An archive with one module of a method, or of several lines; functions stand behind it."""
+    path = tmp_path / "source.pt"
+    torch.jit.save(torch.jit.script(torch.nn.ReLU()), path)
+    records = records_of(path.read_bytes())
+    (name,) = (n for n in records if n.startswith("code/") and n.endswith(".py"))
+    text = records[name].decode().partition("  def ")[0]
+    owner = f"__torch__.{name.removeprefix('code/__torch__/').removesuffix('.py')}.ReLU"
+    owner = owner.replace("/", ".")
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    text += f"  def forward(self: {owner}, {arguments}) -> {returns}:\n{lines}{''.join(more)}"
+    records[name] = text.encode()
+    records = {n: d for n, d in records.items() if not n.endswith(("debug_pkl", "version"))}
+    records["version" if version < 6 else ".data/version"] = b"%d\n" % version
+    from tsarchive.container import NewRecord, write_container
+
+    kept = [NewRecord(n, d) for n, d in records.items() if not n.startswith(".data/serial")]
+    write_container(path, kept)
+    return path
+
+
+def text_of(records):
+    """The text of all code records."""
+    return "".join(records[n].decode() for n in sorted(records) if n.endswith(".py"))
+
+
+def code_as_of(records, release):
+    """The code as a release reads it: with its operators, of its format, and nothing else."""
+    version = int(records.get(".data/version") or records["version"])
+    texts = {name: data.decode() for name, data in records.items() if name.endswith(".py")}
+    return CodeImporter(
+        texts,
+        operators=partial(overloads_of, version=release),
+        constant=lambda index: (TableConstant(index), TENSOR),
+        version=version,
+        native_class=class_of,
+        evaluate=lambda schema: NATIVES.get(schema.full_name),
+        age=Age(release_named(release).operator_version, revives=False),
+    )
+
+
+def functions_of(code, texts):
+    for record in texts:
+        for named in code.define_all(record).values():
+            if isinstance(named, FunctionType):
+                yield named.function
+            elif isinstance(named, ClassType):
+                yield from (*named.methods.values(), *named.hooks())
+
+
+def check_operators(records, release):
+    """Every operator is one that the release registers, by its schema."""
+    code = code_as_of(records, release)
+    for function in functions_of(code, [n for n in records if n.endswith(".py")]):
+        for node in walk(function.graph.nodes):
+            if node.schema is not None and versions_of(node.kind):
+                heads = [text.partition("(")[0] for text in schema_texts(node.kind, release)]
+                is_own = node.schema in overloads_of(node.kind, release)
+                assert is_own or node.operator in heads, node.operator
+
+
+@pytest.mark.sample(40)
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", NAMES)
+def test_archives_are_written_for_a_release_or_refused_by_line(name, release, tmp_path):
+    source = ARCHIVES / f"{name}.pt"
+    try:
+        records, _, _ = converted(source, tmp_path, release)
+    except TargetError as error:
+        assert error.obstacles
+        names = records_of(source.read_bytes())
+        for obstacle in error.obstacles:
+            assert obstacle.record in names
+            assert str(obstacle) in str(error)
+            since = obstacle.since
+            assert since is None or release_named(since) > release_named(release)
+            if obstacle.line:
+                lines = names[obstacle.record].decode().split("\n")
+                assert lines[obstacle.line - 1].strip() == obstacle.construct
+        return
+    most = release_named(release).newest_format
+    assert int(records.get(".data/version") or records["version"]) <= most
+    if "CONSTANTS" not in text_of(records):  # whose types are known once they are loaded
+        check_operators(records, release)
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("release", [None, INSTALLED])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_needs_nothing_is_as_a_save_gives_it(name, release, tmp_path):
+    source = ARCHIVES / f"{name}.pt"
+    records, done, _ = converted(source, tmp_path, release)
+    saved = io.BytesIO()
+    tsarchive.save(tsarchive.load(source), saved)
+    assert done.rewritten == ()
+    kept = records_of(saved.getvalue())
+    for of in (records, kept):
+        of.pop(".data/serialization_id")
+    assert list(records.items()) == list(kept.items())
+
+
+def _rows(*rows):
+    return [pytest.param(*row, id=f"{row[0]} {row[1][:40]}") for row in rows]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("release", "before", "after"),
+    _rows(
+        # Defaults that came later are left out, and those of before are said where others follow.
+        ("1.8", 'torch.gelu(x, approximate="none")', "torch.gelu(x)"),
+        ("1.7", "torch.slice(x, 0, None, None, 2)", "torch.slice(x, 0, 0, 9223372036854775807, 2)"),
+        ("1.7", "torch.slice(x, 0, 1)", "torch.slice(x, 0, 1)"),
+        ("1.4", "torch.clamp(x, 0)", "torch.clamp(x, 0)"),
+        # Divisions: 1.4 and 1.5 divided whole numbers as such, 1.6 refused to.
+        ("1.6", "torch.div(x, x)", "torch.true_divide(x, x)"),
+        ("1.5", "torch.div_(x, 2)", "torch.true_divide_(x, 2)"),
+        ("1.5", "torch.div(x, 2)", "torch.true_divide(x, 2)"),
+        ("1.7", "torch.div(x, x)", "torch.div(x, x)"),
+        ("1.4", "torch.div(x, x)", "__torch__.older_forms.true_quotient(x, x, )"),
+        ("1.4", "torch.div(x, 2)", "__torch__.older_forms.true_quotient_by_number(x, 2, )"),
+        ("1.12", "torch.floor_divide(x, x)", "__torch__.older_forms.floored_quotient(x, x, )"),
+        ("1.13", "torch.floor_divide(x, x)", "torch.floor_divide(x, x)"),
+        # What is filled has said its dtype.
+        ("1.6", "torch.full([2], 3)", "torch.full([2], 3, dtype=4)"),
+        ("1.6", "torch.full([2], True)", "torch.full([2], True, dtype=11)"),
+        ("1.6", "torch.full([2], 3.)", "torch.full([2], 3.)"),
+        ("1.7", "torch.full([2], 3)", "torch.full([2], 3)"),
+        # Aliases have an older name.
+        ("1.9", "torch.concat([x, x])", "torch.cat([x, x])"),
+        ("1.6", "torch.multiply(x, x)", "torch.mul(x, x)"),
+        ("1.7", "torch.swapaxes(x, 0, 1)", "torch.transpose(x, 0, 1)"),
+        ("1.8", "torch.special_expit(x)", "torch.sigmoid(x)"),
+        ("1.6", "torch.silu(x)", "__torch__.older_forms.silu(x, )"),
+        # Operators that torch removed, where it had removed them.
+        ("1.12", "torch.cholesky(x)", "torch.cholesky(x)"),
+        ("2.15", "torch.cholesky(x)", "__torch__.removed_from_torch.cholesky(x, False, )"),
+    ),
+)
+def test_calls_are_written_as_a_release_has_them(release, before, after, tmp_path):
+    source = scripted(tmp_path, f"return {before}")
+    records, done, out = converted(source, tmp_path, release)
+    assert f"return {after}\n" in text_of(records)
+    assert bool(done.rewritten) == (before != after)
+    check_operators(records, release)
+    assert tsarchive.verify(out).ok
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("release", "code", "reason", "since"),
+    _rows(
+        ("1.11", 'torch.gelu(x, approximate="tanh")', "does not take this call", "1.12"),
+        ("1.7", "torch.floor_divide(x, x)", "aten::floor_divide means something else", "1.8"),
+        ("1.7", 'torch.div(x, x, rounding_mode="floor")', "does not take this call", "1.8"),
+        ("1.6", "torch.linalg_eigh(x)[0]", "has no operator aten::linalg_eigh", "1.8"),
+        ("1.4", "torch.silu(torch.linalg_inv_ex(x)[0])", "no operator aten::linalg_inv_ex", "1.9"),
+    ),
+)
+def test_what_cannot_be_said_is_refused(release, code, reason, since, tmp_path):
+    source = scripted(tmp_path, f"y = {code}\nz = {code}\nreturn torch.add(y, z)")
+    with pytest.raises(TargetError, match=re.escape(reason)) as caught:
+        converted(source, tmp_path, release)
+    found = [obstacle for obstacle in caught.value.obstacles if obstacle.since == since]
+    assert len(found) == len({obstacle.line for obstacle in found}) == 2
+    assert not (tmp_path / "converted.pt").exists()
+
+
+def test_old_meanings_stay_where_a_release_upgrades_them(tmp_path):
+    """A method of an archive of version 3 divides whole numbers as such, in each torch."""
+    source = scripted(tmp_path, "return torch.div(x, x)", version=3)
+    for release in ("2.15", "2.9", "1.8", "1.6", "1.5"):
+        records, done, out = converted(source, tmp_path, release)
+        assert "return torch.div(x, x)\n" in text_of(records)
+        assert records["version"] == b"3\n"
+        assert done.rewritten == ()
+    assert tsarchive.load(out)(torch.tensor([7])).dtype == torch.int64
+    records, _, _ = converted(source, tmp_path, "1.4")
+    assert records["version"] == b"2\n"
+    assert "return torch.div(x, x)\n" in text_of(records)
+
+
+def test_versions_say_what_functions_mean_in_some_releases(tmp_path):
+    """From 1.6 to 1.10 torch took functions of old archives for old code, too."""
+    functions = "def half(x: Tensor) -> Tensor:\n  return torch.div(x, 2)\n"
+    owner = "__torch__.torch.nn.modules.activation.half"
+    source = scripted(tmp_path, f"return {owner}(x, )", version=3, more=(functions,))
+    for release, wanted in (("1.5", "true_divide"), ("1.8", "true_divide"), ("1.11", "div")):
+        records, _, _ = converted(source, tmp_path, release)
+        assert f"return torch.{wanted}(x, 2)\n" in text_of(records).replace("_0 = ", "return ")
+
+
+def test_the_version_is_raised_where_nothing_means_what_it_did(tmp_path):
+    source = scripted(tmp_path, "return torch.floor_divide(x, x)", version=3)
+    records, _, _ = converted(source, tmp_path, "1.8")
+    assert records["version"] == b"5\n"
+    assert 'rounding_mode="floor"' in text_of(records)
+
+
+def test_classes_are_written_as_a_release_reads_them(tmp_path):
+    source = ARCHIVES / "shared_child.pt"
+    today, _, _ = converted(source, tmp_path, "1.9")
+    assert "NoneType" in text_of(today)
+    assert "__buffers__" in text_of(today)
+    assert any(name.endswith(".debug_pkl") for name in converted(source, tmp_path, "1.11")[0])
+    older, _, out = converted(source, tmp_path, "1.8")
+    assert "NoneType" not in text_of(older)
+    assert "_is_full_backward_hook : None\n" in text_of(older)
+    assert "Final[" in text_of(older)
+    assert not any(name.endswith(".debug_pkl") for name in older)
+    oldest, _, out = converted(source, tmp_path, "1.4")
+    assert not re.search(r"__buffers__|Final\[", text_of(oldest))
+    x = torch.ones(1, 2)
+    assert equal(tsarchive.load(out)(x), tsarchive.load(source)(x))
+    assert tsarchive.verify(out).ok
+
+
+def test_types_of_lists_and_dicts_are_not_told_to_the_oldest(tmp_path):
+    source = ARCHIVES / "shared_containers.pt"
+    records, _, out = converted(source, tmp_path, "1.4")
+    assert b"restore_type_tag" not in records["data.pkl"]
+    kept, given = tsarchive.load(out), tsarchive.load(source)
+    assert kept.first == given.first
+    assert kept.table == given.table if hasattr(given, "table") else True
+
+
+def test_empty_tuples_have_an_older_spelling(tmp_path):
+    source = scripted(tmp_path, "return ()", returns="Tuple[()]")
+    records, _, out = converted(source, tmp_path, "1.8")
+    assert "-> Tuple[]:" in text_of(records)
+    assert tsarchive.load(out)(torch.ones(1)) == ()
+    assert torch.jit.load(out)(torch.ones(1)) == ()
+    records, _, _ = converted(source, tmp_path, "1.9")
+    assert "-> Tuple[()]:" in text_of(records)
+
+
+def test_a_string_that_looks_like_a_type_stays(tmp_path):
+    body = 'y = annotate(Tuple[], ())\nreturn ("Tuple[]", "\\"Tuple[]")'
+    source = scripted(tmp_path, body, returns="Tuple[str, str]")
+    assert tsarchive.load(source)(torch.ones(1)) == ("Tuple[]", '"Tuple[]')
+
+
+CALLS_OF_REMOVED = sorted(path.stem for path in (FIXTURES / "removed").glob("*.io.pt"))
+
+
+@pytest.mark.parametrize("torch_version", [name.removesuffix(".io") for name in CALLS_OF_REMOVED])
+@pytest.mark.filterwarnings("ignore")
+def test_removed_operators_give_what_they_gave(torch_version, tmp_path):
+    """torch.jit of the newest torch reads what is written, and it gives the same, to the bit."""
+    source = FIXTURES / "removed" / f"{torch_version}.pt"
+    records, done, out = converted(source, tmp_path)
+    gone = {calls.operator for calls in done.rewritten}
+    newest = newest_release().name
+    assert gone
+    check_operators(records, newest)
+    module, before = tsarchive.load(out), tsarchive.load(source)
+    theirs = torch.jit.load(out) if newest == INSTALLED else None
+    calls = torch.load(FIXTURES / "removed" / f"{torch_version}.io.pt", weights_only=True)
+    for method, call in calls.items():
+        found = [_result(each, method, call["arguments"]) for each in (before, module, theirs)]
+        assert equal(found[0], found[1]), method
+        if theirs is not None and not isinstance(found[0], str):
+            assert equal(found[0], found[2]), method
+
+
+def _result(module, method, arguments):
+    """What a call gives, or the class of what it raises; None without a module."""
+    if module is None:
+        return None
+    torch.manual_seed(0)
+    given = [a.clone() if isinstance(a, torch.Tensor) else a for a in arguments]
+    try:
+        return getattr(module, method)(*given)
+    except Exception as error:
+        return type(error).__name__
+
+
+@pytest.mark.sample(10)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore")
+def test_torch_gives_the_same_for_its_own_release(name, tmp_path):
+    source = ARCHIVES / f"{name}.pt"
+    _, _, out = converted(source, tmp_path, torch.__version__)
+    calls = torch.load(ARCHIVES / f"{name}.io.pt", weights_only=True)
+    modules = torch.jit.load(source), torch.jit.load(out)
+    for method, rows in calls.items():
+        for row in rows:
+            found = [_called(module, method, row) for module in modules]
+            assert equal(*found)
+
+
+def _called(module, method, row):
+    torch.manual_seed(0)
+    run = module if method == "forward" else getattr(module, method)
+    try:
+        return run(*row["args"], **row["kwargs"])
+    except RuntimeError as error:
+        return str(error).splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["2.9", "2.9.1", "2.9.1+cpu", "1.4.0", INSTALLED])
+def test_releases_are_named_by_their_versions(name, tmp_path):
+    assert release_named(name).name == ".".join(name.split(".")[:2])
+    tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pt", for_torch=name)
+
+
+@pytest.mark.parametrize("name", ["1.3", "3.0", "2", "", "two", "2.9.1; rm", "2.\u0669"])
+def test_other_releases_are_not_known(name, tmp_path):
+    with pytest.raises(CallError, match="not known") as caught:
+        tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pt", for_torch=name)
+    assert all(version in caught.value.hint for version in listed_versions())
+
+
+def test_only_torchscript_is_written_for_releases(tmp_path):
+    with pytest.raises(CallError, match="only TorchScript"):
+        tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pt2", for_torch="2.9")
+
+
+def test_programs_of_export_are_written_for_releases(tmp_path):
+    program = torch.export.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),))
+    path = tmp_path / "net.pt"
+    done = tsarchive.convert(program, path, for_torch="1.13")
+    assert done.kind == "torchscript"
+    check_operators(records_of(path.read_bytes()), "1.13")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.jit.load(path)(torch.ones(1, 3))
+    assert torch.allclose(found, program.module()(torch.ones(1, 3)))
+
+
+def test_archives_of_before_torch_1_3_are_written_for_releases(tmp_path):
+    source = FIXTURES / "legacy" / "arithmetic-1.1.0.pt"
+    for release in ("1.5", "2.9"):
+        records, _, _ = converted(source, tmp_path, release)
+        check_operators(records, release)
+
+
+def test_the_tables_name_operators_that_there_are():
+    """Functions stand for overloads of some release, and older names for names."""
+    for full_name in older_functions():
+        name = full_name.partition(".")[0]
+        assert full_name in {schema.full_name for schema in overloads_of(name)}, full_name
+    for name, older in older_names().items():
+        assert versions_of(name), name
+        assert all(map(versions_of, older)), older
