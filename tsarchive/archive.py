@@ -129,11 +129,8 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
     """
-    from tsarchive.operators.removed import defined_classes, removed
-    from tsarchive.run.operators import native_class, operator_schemas
-
-    def is_missing(name: str) -> bool:
-        return not operator_schemas(name) and not any(entry.upgrader for entry in removed(name))
+    from tsarchive.operators.removed import defined_classes
+    from tsarchive.run.operators import native_class, runs_here
 
     def is_missing_class(name: str) -> bool:
         return name not in defined_classes() and native_class(name) is None
@@ -142,6 +139,6 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     with opened as archive:
         needs = archive.needs
     return Missing(
-        tuple(sorted(filter(is_missing, needs.operators))),
+        tuple(sorted(name for name in needs.operators if not runs_here(name))),
         tuple(n for n in needs.classes if is_missing_class(f"{NATIVE_PREFIX}{n}")),
     )

@@ -129,6 +129,8 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
                     yield node.stand_in
                 yield from (value.type for value in node.outputs)
                 yield from node.attributes.get("types", ())
+                if node.stand_in is not None:
+                    yield node.stand_in
             return
         case FunctionType():
             yield item.function

@@ -15,16 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from tsarchive.errors import ArchiveError, UnsupportedError
 
 from .schema import FunctionSchema
 from .source_ranges import Range
 from .types import NONE, Type
-
-if TYPE_CHECKING:
-    from .classes import Function
 
 CONSTANT = "prim::Constant"
 RETURN = "prim::Return"
@@ -71,7 +68,7 @@ class Node:
     """One operation. ``schema`` is set for operators; ``place`` is its place in user source.
 
     ``upgrader`` names the function that an operator of an old archive runs in its place, and
-    ``stand_in`` is that function where it is written in TorchScript.
+    ``stand_in`` is that function, a ``Function``, where it is written in TorchScript.
     ``has_effects`` keeps an operator even where nothing uses its results. ``lost`` are parts of an
     operator that source code cannot express. ``written_arguments`` is the number of arguments in
     the source text of an operator, if more than needed: torch writes a default of the overload that
@@ -91,7 +88,7 @@ class Node:
     schema: FunctionSchema | None = None
     place: Placed | None = None
     upgrader: str | None = None
-    stand_in: Function | None = None
+    stand_in: Any = None
     has_effects: bool = False
     lost: Sequence[str] = ()
     written_arguments: int = 0

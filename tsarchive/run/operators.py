@@ -17,6 +17,7 @@ from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
+from tsarchive.operators.removed import removed
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -63,6 +64,11 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
         if found:
             _known[name] = found
     return found
+
+
+def runs_here(name: str) -> bool:
+    """Return whether this process has an operator, or has functions that stand for it."""
+    return bool(operator_schemas(name)) or any(entry.upgrader for entry in removed(name))
 
 
 def schema_without_text(node: Node) -> FunctionSchema:
