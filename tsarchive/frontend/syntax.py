@@ -96,6 +96,20 @@ def parse_statements(
     return block.body
 
 
+ASSIGNED: Final = "_ = "
+
+
+def parse_expression(text: str, record: str, line: int, before: str = ASSIGNED) -> ast.expr:
+    """Parse the text of one expression that stands on ``line`` of ``record``.
+
+    ``before`` assigns it; columns count from its start.
+    """
+    match parse_statements(f"{before}{text}", record, line):
+        case [ast.Assign([_], value)]:
+            return value
+    raise SourceError(f"{text!r} is not an expression", record=record, line=line)
+
+
 def _parse(source: str) -> ast.Module:
     try:
         return _parse_blocks(source)
