@@ -17,7 +17,7 @@ from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
-from tsarchive.operators.removed import removed
+from tsarchive.operators.removed import defined_classes, removed
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -69,6 +69,11 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
 def runs_here(name: str) -> bool:
     """Return whether this process has an operator, or has functions that stand for it."""
     return bool(operator_schemas(name)) or any(entry.upgrader for entry in removed(name))
+
+
+def has_class(qualified_name: str) -> bool:
+    """Return the same for a class bound from C++."""
+    return qualified_name in defined_classes() or native_class(qualified_name) is not None
 
 
 def schema_without_text(node: Node) -> FunctionSchema:
