@@ -55,14 +55,14 @@ MAY_IMPORT = {
     },
     "tsarchive.formats": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
-        "tsarchive.frontend", "tsarchive.ir", "tsarchive.pickler", "tsarchive.policy",
-        "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.torchscript": {
         "tsarchive.adopt", "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container",
         "tsarchive.describing", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
-        "tsarchive.scanning",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
+        "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.foreign": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -131,7 +131,7 @@ MAY_IMPORT = {
     "tsarchive.converting": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
-        "tsarchive.policy",
+        "tsarchive.operators", "tsarchive.policy",
         "tsarchive.executorch_export", "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.testing": {

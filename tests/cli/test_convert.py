@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import tsarchive
+from tests.support.archives import FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
 from tests.support.features import stores_weights_apart
 
-KEYS = {"source", "source_kind", "destination", "kind", "bytes", "data", "agreements"}
+KEYS = {
+    "source", "source_kind", "destination", "kind", "bytes", "data", "agreements", "rewritten",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -177,3 +180,43 @@ def test_bounds_that_are_no_bounds(tmp_path):
         "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=few"
     )
     assert "'x:0=few' is no PLACE:DIM" in str(message)
+
+
+def test_for_another_torch(tmp_path):
+    source, out = FIXTURES / "archives" / "raise_message.pt", tmp_path / "net.pt"
+    done = run("convert", source, out, "--for-torch", "1.10")
+    assert done.exit_code == 0
+    line = "1 call of prim::RaiseException written as prim::RaiseException"
+    assert line in done.stdout.splitlines()
+    rewritten = document("convert", source, out, "--for-torch", "1.10.2")["rewritten"]
+    operator = "prim::RaiseException"
+    assert rewritten == [{"operator": operator, "written_as": [operator], "count": 1}]
+    assert document("convert", source, out)["rewritten"] == []
+
+
+def test_removed_operators_are_named(tmp_path):
+    done = run("convert", FIXTURES / "removed" / "1.8.pt", tmp_path / "net.pt")
+    assert done.exit_code == 0
+    assert "call of aten::" in done.stdout
+
+
+def test_what_another_torch_cannot_read_is_named_by_line(tmp_path):
+    source, out = FIXTURES / "archives" / "with_profiler.pt", tmp_path / "net.pt"
+    done = run("convert", source, out, "--for-torch", "1.9")
+    assert done.exit_code == 1
+    assert "code/__torch__/torch/autograd/profiler.py:10: torch 1.9 has no operator" in done.stdout
+    assert "torch 1.12 is the first that can" in done.stdout
+    found = document("convert", source, out, "--for-torch", "1.9", code=1)
+    assert found["source"] == str(source)
+    assert [one["line"] for one in found["obstacles"]] == [10, 31, 61]
+    keys = {"record", "line", "operator", "reason", "since", "construct"}
+    assert all(one.keys() == keys for one in found["obstacles"])
+    assert not out.exists()
+
+
+def test_unknown_versions_of_torch(tmp_path):
+    found = error("convert", SEQUENTIAL, tmp_path / "net.pt", "--for-torch", "3.1")
+    assert "torch 3.1" in found["message"]
+    assert "1.4, 1.5" in found["hint"]
+    found = error("convert", SEQUENTIAL, tmp_path / "net.pt2", "--for-torch", "2.9")
+    assert found["hint"] == "Leave out --for-torch"

@@ -17,12 +17,14 @@ import torch
 import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES, TORCH, records_of
 from tests.support.comparing import equal
-from tsarchive import CallError, TargetError
+from tsarchive import CallError, Policy, TargetError
+from tsarchive.container import NewRecord, write_container
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, FunctionType
 from tsarchive.ir.graph import walk
-from tsarchive.ir.types import TENSOR
+from tsarchive.ir.types import TENSOR, annotation
 from tsarchive.ir.values import TableConstant
+from tsarchive.operators import older_forms
 from tsarchive.operators.older_forms import older_functions, older_names
 from tsarchive.operators.overloads import class_of, overloads_of
 from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
@@ -33,7 +35,7 @@ from tsarchive.run.natives import NATIVES
 INSTALLED = ".".join(map(str, TORCH))
 RELEASES = ["1.4", "1.5", "1.6", "1.8", "1.10", "1.12", "2.0", "2.9", INSTALLED]
 NAMES = sorted(p.stem for p in ARCHIVES.glob("*.pt") if ".io" not in p.name)
-FORWARD = "forward(self, {}) -> {}"
+CODE, OWNER = "code/__torch__.py", "__torch__.PlaceholderModule"
 
 
 def converted(source, tmp_path, release=None):
@@ -43,24 +45,24 @@ def converted(source, tmp_path, release=None):
     return records_of(out.read_bytes()), done, out
 
 
-def scripted(tmp_path, body, *, arguments="x: Tensor", returns="Tensor", version=10, more=()):
-    """An archive with one module of a method, or of several lines; functions stand behind it."""
-    path = tmp_path / "source.pt"
-    torch.jit.save(torch.jit.script(torch.nn.ReLU()), path)
-    records = records_of(path.read_bytes())
-    (name,) = (n for n in records if n.startswith("code/") and n.endswith(".py"))
-    text = records[name].decode().partition("  def ")[0]
-    owner = f"__torch__.{name.removeprefix('code/__torch__/').removesuffix('.py')}.ReLU"
-    owner = owner.replace("/", ".")
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    text += f"  def forward(self: {owner}, {arguments}) -> {returns}:\n{lines}{''.join(more)}"
-    records[name] = text.encode()
-    records = {n: d for n, d in records.items() if not n.endswith(("debug_pkl", "version"))}
-    records["version" if version < 6 else ".data/version"] = b"%d\n" % version
-    from tsarchive.container import NewRecord, write_container
+def scripted(
+    tmp_path, body, *, arguments="x: Tensor", returns="Tensor", version=10, more="", older=False
+):
+    """An archive with a module of one method; ``more`` functions stand behind it.
 
-    kept = [NewRecord(n, d) for n, d in records.items() if not n.startswith(".data/serial")]
-    write_container(path, kept)
+    With ``older`` it has the functions for older releases, too.
+    """
+    path = tmp_path / "source.pt"
+    records = records_of((ARCHIVES / "script_function.pt").read_bytes())
+    head = records[CODE].decode().partition("  def ")[0]
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    text = f"{head}  def forward(self: {OWNER}, {arguments}) -> {returns}:\n{lines}{more}"
+    records = {n: d for n, d in records.items() if not n.endswith(("debug_pkl", "version", "_id"))}
+    records[CODE] = text.encode()
+    if older:
+        records[older_forms.RECORD] = re.sub("#.*\n", "", older_forms.text()).encode()
+    records["version" if version < 6 else ".data/version"] = b"%d\n" % version
+    write_container(path, [NewRecord(name, data) for name, data in records.items()])
     return path
 
 
@@ -104,6 +106,20 @@ def check_operators(records, release):
                 assert is_own or node.operator in heads, node.operator
 
 
+def check_obstacles(error, source, release):
+    """Each names a line that there is, and a later release."""
+    assert error.obstacles
+    records = records_of(source.read_bytes())
+    for obstacle in error.obstacles:
+        assert obstacle.record in records
+        assert str(obstacle) in str(error)
+        since = obstacle.since
+        assert since is None or release_named(since) > release_named(release)
+        if obstacle.line:
+            lines = records[obstacle.record].decode().split("\n")
+            assert lines[obstacle.line - 1].strip() == obstacle.construct
+
+
 @pytest.mark.sample(40)
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", NAMES)
@@ -112,16 +128,7 @@ def test_archives_are_written_for_a_release_or_refused_by_line(name, release, tm
     try:
         records, _, _ = converted(source, tmp_path, release)
     except TargetError as error:
-        assert error.obstacles
-        names = records_of(source.read_bytes())
-        for obstacle in error.obstacles:
-            assert obstacle.record in names
-            assert str(obstacle) in str(error)
-            since = obstacle.since
-            assert since is None or release_named(since) > release_named(release)
-            if obstacle.line:
-                lines = names[obstacle.record].decode().split("\n")
-                assert lines[obstacle.line - 1].strip() == obstacle.construct
+        check_obstacles(error, source, release)
         return
     most = release_named(release).newest_format
     assert int(records.get(".data/version") or records["version"]) <= most
@@ -162,13 +169,12 @@ def _rows(*rows):
         ("1.5", "torch.div_(x, 2)", "torch.true_divide_(x, 2)"),
         ("1.5", "torch.div(x, 2)", "torch.true_divide(x, 2)"),
         ("1.7", "torch.div(x, x)", "torch.div(x, x)"),
-        ("1.4", "torch.div(x, x)", "__torch__.older_forms.true_quotient(x, x, )"),
-        ("1.4", "torch.div(x, 2)", "__torch__.older_forms.true_quotient_by_number(x, 2, )"),
-        ("1.12", "torch.floor_divide(x, x)", "__torch__.older_forms.floored_quotient(x, x, )"),
+        ("1.4", "torch.div(x, x)", "__torch__.older_forms.true_quotient"),
+        ("1.4", "torch.div(x, 2)", "__torch__.older_forms.true_quotient_by_number"),
+        ("1.12", "torch.floor_divide(x, x)", "__torch__.older_forms.floored_quotient"),
         ("1.13", "torch.floor_divide(x, x)", "torch.floor_divide(x, x)"),
         # What is filled has said its dtype.
         ("1.6", "torch.full([2], 3)", "torch.full([2], 3, dtype=4)"),
-        ("1.6", "torch.full([2], True)", "torch.full([2], True, dtype=11)"),
         ("1.6", "torch.full([2], 3.)", "torch.full([2], 3.)"),
         ("1.7", "torch.full([2], 3)", "torch.full([2], 3)"),
         # Aliases have an older name.
@@ -176,16 +182,16 @@ def _rows(*rows):
         ("1.6", "torch.multiply(x, x)", "torch.mul(x, x)"),
         ("1.7", "torch.swapaxes(x, 0, 1)", "torch.transpose(x, 0, 1)"),
         ("1.8", "torch.special_expit(x)", "torch.sigmoid(x)"),
-        ("1.6", "torch.silu(x)", "__torch__.older_forms.silu(x, )"),
+        ("1.6", "torch.silu(x)", "__torch__.older_forms.silu"),
         # Operators that torch removed, where it had removed them.
         ("1.12", "torch.cholesky(x)", "torch.cholesky(x)"),
-        ("2.15", "torch.cholesky(x)", "__torch__.removed_from_torch.cholesky(x, False, )"),
+        ("2.15", "torch.cholesky(x)", "__torch__.removed_from_torch.cholesky"),
     ),
 )
 def test_calls_are_written_as_a_release_has_them(release, before, after, tmp_path):
     source = scripted(tmp_path, f"return {before}")
     records, done, out = converted(source, tmp_path, release)
-    assert f"return {after}\n" in text_of(records)
+    assert after in text_of(records)
     assert bool(done.rewritten) == (before != after)
     check_operators(records, release)
     assert tsarchive.verify(out).ok
@@ -228,8 +234,7 @@ def test_old_meanings_stay_where_a_release_upgrades_them(tmp_path):
 def test_versions_say_what_functions_mean_in_some_releases(tmp_path):
     """From 1.6 to 1.10 torch took functions of old archives for old code, too."""
     functions = "def half(x: Tensor) -> Tensor:\n  return torch.div(x, 2)\n"
-    owner = "__torch__.torch.nn.modules.activation.half"
-    source = scripted(tmp_path, f"return {owner}(x, )", version=3, more=(functions,))
+    source = scripted(tmp_path, "return __torch__.half(x, )", version=3, more=functions)
     for release, wanted in (("1.5", "true_divide"), ("1.8", "true_divide"), ("1.11", "div")):
         records, _, _ = converted(source, tmp_path, release)
         assert f"return torch.{wanted}(x, 2)\n" in text_of(records).replace("_0 = ", "return ")
@@ -298,7 +303,7 @@ def test_removed_operators_give_what_they_gave(torch_version, tmp_path):
     newest = newest_release().name
     assert gone
     check_operators(records, newest)
-    module, before = tsarchive.load(out), tsarchive.load(source)
+    module, before = (tsarchive.load(each, policy=Policy.trusted()) for each in (out, source))
     theirs = torch.jit.load(out) if newest == INSTALLED else None
     calls = torch.load(FIXTURES / "removed" / f"{torch_version}.io.pt", weights_only=True)
     for method, call in calls.items():
@@ -378,6 +383,97 @@ def test_archives_of_before_torch_1_3_are_written_for_releases(tmp_path):
     for release in ("1.5", "2.9"):
         records, _, _ = converted(source, tmp_path, release)
         check_operators(records, release)
+
+
+X = torch.arange(-5.0, 7.0).reshape(2, 6) / 4
+MASK = torch.arange(4).reshape(2, 2) > 1
+OLDER = {
+    "aten::div.Tensor": [(X, X + 9), (torch.arange(4), torch.arange(1, 5))],
+    "aten::div.Scalar": [(X, 4), (torch.arange(4), 4), (torch.arange(4), 0.5)],
+    "aten::floor_divide": [(X, X + 9), (torch.arange(-4, 4), torch.full([8], 3))],
+    "aten::floor_divide.Scalar": [(X, 0.3), (torch.arange(-4, 4), 3)],
+    "aten::floor_divide_.Tensor": [(X, X + 9), (torch.arange(-4, 4), torch.full([8], 3))],
+    "aten::floor_divide_.Scalar": [(X, 0.3), (torch.arange(-4, 4), 3)],
+    **{
+        f"aten::{name}": [(X,), (X.double() * 9,)]
+        for name in ("silu", "silu_", "mish", "mish_", "hardswish", "hardsigmoid", "square", "mT")
+    },
+    "aten::broadcast_to": [(X, [3, 2, 6])],
+    "aten::tile": [(X, [2]), (X, [2, 1, 2])],
+    "aten::pad": [
+        (X, [1, 2], "constant", None),
+        (X, [1, 2, -1, 0], "constant", 2.5),
+        (torch.arange(4), [1, 2], "constant", None),
+        *((X[None], [2, 1], mode, None) for mode in ("reflect", "replicate", "circular")),
+        *((X[None], [2, 1, 1, 1], mode, None) for mode in ("reflect", "replicate", "circular")),
+        (torch.rand(1, 1, 3, 3, 3), [2, 2, 1, 2, 0, 1], "reflect", None),
+    ],
+    "aten::linalg_vector_norm": [
+        (X, 2, None, False, None),
+        (X, 2, None, True, None),
+        (X, 1.5, [1], False, None),
+        (X, float("inf"), [0, 1], True, 7),
+    ],
+    "aten::rms_norm": [
+        (X, [6], None, None),
+        (X, [2, 6], None, 1e-3),
+        (X.double(), [6], torch.arange(6.0).double(), None),
+        (X.half(), [6], None, None),
+        (X.bfloat16(), [6], None, None),
+    ],
+    "aten::scaled_dot_product_attention": [
+        (X[None], X[None], X[None], None, 0.0, False, None, False),
+        (X[None], X[None], X[None], None, 0.0, True, None, False),
+        (X[None], X[None], X[None], MASK, 0.0, False, 0.5, False),
+        (X[None], X[None], X[None], MASK.float(), 0.0, False, None, False),
+        (*(torch.rand(2, heads, 3, 4) for heads in (4, 2, 2)), None, 0.0, True, None, True),
+    ],
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("operator", OLDER)
+def test_older_forms_compute_what_the_operator_does(operator, tmp_path):
+    """Here with the operators of the installed torch, which mean the same."""
+    (schema,) = (s for s in overloads_of(operator.partition(".")[0]) if s.full_name == operator)
+    (function,) = older_functions()[operator]
+    parameters = [f"{a.name}: {annotation(a.type)}" for a in schema.arguments]
+    given = "".join(f"{argument.name}, " for argument in schema.arguments)
+    body = f"return {function.name}({given})"
+    source = scripted(tmp_path, body, arguments=", ".join(parameters), older=True)
+    modules = [tsarchive.load(source), torch.jit.load(source)]
+    overload = schema.overload or "default"
+    run = getattr(getattr(torch.ops.aten, schema.name.removeprefix("aten::")), overload)
+    names = [a.name for a in schema.arguments if a.kwarg_only]
+    for arguments in OLDER[operator]:
+        given = dict(zip([a.name for a in schema.arguments], arguments, strict=True))
+        keywords = {name: given[name] for name in names}
+        positional = [value for name, value in given.items() if name not in names]
+        wanted = run(*_copies(positional), **keywords)
+        for module in modules:
+            found = module(*_copies(arguments))
+            torch.testing.assert_close(found, wanted)
+
+
+def _copies(values):
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def test_every_older_form_is_compared():
+    only_raise = {name for name, forms in older_functions().items() if forms[0].only_in_branch}
+    alike = {"aten::floordiv.builtin_Tensor", "aten::floordiv.builtin_Scalar"}
+    assert older_functions().keys() == OLDER.keys() | only_raise | alike
+
+
+def test_what_only_raises_stands_in_branches_alone(tmp_path):
+    """As in torch.nn.functional.interpolate, which names all its ways of resizing."""
+    call = "torch._upsample_nearest_exact2d(x, None, [2., 2.])"
+    body = f"if torch.gt(torch.dim(x), 4):\n  y = {call}\nelse:\n  y = x\nreturn y"
+    records, done, _ = converted(scripted(tmp_path, body), tmp_path, "1.10")
+    check_operators(records, "1.10")
+    assert done.rewritten[0].written_as == ("prim::RaiseException",)
+    with pytest.raises(TargetError, match="no operator aten::_upsample_nearest_exact2d"):
+        converted(scripted(tmp_path, f"return {call}"), tmp_path, "1.10")
 
 
 def test_the_tables_name_operators_that_there_are():

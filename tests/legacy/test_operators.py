@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.frontend import importer_of
+from tsarchive.formats.legacy.inspection import OLD_NAMES
 from tsarchive.ir.types import BOOL, TENSOR
 from tsarchive.operators.upgraders import (
     DTYPES,
@@ -12,16 +13,15 @@ from tsarchive.operators.upgraders import (
     FUNCTIONS,
     MASKS,
     RECORD,
-    RENAMED,
     TEXT,
     UPGRADERS,
 )
 from tsarchive.run.operators import operator_schemas
 
 
-@pytest.mark.parametrize("old", RENAMED)
+@pytest.mark.parametrize("old", OLD_NAMES)
 def test_renamed_operators_have_their_new_name_only(old):
-    assert operator_schemas(RENAMED[old])
+    assert operator_schemas(OLD_NAMES[old])
     assert not operator_schemas(old)
 
 

@@ -1,5 +1,6 @@
 """Passes that answer questions over program graphs, without torch.
 
 The code of an archive is lowered in an open world, by the frontend that decides what runs: what a
-pass says of code holds for the code that runs. May import the IR, the operators and the frontend.
+pass says of code holds for the code that runs. Code for another torch is made of graphs as they
+run. May import the IR, the operators and the frontend.
 """

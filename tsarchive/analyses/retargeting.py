@@ -23,9 +23,7 @@ from tsarchive.ir.graph import CONSTANT, Block, Node, Value, must_be_none, neste
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     ANY,
-    BOOL,
     COMPLEX,
-    FLOAT,
     INT,
     NONE,
     EnumType,
@@ -46,8 +44,7 @@ from tsarchive.operators.releases import CONSTRUCTS, Release
 from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates
 
 _CLASS: Final = "__torch__."
-# The numbers of the dtypes that ``full`` fills with where it is given none.
-_FILLED: Final[dict[Type, int | None]] = {BOOL: 11, INT: 4, FLOAT: None, COMPLEX: None}
+_INT64: Final = 4
 # The class of an exception, which torch does not tell apart when it raises; whether to use a
 # format of numbers that releases without the argument do not use.
 _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
@@ -126,8 +123,8 @@ class Target:
         return None if self.release.reads_functions_as_current else self.version
 
     def of(self, release: Release) -> Target:
-        """Return the same of another release."""
-        return Target(release, self.version, self._library, self._class_named)
+        """Return the same of another release, for archives of the newest format that it reads."""
+        return Target(release, release.newest_format, self._library, self._class_named)
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""
@@ -177,16 +174,19 @@ class Target:
             found = self._as_read[name] = not changes and tuple(schemas) == self._library(name)
         return found
 
-    def expression(self, node: Node, version: int | None) -> Spelling | Function | None:
+    def expression(
+        self, node: Node, version: int | None, *, in_branch: bool
+    ) -> Spelling | Function | None:
         """Return how a call is written, or a function that does the same; None for neither.
 
-        ``version`` says what operators mean where the call stands.
+        ``version`` says what operators mean where the call stands, ``in_branch`` whether that is
+        in a branch.
         """
         for kind in (node.kind, *older_forms.older_names().get(node.kind, ())):
             found = self.spelling(node, kind, version)
             if found is not None:
                 return found
-        return self.function(node)
+        return self.function(node, in_branch=in_branch)
 
     def spelling(self, node: Node, kind: str, version: int | None) -> Spelling | None:
         """Return how a call of an operator is written under the name ``kind``, if it can be."""
@@ -238,13 +238,21 @@ class Target:
         texts = {older_forms.RECORD: older_forms.text(), removed.RECORD: removed.text()}
         return self.code(texts, constant=_no_constant, evaluate=lambda schema: None)
 
-    def function(self, node: Node) -> Function | None:
+    def function(self, node: Node, *, in_branch: bool) -> Function | None:
         """Return a function of operators of this release that does what a call does."""
-        for name in (*older_forms.older_functions().get(node.operator, ()), *_removed_forms(node)):
+        older = older_forms.older_functions().get(node.operator, ())
+        names = [function.name for function in older if in_branch or not function.only_in_branch]
+        for name in (*names, *_removed_forms(node)):
             found = self._functions.find(name)
-            if isinstance(found, FunctionType) and self._is_whole(found.function):
+            if isinstance(found, FunctionType) and self._is_one_for(found.function, node):
                 return found.function
         return None
+
+    def _is_one_for(self, function: Function, node: Node) -> bool:
+        """Return whether a function takes what a call gives, and has operators of this release."""
+        schemas = (function.schema, node.schema)
+        names = [[a.name for a in schema.arguments] for schema in schemas if schema is not None]
+        return names[0] == names[1] and self._is_whole(function)
 
     def _is_whole(self, function: Function) -> bool:
         try:
@@ -366,9 +374,10 @@ def _paired(old: FunctionSchema, new: FunctionSchema, inputs: Sequence[Value]) -
 
 def _stands_for_default(old: Argument | None, new: Argument, value: Value) -> bool:
     """Return whether None stands for a default that could not be None yet."""
-    if old is None or not (new.has_default and must_be_none(value)):
+    if old is None or old.default is not None or not must_be_none(value):
         return False
-    return old.type == OptionalType(new.type) and old.default is None
+    had_value = new.has_default and new.default is not None
+    return had_value and old.type in (new.type, OptionalType(new.type))
 
 
 def _may_go(node: Node, argument: Argument, value: Value) -> bool:
@@ -447,27 +456,29 @@ class _Body:
         self.is_changed = False
         self.builder = Builder(function.graph, lambda: None, hoists_constants=True)
 
-    def block(self, block: Block, version: int | None) -> None:
+    def block(self, block: Block, version: int | None, *, in_branch: bool = False) -> None:
         for node in tuple(block.nodes):
             if node.schema is not None:
-                self._operator(block, node, version)
+                self._operator(block, node, version, in_branch=in_branch)
             elif node.kind in _STATEMENTS:
                 self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
             inner_version = self.target.free_version if node.kind in _CLOSURES else version
             for inner in nested_blocks(node):
-                self.block(inner, inner_version)
+                inside = in_branch or node.kind == "prim::If"
+                self.block(inner, inner_version, in_branch=inside)
 
-    def _operator(self, block: Block, node: Node, version: int | None) -> None:
+    def _operator(self, block: Block, node: Node, version: int | None, *, in_branch: bool) -> None:
         self.program.has_old_meanings |= was_old(node)
         if node.upgrader is None and self.target.is_as_read(node.kind):
             return
+        before = _form(node)
         self._with_dtype(node)
-        found = self.target.expression(node, version)
+        found = self.target.expression(node, version, in_branch=in_branch)
         if found is None:
             self._cannot(node, version)
         elif isinstance(found, Spelling):
-            self._spell(node, found)
+            self._spell(node, found, before)
         else:
             self.program.require(found)
             names = dict.fromkeys(n.operator for n in _all_nodes(found) if n.schema is not None)
@@ -481,15 +492,12 @@ class _Body:
             return
         assert node.schema is not None
         places = {argument.name: place for place, argument in enumerate(node.schema.arguments)}
-        dtype = _FILLED.get(node.inputs[places["fill_value"]].type)
-        if dtype is not None:
+        if node.inputs[places["fill_value"]].type == INT:
             inputs = list(node.inputs)
-            inputs[places["dtype"]] = self.builder.constant(dtype, INT)
+            inputs[places["dtype"]] = self.builder.constant(_INT64, INT)
             _set_inputs(node, inputs)
-            self.is_changed = True
 
-    def _spell(self, node: Node, found: Spelling) -> None:
-        before = _form(node)
+    def _spell(self, node: Node, found: Spelling, before: tuple[Any, ...]) -> None:
         inputs = [
             self.builder.default(given) if isinstance(given, Argument) else given
             for given in found.inputs
@@ -523,15 +531,20 @@ class _Body:
     def _cannot(self, node: Node, version: int | None) -> None:
         release, kind = self.target.release, node.kind
         later = (Release(name) for name in listed_versions() if Release(name) > release)
-        expressions = ((r, self.target.of(r).expression(node, version)) for r in later)
-        since = next((r.name for r, found in expressions if found is not None), None)
+        since = next((r.name for r in later if self._has_expression(r, node, version)), None)
         if not self.target.operators(kind):
             reason = f"torch {release} has no operator {node.operator}"
-        elif self.target.is_old(node.operator):
+        elif self.target.is_old(node.operator) and older_forms.is_changed(node):
             reason = f"{node.operator} means something else in torch {release}"
         else:
             reason = f"{kind} of torch {release} does not take this call of {node.operator}"
         self.program.refuse(self.record, node, reason, operator=node.operator, since=since)
+
+    def _has_expression(self, release: Release, node: Node, version: int | None) -> bool:
+        """Return whether another release has a form for a call in an archive written for it."""
+        if version is not None and not was_old(node):
+            version = release.newest_format
+        return self.target.of(release).expression(node, version, in_branch=False) is not None
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.operators.overloads import last_version_of
 from tsarchive.operators.registry import (
     is_of_another_build,
-    last_version_of,
     versions_with,
     with_untried_torch,
 )
@@ -76,4 +76,4 @@ def what_registers(name: str) -> str:
 
 def last_with(schema: FunctionSchema) -> str:
     """Return advice on an overload that torch removed: the last version that has it."""
-    return f"torch {last_version_of(schema.full_name)} is the last that runs it"
+    return f"torch {last_version_of(schema)} is the last that runs it"

@@ -3,7 +3,8 @@
 ``older_forms.txt`` is the table. Each paragraph is a function in TorchScript, as archives hold it;
 ``#`` before it stands in front of the operators, with their overloads, whose work it does. Its
 parameters are the arguments of these, in their order. It names operators as the releases that lack
-the newer one have them, and mean them.
+the newer one have them, and mean them. ``# in a branch:`` stands before operators that only raise:
+they stand for those that code of torch.nn.functional names besides others, and does not reach.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.graph import Node
+from tsarchive.ir.types import FLOAT, Type
 
 from .upgraders import UPGRADERS
 
@@ -41,6 +43,7 @@ _OTHERS: Final = (
     "special_round round", "special_sinc sinc", "special_softmax softmax", "special_xlogy xlogy",
     # Before format version 4, ``div`` of whole numbers was one, too.
     "div true_divide", "div_ true_divide_",
+    "split split_with_sizes",
 )  # fmt: skip
 
 
@@ -63,12 +66,15 @@ def older_names() -> Mapping[str, tuple[str, ...]]:
 
 
 # Operators whose meaning changed in a release, in code of each format version. Earlier releases
-# rounded the quotient towards zero, and took the items of dicts in another order.
+# rounded the quotient towards zero, took the items of dicts in another order, and made tensors of
+# float64 of floats.
 _CHANGED: Final = {
     **dict.fromkeys(("aten::floor_divide", "aten::floor_divide_", "aten::__ifloordiv__"), "1.13"),
     "aten::floordiv.builtin_Tensor": "1.13",
     "aten::floordiv.builtin_Scalar": "1.13",
     "aten::popitem": "1.7",
+    "aten::as_tensor": "1.5",
+    "aten::tensor": "1.5",
 }
 
 
@@ -83,29 +89,52 @@ def is_changed(node: Node) -> bool:
     That is so of those that a release changed, and of operators with an upgrader. Of ``linspace``,
     ``logspace`` and ``gelu`` only an argument changed.
     """
-    name = node.kind.removeprefix("aten::")
-    if name == "full":
-        arguments = zip(node.schema.arguments if node.schema else (), node.inputs, strict=False)
-        return any(a.name == "dtype" and value.constant is None for a, value in arguments)
-    is_division = node.operator in UPGRADERS and name in ("div", "div_")
+    if node.operator == "aten::full":
+        return _has_no_dtype(node) and node.inputs[1].type != FLOAT
+    if node.kind in ("aten::tensor", "aten::as_tensor"):
+        return _has_no_dtype(node) and _holds_floats(node.inputs[0].type)
+    is_division = node.operator in UPGRADERS and node.kind in ("aten::div", "aten::div_")
     return is_division or changed_in(node.operator) is not None
 
 
+def _has_no_dtype(node: Node) -> bool:
+    arguments = node.schema.arguments if node.schema is not None else ()
+    given = {a.name: value for a, value in zip(arguments, node.inputs, strict=True)}
+    return given["dtype"].constant is None
+
+
+def _holds_floats(type_: Type) -> bool:
+    return type_ == FLOAT or any(map(_holds_floats, type_.parts()))
+
+
+class OlderFunction(NamedTuple):
+    """The qualified name of a function in :func:`text`, and where it may stand for an operator."""
+
+    name: str
+    only_in_branch: bool = False
+
+
 @cache
-def older_functions() -> Mapping[str, tuple[str, ...]]:
-    """Return the qualified names of functions in :func:`text` by the operators they replace."""
-    found: dict[str, tuple[str, ...]] = {}
+def older_functions() -> Mapping[str, tuple[OlderFunction, ...]]:
+    """Return the functions of the table by the operators that they replace."""
+    found: dict[str, tuple[OlderFunction, ...]] = {}
     for paragraph in text().split("\n\n"):
         name = f"{_QUALIFIER}.{_DEFINITION.findall(paragraph)[-1]}"
-        for operator in _operators(paragraph):
-            found[operator] = (*found.get(operator, ()), name)
+        for operator, only_in_branch in _operators(paragraph):
+            function = OlderFunction(name, only_in_branch)
+            found[operator] = (*found.get(operator, ()), function)
     return found
 
 
-def _operators(paragraph: str) -> Iterator[str]:
+_IN_BRANCH: Final = "# in a branch: "
+
+
+def _operators(paragraph: str) -> Iterator[tuple[str, bool]]:
+    """Yield the operators of a paragraph, and whether it is for calls in branches alone."""
     for line in paragraph.splitlines():
         if line.startswith("#"):
-            yield from line[1:].split()
+            names = line.removeprefix(_IN_BRANCH).removeprefix("# ")
+            yield from ((name, line.startswith(_IN_BRANCH)) for name in names.split())
 
 
 @cache

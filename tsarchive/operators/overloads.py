@@ -38,6 +38,12 @@ def old_overloads_of(name: str) -> tuple[FunctionSchema, ...]:
     return tuple([_parsed(entry.text) for entry in old])
 
 
+def last_version_of(schema: FunctionSchema) -> str:
+    """Return the newest version of torch that has a listed overload as it is."""
+    entries = (entry for entry in entries_of(schema.name) if _parsed(entry.text) == schema)
+    return max((entry.versions[-1] for entry in entries), key=listed_versions().index)
+
+
 def builtins_of(name: str) -> Iterator[FunctionSchema]:
     """Yield the functions of that name that TorchScript defines in its own language."""
     return map(_parsed, _builtins().get(name, ()))

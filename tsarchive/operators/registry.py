@@ -55,12 +55,6 @@ def versions_of(name: str) -> tuple[str, ...]:
     return tuple(sorted(found, key=_place))
 
 
-def last_version_of(full_name: str) -> str:
-    """Return the newest version that has an overload, of ``aten::eig.e``; of a listed operator."""
-    heads = ((e.text.partition("(")[0], e) for e in entries_of(full_name.partition(".")[0]))
-    return max((e.versions[-1] for head, e in heads if head == full_name), key=_place)
-
-
 def operator_names() -> Iterator[str]:
     """Yield the operators of all versions, in the order of their names."""
     heads = (line.partition("(")[0] for line in _lines()[_HEAD_LINES:])

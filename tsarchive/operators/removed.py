@@ -4,9 +4,10 @@
 that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters
 are the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
 schemas; those of before torch 1.4 are written out. ``# as aten::x:`` stands before operators that
-do what another does with the same arguments, ``# refused, reason:`` before those that no function
-gives back, whose names may be patterns. A paragraph without ``#`` is a function that others call.
-Where an overload has a function, the one that writes its results into given tensors needs none.
+do what another does with the same arguments, where ``*`` is their own name, and
+``# refused, reason:`` before those that no function gives back, which may be patterns. A paragraph
+without ``#`` is a function that others call. Where an overload has a function, the one that writes
+its results into given tensors needs none.
 ``packed_layers.txt`` goes on with layers of XNNPACK, and has classes behind their qualified names.
 """
 
@@ -25,6 +26,7 @@ from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
 from .overloads import old_overloads_of
+from .registry import listed_versions, versions_of
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
@@ -59,6 +61,14 @@ def removed(name: str) -> tuple[Candidate, ...]:
     pairs = zip(_schemas(name), _made(name), strict=True)
     found = (_candidate(schema, made) for schema, made in pairs)
     return tuple([candidate for candidate in found if candidate is not None])
+
+
+@cache
+def renamed() -> Mapping[str, str]:
+    """Return the operators that have another name today, by the one that they had."""
+    names = {old.partition(".")[0]: new for old, new in _table().same.items()}
+    newest = listed_versions()[-1]
+    return {old: new for old, new in names.items() if newest not in versions_of(old)}
 
 
 def text() -> str:
@@ -135,8 +145,11 @@ class _Table:
             return
         title, _, names = " ".join(comment).rpartition(": ")
         kind, _, told = title.partition(" ")
-        table = self.same if kind == "as" else self.reasons
-        table |= dict.fromkeys(names.split(), told)
+        for name in names.split():
+            if kind == "as":
+                self.same[name] = told.replace("*", name.partition("::")[2].partition(".")[0])
+            else:
+                self.reasons[name] = told
 
     def _names(self, comment: Iterable[str]) -> Iterator[str]:
         for line in comment:
@@ -247,7 +260,6 @@ def _is_variable(type_: Type) -> bool:
 
 def _renamed(schema: FunctionSchema, target: str) -> str:
     namespace, _, name = target.partition("::")
-    name = name.replace("*", schema.name.partition("::")[2])
     callee = f"torch.{name}" if namespace == "aten" else f"ops.{namespace}.{name}"
     given = (f"{a.name}={a.name}" if a.kwarg_only else a.name for a in schema.arguments)
     return f"  return {callee}({', '.join(given)})"

@@ -121,20 +121,13 @@ def of_version(
     return (*current, *old)
 
 
-_WITH_UNDERSCORE: Final = (
-    "addmm", "addmm_", "addr", "addr_", "argmax", "argmin", "cat", "cumprod", "cumsum",
-    "index_copy_", "max", "min", "mode", "std", "var",
-)  # fmt: skip
-# Other names, with the same arguments in the same order. Most are inner steps of an operator that
-# tracing recorded.
+_WITH_UNDERSCORE: Final = ("addmm", "addmm_", "argmax", "argmin", "cumprod", "cumsum")
+# Other names, with the same arguments in the same order, beside those of ``removed.txt``. Most are
+# inner steps of an operator that tracing recorded.
 RENAMED: Final[Mapping[str, str]] = {
     f"aten::{old}": f"aten::{new}"
     for old, new in (
         *((f"_{name}", name) for name in _WITH_UNDERSCORE),
-        ("_baddbmm_mkl_", "baddbmm_"),
-        ("_s_where", "where"),
-        ("max_values", "amax"),
-        ("min_values", "amin"),
         ("native_clone", "clone"),
         ("native_pow", "pow"),
         ("native_zero_", "zero_"),

@@ -75,9 +75,9 @@ class _LegacyTorchScript(ZipFormat):
         return LegacyCheck(container, _TABLE, findings, damaged)
 
     def old_operators(self) -> Mapping[str, str]:
-        from tsarchive.operators.upgraders import RENAMED
+        from .inspection import OLD_NAMES
 
-        return RENAMED
+        return OLD_NAMES
 
     def describe(self, archive: OpenedArchive, file: str, nbytes: int) -> Facts:
         from tsarchive.formats.torchscript.inspection import torchscript_facts

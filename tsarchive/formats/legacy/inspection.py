@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tsarchive.container import Container
 from tsarchive.errors import (
@@ -38,6 +38,7 @@ from tsarchive.frontend.splitting import Piece, split_class, split_record
 from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR, Type
+from tsarchive.operators.removed import renamed
 from tsarchive.operators.upgraders import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
@@ -344,11 +345,12 @@ def _shown(value: Any) -> str:
 # the first change that archives count.
 OPERATOR_VERSION = 1
 LIBRARIES = "libs"
+OLD_NAMES: Final = {**RENAMED, **renamed()}
 DIALECT = Dialect(
     folder=LIBRARIES,
     free_version=OPERATOR_VERSION - 1,
     functions=FUNCTIONS,
-    renamed=RENAMED,
+    renamed=OLD_NAMES,
     dtypes=DTYPES,
     masks=MASKS,
     flags=FLAGS,

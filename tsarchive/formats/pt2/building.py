@@ -6,11 +6,14 @@ its text. Nothing here knows the format that a graph comes from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from tsarchive.errors import FormatError, UnknownOperatorError
+from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.libraries import what_registers
 from tsarchive.frontend.matching import (
     BLOCKED,
@@ -19,6 +22,7 @@ from tsarchive.frontend.matching import (
     Match,
     Mismatch,
     no_overload,
+    refused,
     unregistered,
 )
 from tsarchive.frontend.references import Typed, typed
@@ -40,6 +44,7 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder
+from tsarchive.operators.removed import removed
 from tsarchive.operators.upgraders import Candidate
 
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
@@ -48,9 +53,17 @@ _NO_VALUE: Final = Value(Node(CONSTANT), NONE)
 class Choice(NamedTuple):
     """A selected overload and its arguments; ``reads_back`` if its text selects it again."""
 
-    schema: FunctionSchema
+    candidate: Candidate
     match: Match
     reads_back: bool = True
+
+
+def _old_schemas(kind: str) -> Iterator[FunctionSchema]:
+    yield from (candidate.schema for candidate in removed(kind))
+
+
+def _no_constant(index: int) -> NoReturn:
+    raise IndexError(index)
 
 
 class Operators:
@@ -63,7 +76,7 @@ class Operators:
     def overload(self, kind: str, name: str) -> FunctionSchema:
         """Return an overload by its name. Raises UnknownOperatorError."""
         schemas = self.find(kind)
-        for schema in schemas:
+        for schema in chain(schemas, _old_schemas(kind)):
             if schema.overload == name and not schema.is_vararg:
                 return schema
         shown = f"{kind}.{name}" if name else kind
@@ -97,14 +110,40 @@ class Operators:
         if named is not None:
             match = call.match(named, convert=False)
             if isinstance(match, Match):
-                return Choice(named, match, self._reads_back(kind, named, call))
-        candidates = [Candidate(schema) for schema in self.find(kind)]
-        if not candidates:
-            raise unregistered(kind)
+                is_read = self._reads_back(kind, named, call)
+                return Choice(self._candidate(kind, named), match, is_read)
+        candidates = [*map(Candidate, self.find(kind))]
         found = call.select(candidates)
         if isinstance(found, list):
+            candidates += removed(kind)
+            found = call.select(candidates)
+        if not candidates:
+            raise unregistered(kind)
+        if isinstance(found, list):
             raise FormatError(no_overload(kind, candidates, found, call))
-        return Choice(found[0].schema, found[1])
+        return Choice(*found)
+
+    def _candidate(self, kind: str, schema: FunctionSchema) -> Candidate:
+        """Return an overload, with what stands for it where this process does not have it."""
+        if any(known is schema for known in self.find(kind)):
+            return Candidate(schema)
+        old = (candidate for candidate in removed(kind) if candidate.schema is schema)
+        return next(old, Candidate(schema))
+
+    def stand_in(self, candidate: Candidate) -> Function | None:
+        """Return the function in TorchScript that stands for an old overload, if there is one."""
+        return self._reader.stand_in(candidate)
+
+    @cached_property
+    def _reader(self) -> CodeImporter:
+        return CodeImporter(
+            {},
+            operators=self.find,
+            constant=_no_constant,
+            version=0,
+            native_class=lambda name: None,
+            evaluate=lambda schema: None,
+        )
 
     def _reads_back(self, kind: str, named: FunctionSchema, call: Call) -> bool:
         """Return whether text of the call selects this overload.
@@ -187,11 +226,15 @@ class Body:
     ) -> list[Value]:
         given = [typed(value) for value in arguments]
         call = Call(given, {name: typed(value) for name, value in keywords.items()})
-        schema, match, reads_back = self.operators.choose(kind, named, call)
+        candidate, match, reads_back = self.operators.choose(kind, named, call)
+        if candidate.refusal:
+            raise refused(candidate)
         inputs = self._conversions.inputs(match.inputs, call.values)
-        node = self.append(kind, inputs, *match.returns, schema=schema)
+        node = self.append(kind, inputs, *match.returns, schema=candidate.schema)
+        node.upgrader = candidate.upgrader
+        node.stand_in = self.operators.stand_in(candidate) if candidate.upgrader else None
         if not reads_back:
-            node.lost = (f"the overload {schema.overload}",)
+            node.lost = (f"the overload {candidate.schema.overload}",)
         return node.outputs
 
     def call_method(self, target: Value, name: str, arguments: Sequence[Value]) -> Value:
