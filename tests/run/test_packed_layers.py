@@ -93,6 +93,7 @@ def test_torch_compile_takes_them_whole(name):
     path = next(path for path in PATHS if path.stem == name)
     _, arguments, _ = recorded(path)[0]
     module = tsarchive.load(path)
+    torch._dynamo.reset()
     compiled = torch.compile(module, backend="eager", fullgraph=True)
     assert equal(compiled(*arguments), module(*arguments))
 
