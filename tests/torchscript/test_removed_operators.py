@@ -173,8 +173,9 @@ def test_they_are_exported():
 
 def test_they_are_compiled():
     record = RESULTS["1.11"]["solve_gradient"]
-    compiled = torch.compile(Solver(), backend="eager", fullgraph=True)
-    assert_near(compiled(*record["arguments"]), record["expected"] * 2)
+    solve = archive("1.11").solve_gradient
+    found = torch.compile(solve, backend="eager", fullgraph=True)(*record["arguments"])
+    assert_near(found, record["expected"])
 
 
 def test_limits_count_what_they_are_made_of():
@@ -298,6 +299,8 @@ REFUSED = {
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_nothing_stands_for_is_refused_with_the_reason(call):
     reason, last = REFUSED[call]
+    if last == "2.12" and torch._C._jit_get_schemas_for_operator("aten::align_to"):
+        pytest.skip("this torch finds dimensions by their names")
     text = f"def f(x: Tensor) -> Tensor:\n  return {call}\n"
     with pytest.raises(UnknownOperatorError, match=reason) as raised:
         _ = importer_of(text).find("__torch__.f").function.graph
