@@ -25,7 +25,7 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.source_ranges import TaggedText
-from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
+from tsarchive.ir.types import EnumType, NamedType, TupleType, Type
 from tsarchive.ir.values import TableConstant
 from tsarchive.operators.releases import Release
 from tsarchive.policy import FOR_STRANGERS, Guard
