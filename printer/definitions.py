@@ -112,7 +112,8 @@ class Definitions(Statements):
         self.annotated.add(param)
 
     def _class(self, class_: ClassType) -> None:
-        if class_.is_native and class_.methods:
+        is_bound = class_.is_revived and self.rename(class_) == class_.qualified_name
+        if is_bound or (class_.is_native and class_.methods):
             return  # defined in C++: the record exists, but stays empty
         self._class_line(class_, "Module" if class_.is_module else "")
         with self.indented():
@@ -275,7 +276,7 @@ class Program:
             match named:
                 case FunctionType(function):
                     function.drop_graph()
-                case ClassType(is_native=False):
+                case ClassType(is_native=False, is_revived=False):
                     for function in (*named.methods.values(), *named.hooks()):
                         function.drop_graph()
 

@@ -129,12 +129,12 @@ def missing(source: str | os.PathLike[str] | BinaryIO | Archive) -> Missing:
     Raises ArchiveError for a file that is neither TorchScript nor a PT2 archive or whose code does
     not parse, OSError when it cannot be read.
     """
-    from tsarchive.run.operators import native_class, runs_here
+    from tsarchive.run.operators import has_class, runs_here
 
     opened = nullcontext(source) if isinstance(source, Archive) else open(source)
     with opened as archive:
         needs = archive.needs
     return Missing(
         tuple(sorted(name for name in needs.operators if not runs_here(name))),
-        tuple(n for n in needs.classes if native_class(f"{NATIVE_PREFIX}{n}") is None),
+        tuple(n for n in needs.classes if not has_class(f"{NATIVE_PREFIX}{n}")),
     )

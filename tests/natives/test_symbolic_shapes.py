@@ -174,3 +174,42 @@ def test_traced_sizes_stay_open(way):
     for count in (3, 8):
         x = torch.randn(count, 6)
         assert equal(run(x), theirs(x))
+
+
+def strided_tensors():
+    """Tensors of few sizes, dense and not, whose dimensions lie in memory in any order."""
+    for size in itertools.product((0, 1, 3), repeat=4):
+        for order in itertools.permutations(range(4)):
+            strides, reach = [0] * 4, 1
+            for dimension in order:
+                strides[dimension] = reach
+                reach *= max(size[dimension], 1)
+            yield torch.empty(81).as_strided(size, strides)
+        if 0 not in size:
+            yield torch.empty(1).expand(size)
+    yield from (torch.empty(2, 3), torch.empty(2, 3, 4, 5, 6, device="meta"))
+    yield torch.empty(2, 3, 4, 5, 6).contiguous(memory_format=torch.channels_last_3d)
+
+
+@pytest.mark.parametrize("format_", [0, 1, 2, 3])
+def test_formats_of_memory_are_told_as_torch_tells_them(format_):
+    key, expected = "aten::is_strides_like_format", torch.ops.aten.is_strides_like_format
+    answers = {SYMBOLIC[key](tensor, format_) for tensor in strided_tensors()}
+    assert answers == ({False, True} if format_ > 1 else {False})
+    for tensor in strided_tensors():
+        assert SYMBOLIC[key](tensor, format_) == expected(tensor, format_)
+
+
+@pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
+def test_fused_additions_are_taken_apart(kind):
+    """torch.export knows them, and programs of ExecuTorch do not."""
+    x = torch.linspace(-2, 2, 9).reshape(3, 3)
+    other = x.t().contiguous() if kind == "Tensor" else 0.5
+    for suffix in ("", "_"):
+        key = f"aten::_add_relu{suffix}.{kind}"
+        overload = getattr(getattr(torch.ops.aten, f"_add_relu{suffix}"), kind)
+        ours, theirs = x.clone(), x.clone()
+        options = {"alpha": 3} if kind == "Tensor" else {}
+        expected = overload(theirs, other, **options)
+        assert torch.equal(SYMBOLIC[key](ours, other, **options), expected)
+        assert torch.equal(ours, theirs)

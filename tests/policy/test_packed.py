@@ -222,7 +222,7 @@ def test_code_cannot_hand_over_another_state():
 
 @pytest.mark.parametrize(
     "name",
-    ["mkldnn.ConvOpContext", "sparse.LinearPackedParamsBase", "xnnpack.LinearOpContext"],
+    ["mkldnn.ConvOpContext", "sparse.LinearPackedParamsBase", "vulkan.LinearPackedContext"],
 )
 def test_classes_of_other_libraries_are_refused(name):
     with pytest.raises(PolicyError):

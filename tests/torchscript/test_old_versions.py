@@ -1,4 +1,4 @@
-"""Archives that torch 1.4 to 1.13 wrote: they load, run, and are saved as torch 2.13 has it."""
+"""Archives that torch 1.4 to 2.12 wrote: they load, run, and are saved as torch 2.13 has it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ REFUSED = {
     ("1.5.1", "dynamic_lstm"),
     ("1.5.1", "dynamic_lstm_traced"),
 }
+# torch 2.13 has no layers packed for phones, and ours are not to the bit those of torch 2.12.
+PACKED = {case for case in CASES if case[1].startswith("phone_") and "plain" not in case[1]}
+ACCEPTED = [case for case in CASES if case not in REFUSED | PACKED]
 # Free functions and forks mean the operators of today, in torch 2.13 as here: integers are
 # divided truly, and a whole number fills with whole numbers.
 MEANT_OTHERWISE = {
@@ -52,8 +55,8 @@ by_case = pytest.mark.parametrize(
 )
 accepted = pytest.mark.parametrize(
     ("version", "name"),
-    [case for case in CASES if case not in REFUSED],
-    ids=[f"{version}-{name}" for version, name in CASES if (version, name) not in REFUSED],
+    ACCEPTED,
+    ids=[f"{version}-{name}" for version, name in ACCEPTED],
 )
 
 
@@ -168,7 +171,7 @@ def test_saved_again_it_stays_the_same(version, name, canonical):
     assert first.getvalue() == second.getvalue()
     before = results(tsarchive.load(path_of(version, name)), version, name)
     assert equal(results(ours, version, name), before)
-    if (version, name) not in REFUSED:
+    if (version, name) in ACCEPTED:
         assert equal(results(torch_loaded(first.getvalue()), version, name), before)
 
 

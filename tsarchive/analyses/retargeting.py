@@ -28,11 +28,13 @@ from tsarchive.ir.types import (
     NONE,
     EnumType,
     HandleType,
+    NamedType,
     OptionalType,
     TupleType,
     Type,
     UnionType,
     annotation,
+    own_name,
 )
 from tsarchive.ir.values import Builder, EnumMember, TableConstant, is_default
 from tsarchive.operators import older_forms, removed
@@ -144,6 +146,8 @@ class Target:
     def _class(self, name: str) -> ClassType | None:
         if not name.startswith(_CLASS):
             return None
+        if name in removed.defined_classes():
+            return native_class(name)  # ours, which is the same in every process
         return self._class_named(name) or native_class(name)
 
     def code(self, texts: Any, **options: Any) -> CodeImporter:
@@ -603,10 +607,14 @@ class Disagreement(NamedTuple):
 
 
 class _Comparison:
-    """Whether two graphs say the same: one of a program, the other of its text as it was read."""
+    """Whether two graphs say the same: one of a program, the other of its text as it was read.
 
-    def __init__(self) -> None:
+    ``name`` gives the names of the program's types in the text.
+    """
+
+    def __init__(self, name: Callable[[NamedType], str]) -> None:
         self.same: dict[Value, Value] = {}
+        self._name = name
 
     def block(self, one: Block, other: Block) -> Disagreement | None:
         self.same |= zip(one.params, other.params, strict=False)
@@ -631,7 +639,7 @@ class _Comparison:
             node.kind == other.kind
             and len(node.outputs) == len(other.outputs)
             and len(nested_blocks(node)) == len(nested_blocks(other))
-            and [annotation(v.type) for v in node.outputs]
+            and [annotation(v.type, self._name) for v in node.outputs]
             == [annotation(v.type) for v in other.outputs]
             and node.attributes.get("name") == other.attributes.get("name")
         )
@@ -664,6 +672,11 @@ def _same_constant(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or repr(one) == repr(other))
 
 
-def disagreement(program: Function, read: Function) -> Disagreement | None:
-    """Return the first place where a function says something else when its text is read."""
-    return _Comparison().block(program.graph, read.graph)
+def disagreement(
+    program: Function, read: Function, name: Callable[[NamedType], str] = own_name
+) -> Disagreement | None:
+    """Return the first place where a function says something else when its text is read.
+
+    ``name`` gives the names of the program's types in the text.
+    """
+    return _Comparison(name).block(program.graph, read.graph)

@@ -178,7 +178,7 @@ class _Archive:
                 self._record(name, data, around)
             if name in ("data.pkl", "constants.pkl", "attributes.pkl", BYTECODE):
                 kept[name] = data
-        if code:
+        if code or BYTECODE in kept:
             audit_program(self.format.old_operators(), program, code, kept, self.found)
         if exported is not None:
             exported.add_to(self.found)

@@ -125,6 +125,8 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
         case Function():
             yield from (argument.type for argument in item.schema.arguments)
             for node in walk(item.graph.nodes):
+                if node.stand_in is not None:
+                    yield node.stand_in
                 yield from (value.type for value in node.outputs)
                 yield from node.attributes.get("types", ())
                 if node.stand_in is not None:

@@ -26,7 +26,7 @@ TORCH_OPERATORS: Final = frozenset(
         "quantization", "quantized", "rngprims", "sparse", "static_runtime", "symm_mem",
     }
 )  # fmt: skip
-TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse"})
+TORCH_CLASSES: Final = frozenset({"c10d", "mkldnn", "quantized", "rnn", "sparse", "xnnpack"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,9 @@ class OpenedArchive(Closing):
 
     @property
     def kind(self) -> str:
-        """``torchscript``, ``torchscript-legacy``, ``pt2``, ``torch.save``, ``torch.package``
-        or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files of ExecuTorch.
+        """``torchscript``, ``torchscript-legacy``, ``bytecode``, ``pt2``, ``torch.save``,
+        ``torch.package`` or ``zip``, by the records present; ``pte``, ``ptd`` or ``bpte`` for files
+        of ExecuTorch.
         """
         return self._format.kind
 
@@ -513,7 +514,8 @@ class Format(ABC):
         The missing record is named for files that no model is loaded from: others are whole
         without it.
         """
-        missing = "constants.pkl" if "data.pkl" in names else "data.pkl"
+        needed = ("data.pkl", "constants.pkl")
+        missing = next((name for name in needed if name not in names), None)
         message, hint = f"not a TorchScript archive: {missing} is not in it", self.what_to_do
         if not self.has_code and any(name.startswith("code/") for name in names):
             hint = INCOMPLETE

@@ -1,4 +1,5 @@
-"""Zip archives that are none of ours: of torch.save, of torch.package, and any others.
+"""Zip archives that are none of ours: of torch.save, of torch.package, for the lite interpreter
+alone, and any others.
 
 They are looked at and audited, and neither loaded nor saved.
 """
@@ -6,7 +7,7 @@ They are looked at and audited, and neither loaded nor saved.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
@@ -18,7 +19,7 @@ from .base import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.contents import Facts
+    from tsarchive.describing.contents import Facts, TensorInfo
 
     from .base import LoadOptions, OpenedArchive, SaveOptions
     from .torchscript.code_records import CodeRecords, DebugRecords
@@ -178,6 +179,44 @@ class _TorchSave(_Foreign):
         return "data.pkl" in names
 
 
+class _BytecodeView(_ForeignView):
+    @property
+    def has_tensors(self) -> bool:
+        return True
+
+    def tensors(self) -> Iterator[tuple[str, TensorInfo]]:
+        from .torchscript.inspection import tensors_without_code
+
+        return tensors_without_code(self._container)
+
+
+class _Bytecode(_Foreign):
+    """An archive for phones without the code that stands beside its bytecode as torch saves it."""
+
+    kind = saved_kind = "bytecode"
+    title = "bytecode for the lite interpreter"
+    what_it_is = "a program in bytecode for the lite interpreter of torch, without its code"
+    what_to_do = (
+        "Load what it was made from, or an archive as _save_for_lite_interpreter wrote it, which "
+        "has code as well: bytecode is listed and audited here, and not run"
+    )
+    record_table = RecordTable(
+        Row(r"(data|constants)\.pkl", Role.OBJECTS),
+        Row(r"(data|constants|bytecode)/[0-9]+(\.storage)?", Role.TENSORS),
+        Row(r"bytecode\.pkl", Role.BYTECODE),
+        Row(r"(mobile_debug_handles|callstack_debug_map)\.pkl", Role.DEBUG),
+        ZIP_NOTES,
+        Row(r"extra/.+", Role.EXTRA, Reader.USER),
+    )
+
+    def fits(self, names: Collection[str]) -> bool:
+        has_code = any(name.startswith("code/") for name in names)
+        return {"bytecode.pkl", "data.pkl"} <= set(names) and not has_code
+
+    def view(self, opened: Container) -> View:
+        return _BytecodeView(opened, self)
+
+
 class _Unknown(_Foreign):
     kind = saved_kind = title = "zip"
     what_it_is = "a zip archive without a model of torch"
@@ -190,6 +229,7 @@ class _Unknown(_Foreign):
         return True
 
 
+BYTECODE: Final = _Bytecode()
 TORCH_PACKAGE: Final = _TorchPackage()
 TORCH_SAVE: Final = _TorchSave()
 UNKNOWN: Final = _Unknown()

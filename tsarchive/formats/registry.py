@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
-from tsarchive.formats.foreign import TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
+from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
 from .executorch.format import EXECUTORCH
 from .legacy.format import LEGACY_TORCHSCRIPT
@@ -18,7 +18,7 @@ from .pt2.format import PT2
 from .torchscript.format import TORCHSCRIPT
 
 ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
-    TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN,
+    BYTECODE, TORCHSCRIPT, LEGACY_TORCHSCRIPT, PT2, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN,
 )  # fmt: skip
 """The first that fits counts; the last fits every archive."""
 FILE_FORMATS: Final[tuple[FileFormat, ...]] = EXECUTORCH

@@ -12,7 +12,8 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, SourceError
@@ -44,8 +45,9 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-from tsarchive.operators.removed import RECORD, text_of
-from tsarchive.operators.upgraders import Candidate
+from tsarchive.operators.overloads import native_class, overloads_of
+from tsarchive.operators.removed import RECORD, class_records, defined_classes, text_of
+from tsarchive.operators.upgraders import UPGRADERS, Candidate
 
 from .context import UNLOWERED, Context
 from .grammar import OF_PYTHON
@@ -91,6 +93,8 @@ class CodeImporter(Context):
 
     def _import(self, qualified_name: str) -> NamedType | None:
         is_native = qualified_name.startswith(NATIVE_PREFIX)
+        if is_native and qualified_name in defined_classes():
+            return revived_class(qualified_name)
         if is_native and self.open is None:
             return self.native_class(qualified_name)
         piece = self.sources.piece(qualified_name)
@@ -104,6 +108,8 @@ class CodeImporter(Context):
         if name not in self._stand_ins:
             found = self._reader_of(candidate).find(name) if "." in name else None
             stand_in = found.function if isinstance(found, FunctionType) else None
+            if stand_in is not None:
+                _ = stand_in.schema  # from here on the classes that it names have their methods
             self._stand_ins[name] = stand_in
         return self._stand_ins[name]
 
@@ -144,6 +150,39 @@ class CodeImporter(Context):
         """Return a method of a class that no code record defines."""
         name = f"{owner.qualified_name}.{piece.name}"
         return FunctionReader(self, name, piece, owner, version).function
+
+
+_reviving: Final = Lock()
+
+
+def revived_class(qualified_name: str) -> ClassType:
+    """Return the class of this library that stands for one that torch bound from C++ once.
+
+    It is one for all archives, and the one that schemas of operators name.
+    """
+    class_ = native_class(qualified_name)
+    with _reviving:
+        if not class_.is_revived:
+            importer = _revived_code()
+            piece = importer.sources.piece(qualified_name)
+            assert piece is not None
+            importer.early[qualified_name] = class_
+            define(importer, qualified_name, piece)
+            class_.is_native, class_.is_revived = False, True
+    return class_
+
+
+@cache
+def _revived_code() -> CodeImporter:
+    """The code of these classes, which needs nothing of the process."""
+    return CodeImporter(
+        class_records(),
+        operators=overloads_of,
+        constant=lambda index: (None, NONE),
+        version=max(upgrader.bumped_at for upgrader in UPGRADERS.values()),
+        native_class=lambda name: None,
+        evaluate=lambda schema: None,
+    )
 
 
 _NAME_LISTS = ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__")
@@ -206,8 +245,10 @@ class _ClassReader:
         self.parts = split_class(piece)
 
     def class_type(self) -> ClassType:
-        class_ = ClassType(self.name, is_module=self.parts.base == "Module")
-        self.context.early[self.name] = class_
+        is_module = self.parts.base == "Module"
+        class_ = self.context.early.get(self.name)
+        if not isinstance(class_, ClassType):
+            class_ = self.context.early[self.name] = ClassType(self.name, is_module=is_module)
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:

@@ -29,8 +29,8 @@ _IMPORTS: Final = {
     **{name: name for name in _NAMED_ALIKE},
 }
 _FOR_PHONES: Final = (
-    "The archive was prepared for phones: load what it was made from, or use a torch that is "
-    "built with this backend"
+    "The archive was prepared for phones with such a backend: load what it was made from, prepare "
+    "that with backend='CPU', or use a torch that is built with this backend"
 )
 _BACKENDS: Final = (
     "A part of the model was compiled for a backend: load the library of that backend with "

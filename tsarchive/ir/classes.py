@@ -42,12 +42,15 @@ class ClassType(NamedType):
     """A module class, a script class, or (``is_native``) a class bound from C++ (torchbind).
 
     ``methods`` are in definition order and include property accessors; hooks are not methods.
-    A hook may stand several times in a hook list: it is called as often.
+    A hook may stand several times in a hook list: it is called as often. ``is_revived`` is a class
+    that torch bound from C++ once and this library defines: archives name it, as they name those
+    that torch binds, and do not hold its code.
     """
 
     qualified_name: str
     is_module: bool = False
     is_native: bool = False
+    is_revived: bool = False
     attributes: dict[str, Attribute] = field(default_factory=dict)
     constants: dict[str, ClassConstant] = field(default_factory=dict)
     methods: dict[str, Function] = field(default_factory=dict)

@@ -8,6 +8,7 @@ do what another does with the same arguments, where ``*`` is their own name, and
 ``# refused, reason:`` before those that no function gives back, which may be patterns. A paragraph
 without ``#`` is a function that others call. Where an overload has a function, the one that writes
 its results into given tensors needs none.
+``packed_layers.txt`` goes on with layers of XNNPACK, and has classes behind their qualified names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -29,7 +30,8 @@ from .registry import listed_versions, versions_of
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
-_QUALIFIER: Final = "__torch__.removed_from_torch"
+QUALIFIER: Final = "__torch__.removed_from_torch"
+_FILES: Final = ("removed.txt", "packed_layers.txt")
 
 TRIED_FIRST: Final = frozenset(
     {
@@ -44,7 +46,7 @@ that writes all arguments of an old one means that."""
 
 _DEFINITION: Final = re.compile(r"^def (\w+)(\(([^)]*)\) -> .*):$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
-_CALLED: Final = re.compile(rf"{re.escape(_QUALIFIER)}\.(\w+)")
+_CALLED: Final = re.compile(rf"{re.escape(QUALIFIER)}\.(\w+)")
 _NOT_IN_NAMES: Final = re.compile(r"\W+")
 
 
@@ -79,9 +81,29 @@ def text_of(candidate: Candidate) -> str:
     """Return the function that stands for an overload, and those that it calls, as a record."""
     name = (candidate.upgrader or "").rpartition(".")[2]
     texts = {made.name: made.text for made in _made(candidate.schema.name) if made is not None}
-    texts |= _table().texts
-    called = closure([name], lambda one: _CALLED.findall(texts[one]))
-    return _joined(texts[one] for one in sorted(called))
+    return _with_called([name], {**texts, **_table().texts})
+
+
+def defined_classes() -> Collection[str]:
+    """Return the qualified names of the classes that torch bound from C++ once."""
+    return _table().classes.keys()
+
+
+@cache
+def class_records() -> dict[str, str]:
+    """Return these classes, and the functions that they call, as records of code by their names."""
+    found: dict[str, str] = {}
+    for name, code in _table().classes.items():
+        record = f"code/{name.rpartition('.')[0].replace('.', '/')}.py"
+        found[record] = f"{found.get(record, '')}{code}\n\n"
+    called = _CALLED.findall("".join(found.values()))
+    return {**found, RECORD: _with_called(called, _table().texts)}
+
+
+def _with_called(names: Iterable[str], texts: Mapping[str, str]) -> str:
+    """Return functions and those that they call, as a record of code."""
+    called = closure([*names], lambda name: _CALLED.findall(texts[name]))
+    return _joined(texts[name] for name in sorted(called))
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -102,6 +124,7 @@ class _Table:
 
     def __init__(self, paragraphs: Iterable[str]) -> None:
         self.texts: dict[str, str] = {}
+        self.classes: dict[str, str] = {}
         self.functions: dict[str, list[_Function]] = {}
         self.schemas: dict[str, list[FunctionSchema]] = {}
         self.same: dict[str, str] = {}
@@ -111,6 +134,9 @@ class _Table:
 
     def _read(self, paragraph: str) -> None:
         comment, code = _split(paragraph)
+        if code.startswith("class "):
+            self.classes[comment[0]] = code
+            return
         if code:
             function = _function(code)
             self.texts[function.name] = code
@@ -152,8 +178,10 @@ def _function(code: str) -> _Function:
 def _table() -> _Table:
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
-    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/removed.txt")
-    return _Table(data.decode("ascii").rstrip().split("\n\n"))
+    folder = os.path.dirname(__file__)
+    data: Iterator[bytes] = (loader.get_data(f"{folder}/{name}") for name in _FILES)
+    texts = (part.decode("ascii").rstrip() for part in data)
+    return _Table("\n\n".join(texts).split("\n\n"))
 
 
 def _names() -> Iterator[str]:
@@ -169,7 +197,7 @@ def _schemas(name: str) -> tuple[FunctionSchema, ...]:
 def _candidate(schema: FunctionSchema, made: _Function | None) -> Candidate | None:
     function = _written(schema) or made
     if function is not None:
-        return Candidate(schema, f"{_QUALIFIER}.{function.name}")
+        return Candidate(schema, f"{QUALIFIER}.{function.name}")
     reason = _reason(schema)
     return None if reason is None else Candidate(schema, refusal=reason)
 
@@ -267,7 +295,7 @@ def _plain_call(name: str, arguments: tuple[str, ...], results: int) -> str | No
             continue
         for function in functions:
             if function.parameters == arguments:
-                return f"{_QUALIFIER}.{function.name}({given})"
+                return f"{QUALIFIER}.{function.name}({given})"
             if function.parameters == (*arguments, "output_mask"):
-                return f"{_QUALIFIER}.{function.name}({given}, [{mask}])"
+                return f"{QUALIFIER}.{function.name}({given}, [{mask}])"
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -17,7 +17,7 @@ from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
-from tsarchive.operators.removed import removed
+from tsarchive.operators.removed import defined_classes, removed
 
 from .guards import guarded
 from .natives import BUILTINS, NATIVES, SYMBOLIC
@@ -43,6 +43,8 @@ def assumed(condition: Any) -> Any:
 
 Implementation = Callable[..., Any]
 
+# XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
+_PACKED_LAYERS: Final = "prepacked::"
 _NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
@@ -56,7 +58,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """
     found = _known.get(name)
     if found is None:
-        is_name = name.isascii() and "::" in name
+        is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
         registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
         found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
@@ -67,6 +69,11 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
 def runs_here(name: str) -> bool:
     """Return whether this process has an operator, or has functions that stand for it."""
     return bool(operator_schemas(name)) or any(entry.upgrader for entry in removed(name))
+
+
+def has_class(qualified_name: str) -> bool:
+    """Return the same for a class bound from C++."""
+    return qualified_name in defined_classes() or native_class(qualified_name) is not None
 
 
 def schema_without_text(node: Node) -> FunctionSchema:

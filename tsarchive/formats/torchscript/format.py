@@ -88,9 +88,10 @@ class _TorchScript(ZipFormat):
         return module_records(module, options.files, debug=options.debug)
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
-        from .saving import warn_if_optimized
+        from .saving import warn_if_optimized, warn_without_bytecode
 
         warn_if_optimized(module, records)
+        warn_without_bytecode(module)
 
     def convert(
         self,

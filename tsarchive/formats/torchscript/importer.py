@@ -286,8 +286,7 @@ class Unpickling(Conversion):
         built = make(self.importer.classes.table.python_class(class_))
         self._built[id(value)] = built
         if class_.has_state_methods:
-            state = self.value(value.state)
-            set_state(self.importer.classes, built, class_, (state,), self.record)
+            self._set_state(built, class_, self.value(value.state))
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
@@ -301,6 +300,18 @@ class Unpickling(Conversion):
             link_lists(built)
         return built
 
+    def _set_state(self, built: Any, class_: ClassType, state: Any) -> None:
+        try:
+            set_state(self.importer.classes, built, class_, (state,), self.record)
+        except ScriptError as error:
+            if class_.is_revived:
+                raise self._not_taken(class_, error) from error
+            raise
+
+    def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
+        message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
+        return self.error(message)
+
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
             return self.importer.classes.enforcement.native_object(class_, state)
@@ -308,8 +319,7 @@ class Unpickling(Conversion):
             is_ours = isinstance(error, ArchiveError)
             if is_ours and not isinstance(error, ScriptError):
                 raise
-            message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
-            raise self.error(message) from error
+            raise self._not_taken(class_, error) from error
 
 
 def check_slot(class_: ClassType, attribute: Attribute, value: Any, record: str) -> None:

@@ -203,7 +203,7 @@ def _slots(
 ) -> Iterator[tuple[str, Any, Attribute | None]]:
     """Yield the attributes of an object, or the one value from its ``__getstate__``."""
     if not isinstance(value.state, dict):
-        yield "__getstate__", value.state, None
+        yield from _parts_of_state(value, class_of)
         return
     attributes = class_of(value).attributes
     for name, item in value.state.items():
@@ -211,6 +211,17 @@ def _slots(
             message = "the state of an object has a name that is no text"
             raise PickleError(message, record=record)
         yield name, item, attributes.get(name)
+
+
+def _parts_of_state(value: Object, class_of: ClassOf) -> Iterator[tuple[str, Any, None]]:
+    """Yield the result of ``__getstate__``: attribute by attribute where this library has it."""
+    is_packed = value.cls.qualified_name.startswith(NATIVE_PREFIX)
+    class_ = class_of(value) if is_packed else None
+    if class_ is None or not class_.is_revived or not isinstance(value.state, tuple):
+        yield "__getstate__", value.state, None
+        return
+    for name, item in zip(class_.attributes, value.state, strict=False):
+        yield name, item, None
 
 
 def _shown_key(key: Any, index: int) -> str:
@@ -420,12 +431,7 @@ class TorchScriptView(PickledView):
         """
         yield Root(_DATA, "", self.root)
         yield from constants_in(self._constants, _CONSTANTS)
-        if BYTECODE in self._container.records:
-            functions = loads(self._container.read(BYTECODE), record=BYTECODE)
-            for function, table, rows in tables_of(functions):
-                for index, value in enumerate(rows if table == "constants" else ()):
-                    name = f"bytecode.{function}.constants.{index}"
-                    yield Root(BYTECODE, name, value, "constant")
+        yield from constants_in_bytecode(self._container)
 
     @cached_property
     def _constants(self) -> Any:
@@ -490,6 +496,29 @@ def tables_of(functions: Any) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
                     match table:
                         case (str(name), tuple(rows)):
                             yield function, name, rows
+
+
+def constants_in_bytecode(container: Container) -> Iterator[Root]:
+    """Yield the constants of a program in bytecode, if there is one, by function and place."""
+    if BYTECODE not in container.records:
+        return
+    functions = loads(container.read(BYTECODE), record=BYTECODE)
+    for function, table, rows in tables_of(functions):
+        for index, value in enumerate(rows if table == "constants" else ()):
+            name = f"bytecode.{function}.constants.{index}"
+            yield Root(BYTECODE, name, value, "constant")
+
+
+def _no_constant(index: int) -> tuple[Any, Type]:
+    raise UnsupportedError(f"nothing has constant {index}")
+
+
+def tensors_without_code(container: Container) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield the tensors of an archive that has bytecode alone: nothing defines its classes."""
+    classes = signatures_of_code({}, _no_constant, format_version(container), open_world=True)
+    data = loads(container.read(_DATA), record=_DATA)
+    roots = (Root(_DATA, "", data), *constants_in_bytecode(container))
+    return named_tensors(roots, class_finder(classes), container.records)
 
 
 def operators_in_bytecode(data: bytes) -> tuple[OperatorUse, ...]:

@@ -15,6 +15,7 @@ from tsarchive.analyses.retargeting import (
     Obstacle,
     Retargeting,
     Target,
+    called_by,
     disagreement,
 )
 from tsarchive.container import Container, NewRecord
@@ -24,7 +25,8 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.source_ranges import TaggedText
-from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, own_name
+from tsarchive.ir.types import EnumType, NamedType, TupleType, Type
+from tsarchive.ir.values import TableConstant
 from tsarchive.operators.releases import Release
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
@@ -44,7 +46,9 @@ from .code_records import (
 )
 from .importer import Importer, runnable_code
 from .older_pickles import PICKLES, unread, untagged
+from .plain_classes import PlainClasses
 from .reprinting import ConstantNumbers, definition
+from .saving import bytecode_alone
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
@@ -122,6 +126,8 @@ class _Archive:
         )
         self.target = Target(release, self.version, operator_schemas, native_class)
         self.retargeting = Retargeting(self.target)
+        self.plain = PlainClasses(release)
+        self._reader = self.code
         self.dialect = Dialect(
             release.names_empty_types, release.lists_buffers, release.has_class_constants
         )
@@ -131,7 +137,7 @@ class _Archive:
         self._check_pickles()
         self._raise_obstacles()
         bodies = {name: body for name in codes if (body := self._body(name, codes[name]))}
-        bodies |= self._new_functions()
+        bodies |= self._new_definitions(bodies)
         self._check(codes, bodies)
         self._raise_obstacles()
         found = list(self._replaced(self._changed_records(bodies)))
@@ -154,7 +160,7 @@ class _Archive:
                     self._definition(code, record, definition(self.code, name))
         except ArchiveError as error:
             self._unread(code, record, error)
-        code.is_changed |= self.dialect != TODAY
+        code.is_changed |= self.dialect != TODAY or self.plain.are_named_in(self.texts[record])
         return code
 
     def _unread(self, code: _Code, record: str, error: ArchiveError) -> None:
@@ -216,8 +222,9 @@ class _Archive:
         return self._printed(record, [definition(self.code, name) for name in names])
 
     def _printed(self, record: str, definitions: Iterable[NamedType]) -> TaggedText | None:
-        literals = Literals(self.table, own_name)
-        printer = Definitions(literals, own_name, lambda _: None, dialect=self.dialect)
+        name = self.plain.name
+        literals = Literals(self.table, name)
+        printer = Definitions(literals, name, lambda _: None, dialect=self.dialect)
         try:
             with bounded(record):
                 for named in definitions:
@@ -227,18 +234,29 @@ class _Archive:
             return None
         return printer.body
 
-    def _new_functions(self) -> dict[str, TaggedText]:
-        """Return the records of the functions that calls need, but those that the archive has."""
+    def _new_definitions(self, bodies: Mapping[str, TaggedText]) -> dict[str, TaggedText]:
+        """Return the records of what code needs now, but what the archive has."""
+        functions = self._with_functions(())
+        texts = [str(body) for body in (*bodies.values(), *functions.values())]
+        classes = self.plain.needed_by(texts)
+        for class_ in classes:
+            for method in class_.methods.values():
+                for function in called_by(method):
+                    self.retargeting.require(function)
+        return self._with_functions(classes) if classes else functions
+
+    def _with_functions(self, classes: Iterable[ClassType]) -> dict[str, TaggedText]:
+        """Return the records of classes, and of the functions that calls need."""
         by_record: dict[str, list[NamedType]] = {}
-        for function in self.retargeting.functions:
-            folder = function.qualified_name.rpartition(".")[0]
-            by_record.setdefault(f"code/{folder.replace('.', '/')}.py", []).append(function.type)
+        functions = (function.type for function in self.retargeting.functions)
+        for named in (*classes, *functions):
+            folder = self.plain.name(named).rpartition(".")[0]
+            by_record.setdefault(f"code/{folder.replace('.', '/')}.py", []).append(named)
         found: dict[str, TaggedText] = {}
-        for record, functions in by_record.items():
+        for record, needed in by_record.items():
             own = [definition(self.code, name) for name in self._names_in(record)]
-            known = {named.qualified_name for named in own}
-            new = [named for named in functions if named.qualified_name not in known]
-            body = self._printed(record, [*own, *new])
+            by_name = {self.plain.name(named): named for named in (*needed, *own)}
+            body = self._printed(record, by_name.values())
             if body is not None:
                 found[record] = body
         return found
@@ -251,16 +269,24 @@ class _Archive:
         if not bodies and self.keeps_unread:
             return
         texts = self.texts | {name: str(body) for name, body in bodies.items()}
-        reader = self.target.code(texts, constant=self.table.constant, evaluate=find_native)
+        reader = self.target.code(texts, constant=self._constant, evaluate=find_native)
+        self._reader = reader
         for record, code in codes.items():
             for name, function in code.functions:
                 self._compare(reader, record, name, function)
+
+    def _constant(self, number: int) -> tuple[TableConstant, Type]:
+        """Return an entry of the table of constants with its type for the release."""
+        value, type_ = self.table.constant(number)
+        if isinstance(type_, ClassType) and self.plain.name(type_) != type_.qualified_name:
+            type_ = self._reader.find_class(self.plain.name(type_))
+        return value, type_
 
     def _compare(self, reader: CodeImporter, record: str, name: str, function: Function) -> None:
         try:
             with bounded(record):
                 again = _function_named(reader, name)
-                found = None if again is None else disagreement(function, again)
+                found = None if again is None else disagreement(function, again, self.plain.name)
         except ArchiveError as error:
             self._obstacle(record, error)
             return
@@ -291,12 +317,24 @@ class _Archive:
         names = [record.name for record in self.records]
         new = [each for name, each in changed.items() if _is_code(name) and name not in names]
         last = [*filter(_is_code, names)][-1:]
-        for record in self.records:
+        for record in map(self._with_plain_classes, self._without_bytecode(changed)):
             name = version_record(self.version) if record.name in VERSION_RECORDS else record.name
             if self.release.reads_text_tables or not name.endswith(DEBUG_SUFFIX):
                 yield changed.get(name, record)
             if [record.name] == last:
                 yield from new
+
+    def _without_bytecode(self, changed: Mapping[str, NewRecord]) -> list[NewRecord]:
+        """Return the records without a program that says what the code said before."""
+        dropped = bytecode_alone(self.container) if _code(changed) else ()
+        return [record for record in self.records if record.name not in dropped]
+
+    def _with_plain_classes(self, record: NewRecord) -> NewRecord:
+        data = self.pickles.get(record.name)
+        if data is None:
+            return record
+        renamed = self.plain.renamed(data, record.name)
+        return record if renamed == data else NewRecord(record.name, renamed)
 
     def _check_pickles(self) -> None:
         for record, data in self.pickles.items():

@@ -20,7 +20,7 @@ from tsarchive.adopt.torch_jit import (
     is_script_function,
     is_script_module,
 )
-from tsarchive.container import Container, NewRecord, unordered_map_order
+from tsarchive.container import ChangedContainer, Container, NewRecord, unordered_map_order
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.formats.base import as_read
 from tsarchive.ir.classes import Attribute, ClassType
@@ -40,6 +40,7 @@ from tsarchive.run.slots import get_slot
 
 from .code_records import DEBUG_SUFFIX, DebugWriter, encoded, format_version
 from .importer import runnable_code
+from .inspection import BYTECODE, storage_record
 from .pickled import storages_of
 from .pickling import Constants, Pickling, fits, run_time_type
 from .tensors import storage_bytes
@@ -281,7 +282,6 @@ _BUILDERS: dict[type, Any] = {
 
 
 _EXTRA = "extra/"
-_CONSTANTS = "constants/"
 _TABLE = "constants.pkl"
 
 
@@ -354,13 +354,43 @@ class _LoadedConstants(Constants):
         return super().index(self._objects.value(value), type_)
 
 
-def _constants(container: Container) -> list[str]:
-    """Return the constant table and its storages, without those of ``bytecode.pkl``."""
-    if _TABLE not in container.records:
-        return []
-    table = loads(container.read(_TABLE), record=_TABLE)
-    used = {f"{_CONSTANTS}{key}" for key in storages_of(table)}
-    return [name for name in container.records if name == _TABLE or name in used]
+def _constants(container: Container, *, debug: bool) -> list[str]:
+    """Return the constant table, the program of bytecode beside it, and the storages of both."""
+    tables = [_TABLE, BYTECODE] if _keeps_bytecode(container) else [_TABLE]
+    pickles = {name for name in tables if name in container.records}
+    storages = (name for pickle in pickles for name in _storages(container, pickle))
+    kept = {*pickles, *storages, *(_DEBUG_OF_BYTECODE if BYTECODE in pickles and debug else ())}
+    return [name for name in container.records if name in kept]
+
+
+def _storages(container: Container, pickle: str) -> Iterator[str]:
+    """Yield the records of the storages that a pickle refers to."""
+    for key in storages_of(loads(container.read(pickle), record=pickle)):
+        yield storage_record(pickle, key, container.records)
+
+
+def bytecode_alone(container: Container) -> set[str]:
+    """Return the records of the program of bytecode that the code beside it does not need."""
+    if BYTECODE not in container.records:
+        return set()
+    tables = [name for name in (_TABLE, "data.pkl") if name in container.records]
+    needed = {name for pickle in tables for name in _storages(container, pickle)}
+    own = {BYTECODE, *_DEBUG_OF_BYTECODE, *_storages(container, BYTECODE)}
+    return own - needed
+
+
+_DEBUG_OF_BYTECODE: Final = (
+    "mobile_debug_handles.pkl", "callstack_debug_map.pkl", "delegated_backends.debug_pkl",
+)  # fmt: skip
+
+
+def _keeps_bytecode(container: Container) -> bool:
+    """Return whether a save keeps the program of bytecode that an archive has beside its code.
+
+    It reads attributes by their places in the objects of ``data.pkl``, whatever these hold, and
+    has the constants of the code for its own. So it is right as long as both are as they were.
+    """
+    return BYTECODE in container.records and not isinstance(container, ChangedContainer)
 
 
 def _names(container: Container, prefix: str) -> list[str]:
@@ -487,7 +517,7 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
     if isinstance(module, ArchiveModule):
         container = module.tsarchive_classes.container
         code = [n for n in _names(container, "code/") if debug or not n.endswith(DEBUG_SUFFIX)]
-        code += _constants(container)
+        code += _constants(container, debug=debug)
         return archive_records(
             _Objects(container).object(module),
             _kept_extras(container, files),
@@ -523,6 +553,19 @@ def _adopted(module: Any) -> ObjectValue:
         f"a {type(module).__name__} has no TorchScript code",
         hint="Script or trace the module with torch.jit first, or load an archive",
     )
+
+
+_WITHOUT_BYTECODE: Final = (
+    "the program of bytecode, which the lite interpreter of torch runs on phones, is left out: it "
+    "has constants on the devices that the archive named. Load the archive without map_location"
+)
+
+
+def warn_without_bytecode(module: Any) -> None:
+    """Warn who calls ``tsarchive.save`` of a module that was moved away from its bytecode."""
+    container = module.tsarchive_classes.container if isinstance(module, ArchiveModule) else None
+    if isinstance(container, ChangedContainer) and BYTECODE in container.records:
+        warnings.warn(_WITHOUT_BYTECODE, stacklevel=5)
 
 
 def warn_if_optimized(module: Any, records: Iterable[NewRecord]) -> None:

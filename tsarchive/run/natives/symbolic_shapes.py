@@ -252,6 +252,24 @@ _OTHERS: Final[dict[str, Native]] = {
 }
 
 
+# Dimensions of formats with channels last, the innermost first, by the numbers of these.
+_CHANNELS_LAST: Final = {2: (1, 3, 2, 0), 3: (1, 4, 3, 2, 0)}
+
+
+def _is_like_format(tensor: torch.Tensor, format_: int) -> bool:
+    """Compare strides as c10/core/MemoryFormat.h does: what is ambiguous has channels first."""
+    order = _CHANNELS_LAST.get(format_, ())
+    if tensor.dim() != len(order) or not order or tensor.stride(1) == 0:
+        return False
+    reach = 0
+    for dimension in order:
+        size, stride = tensor.size(dimension), tensor.stride(dimension)
+        if size == 0 or stride < reach or (dimension == 0 and reach == tensor.stride(1)):
+            return False
+        reach = stride * size if size > 1 else stride
+    return True
+
+
 # Operators that give no tensor, under the names by which torch.compile knows them.
 _QUESTIONS: Final[dict[str, Native]] = {
     "aten::is_autocast_enabled": torch.is_autocast_enabled,
@@ -262,6 +280,23 @@ _QUESTIONS: Final[dict[str, Native]] = {
     "aten::is_signed": torch.Tensor.is_signed,
     "aten::is_inference": torch.Tensor.is_inference,
     "aten::is_same_size": torch.Tensor.is_same_size,
+    "aten::is_strides_like_format": _is_like_format,
+}
+
+
+def _add_relu(self: torch.Tensor, other: Any, alpha: complex = 1) -> torch.Tensor:
+    return torch.relu(torch.add(self, other, alpha=alpha))
+
+
+def _add_relu_(self: torch.Tensor, other: Any, alpha: complex = 1) -> torch.Tensor:
+    return torch.relu_(self.add_(other, alpha=alpha))
+
+
+# Programs of torch.export may hold these, and no backend takes them apart.
+_FUSED: Final[dict[str, Native]] = {
+    f"aten::{native.__name__}.{kind}": native
+    for native in (_add_relu, _add_relu_)
+    for kind in ("Tensor", "Scalar")
 }
 
 
@@ -284,7 +319,7 @@ def _rows() -> dict[str, Native]:
     }
     made["prim::NumToTensor.Scalar"] = _tensor_of_number
     made |= {f"aten::tensor.{kind}": _new_tensor for kind in ("int", "float")}
-    return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, "aten::sum.int": _total}
+    return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, **_FUSED, "aten::sum.int": _total}
 
 
 def _method(native: MethodDescriptorType) -> Native:
