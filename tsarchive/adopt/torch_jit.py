@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import repeat
@@ -59,6 +60,7 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
+from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
 from .sharing import (
     FIRST_SAME,
@@ -86,8 +88,6 @@ class Adopter:
         self._places = PlaceReader(torch._jit_internal.loader.content)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
-        self._from_file: set[str] = set()
-        self._owner = ""
 
     # --- types ---
 
@@ -99,7 +99,7 @@ class Adopter:
         build = BUILDERS.get(kind)
         if build is not None:
             return build(*map(self.type, type_.containedTypes()))
-        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType", "FunctionType"):
+        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType"):
             return self._named_type(type_, kind)
         text = type_.annotation_str
         if kind == "VarType":
@@ -114,10 +114,6 @@ class Adopter:
         for theirs, adopted in known:
             if theirs == type_:
                 return adopted
-        if kind == "FunctionType":
-            ours: Type = self._free_function(name).type
-            known.append((type_, ours))
-            return ours
         return _NAMED_BUILDERS[kind](self, type_, name, known)
 
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
@@ -127,8 +123,6 @@ class Adopter:
         if class_.is_native:
             self._native_class(type_, class_)
         else:
-            if not _is_of_this_process(type_, name):
-                self._from_file.add(name)
             self._fill_class(type_, class_, torch._C._create_module_with_type(type_))
         return class_
 
@@ -231,25 +225,71 @@ class Adopter:
             lambda: self._graph(script.graph, qualified_name),
         )
 
-    def _free_function(self, name: str) -> Function:
-        known = self._functions.get(name)
-        if known is None:
-            # A function of this process may have the name of a file's function, but differ from it.
-            script = torch.jit._state._python_cu.find_function(name)
-            if script is None or self._owner in self._from_file:
-                raise SaveError(
-                    f"the function {name} cannot be reached from Python",
-                    hint="torch.jit.load hides the functions of a file: load it with tsarchive",
-                )
-            known = self._functions[name] = self.function(script, name)
-        return known
+    def function_type(self, constant: Any) -> Type:
+        """Return the type of a function constant, which stands for that function."""
+        type_ = constant.type()
+        name = type_.annotation_str
+        known = self._named.setdefault(name, [])
+        for theirs, adopted in known:
+            if theirs == type_:
+                return adopted
+        ours = self._free_function(type_, name, constant).type
+        known.append((type_, ours))
+        return ours
+
+    def _free_function(self, type_: Any, name: str, constant: Any) -> Function:
+        # A function of this process may have the name of a file's function, but differ from it.
+        script = torch.jit._state._python_cu.find_function(name)
+        if script is not None and torch._C._jit_try_infer_type(script).type() == type_:
+            return self.function(script, name)
+        calls = [use.user for use in constant.uses() if use.user.kind() == "prim::CallFunction"]
+        _, *passed = [value.type() for value in _inputs(calls[0])]
+        returned = calls[0].output().type()
+        hidden = HiddenFunction(torch._C, type_, passed, returned, _as_written)
+        schema = self._hidden_schema(hidden, name)
+        return Function(name, schema, lambda: self._hidden_graph(hidden, name, schema))
+
+    def _hidden_schema(self, hidden: HiddenFunction, name: str) -> FunctionSchema:
+        found = hidden.parameters()
+        defaults = iter(hidden.defaults(found, self.constant))
+        arguments = tuple(
+            Argument(
+                parameter.name,
+                self._shown_type(parameter.type, passed),
+                next(defaults) if parameter.has_default else NO_DEFAULT,
+            )
+            for parameter, passed in zip(found, hidden.passed, strict=True)
+        )
+        returned = Argument("", self.type(hidden.returned))
+        return FunctionSchema(name.rpartition(".")[2], "", arguments, (returned,))
+
+    def _shown_type(self, text: str, passed: Any) -> Type:
+        """Return the type of a parameter that torch shows like this; what is passed is below it."""
+        adopted = self.type(passed)
+        if passed.str() == text:
+            return adopted
+        names = _SHOWN_NAME.sub(r"\1", text)
+        return parse_schema_with(f"f({names} _) -> ()", self._type_named).arguments[0].type
+
+    def _type_named(self, name: str) -> Type:
+        """Return a type met before; torch shows interfaces without their modules."""
+        of_modules = (full for full in self._named if full.rpartition(".")[2] == name)
+        known = self._named.get(name) or self._named.get(next(of_modules, ""))
+        if not known:
+            raise SaveError(
+                f"the type {name} cannot be reached from Python",
+                hint="torch.jit.load hides the types of a file: load it with tsarchive",
+            )
+        return known[-1][1]
+
+    def _hidden_graph(self, hidden: HiddenFunction, name: str, schema: FunctionSchema) -> Block:
+        graph = self._graph(hidden.graph(), name)
+        for value, argument in zip(graph.params, schema.arguments, strict=True):
+            value.type, value.name = argument.type, argument.name
+        return graph
 
     def _graph(self, graph: Any, function: str) -> Block:
-        outer, self._owner = self._owner, function.rpartition(".")[0]
-        try:
-            return _GraphCopy(self, self._places, function).graph(graph)
-        finally:
-            self._owner = outer
+        return _GraphCopy(self, self._places, function).graph(graph)
 
     def constant(self, node: Any) -> Any:
         """Return the value of a prim::Constant node that is not a function."""
@@ -416,6 +456,27 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
 }
 
 
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Make torch inline the graphs of functions as they are written, not as it optimises them.
+
+    It keeps what it inlines for each way in which autocasting can be on; in the way that is chosen
+    here, for two kinds of device at once, nothing has run before, and nothing is likely to.
+    """
+    devices = ("cpu", "cuda")
+    before = [torch.is_autocast_enabled(device) for device in devices]
+    optimises = torch._C._get_graph_executor_optimize()
+    try:
+        for device in devices:
+            torch.set_autocast_enabled(device, True)
+        torch._C._set_graph_executor_optimize(False)
+        yield
+    finally:
+        torch._C._set_graph_executor_optimize(optimises)
+        for device, enabled in zip(devices, before, strict=True):
+            torch.set_autocast_enabled(device, enabled)
+
+
 def _is_of_this_process(type_: Any, name: str) -> bool:
     """Return whether a class was compiled here; torch.jit.load keeps classes of files separate."""
     known: Any = torch.jit._state._python_cu.get_class(name)
@@ -502,6 +563,7 @@ SINGLE: dict[str, Type] = {
 }
 
 
+_SHOWN_NAME = re.compile(r"(?:InterfaceType|Enum)<(.*?)>")
 _ATTRIBUTE = re.compile(r'  (?:(\w+) : (?!Final\[)|__annotations__\["(.*)"\] = )')
 _FLAGS = re.compile(r"\n  __parameters__ = \[(.*?)\]\n  __buffers__ = \[(.*?)\](?:\n|$)", re.DOTALL)
 _QUOTED = re.compile(r'"(.*?)", ', re.DOTALL)
@@ -606,7 +668,9 @@ class _GraphCopy:
         return ours
 
     def _bind(self, value: Any, node: Node) -> None:
-        type_ = self.adopter.type(value.type())
+        theirs = value.type()
+        is_function = theirs.kind() == "FunctionType"
+        type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
         self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:
