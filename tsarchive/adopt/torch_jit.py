@@ -62,19 +62,8 @@ from tsarchive.ir.values import (
 
 from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
-from .sharing import (
-    FIRST_SAME,
-    Attr,
-    Item,
-    Place,
-    Probe,
-    Sharing,
-    State,
-    Values,
-    always_held_parts,
-    extend,
-    held_parts,
-)
+from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
+from .sharing import Sharing, always_held_parts, held_parts
 
 
 class Adopter:
@@ -307,8 +296,11 @@ class Adopter:
         """Convert a Python value from torch's bindings to the forms of ``values.py``."""
         if isinstance(type_, OptionalType):
             type_ = type_.element
-        if isinstance(value, torch.Tensor | torch.ScriptObject):
-            return TableConstant(value) if isinstance(value, torch.Tensor) else self._native(value)
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value)
+        if isinstance(value, torch.ScriptObject):
+            is_module = isinstance(value, torch._C.ScriptModule)
+            return self._module(value) if is_module else self._native(value)
         if isinstance(value, torch.device):
             return Device(str(value))
         if isinstance(value, torch.Generator):
@@ -321,7 +313,23 @@ class Adopter:
             raise SaveError(f"{value!r} has no number in TorchScript")
         if isinstance(type_, ClassType) and value is not None:
             return self._script_object(value, type_, place)
-        return value
+        script = torch.jit._state._get_script_class(type(value))
+        return value if script is None else self._object_below(script, value, place)
+
+    def _object_below(self, script: Any, value: Any, place: Place | None) -> ObjectValue:
+        """Adopt a script object of whose class the static type says nothing.
+
+        Python takes it for one of the compiled class ``script``, going by the name alone.
+        """
+        if place is not None:
+            if not self._probe.is_a(place, script):
+                script = self._probe.class_at(place)
+            place = place.then(As(script))
+        class_ = self.type(script)
+        assert isinstance(class_, ClassType)
+        if place is not None:
+            return self._object_at(place, class_)
+        return self._script_object(value, class_, None)
 
     def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
@@ -408,13 +416,60 @@ class Adopter:
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
         if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
             return self._object_at(place, slot.type)
+        if not self._is_shown(slot.type):
+            return self._hidden(slot.type, place)
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
-            value = self._probe.read(place)  # raises an error that says what is missing
-        if isinstance(value, torch._C.ScriptModule):
-            return self._module(value)
+            return self._hidden(slot.type, place)
         return self.value(value, slot.type, place)
+
+    def _read(self, type_: Type, place: Place) -> Any:
+        if isinstance(type_, ClassType) and not type_.is_native:
+            return self._object_at(place, type_)
+        if not self._is_shown(type_):
+            return self._hidden(type_, place)
+        try:
+            value = self._probe.read(place)
+        except SaveError:
+            return self._hidden(type_, place)
+        return self.value(value, type_, place)
+
+    def _is_shown(self, type_: Type) -> bool:
+        """Return whether Python is given the values of a type.
+
+        It is given copies of script objects, whose class must have been compiled in this process.
+        """
+        match type_:
+            case ClassType(is_module=False, is_native=False):
+                return _is_of_this_process(self._torch_types[type_], type_.qualified_name)
+            case OptionalType() | ListType() | DictType() | TupleType() | UnionType():
+                return all(map(self._is_shown, type_.parts()))
+        return True
+
+    def _hidden(self, type_: Type, place: Place) -> Any:
+        """Adopt a value that Python is not shown, part by part."""
+        match type_:
+            case OptionalType(element):
+                return None if self._probe.is_none(place) else self._hidden(element, place)
+            case ListType(element):
+                count = self._probe.length(place)
+                return [self._read(element, place.then(Item(index))) for index in range(count)]
+            case TupleType(elements):
+                items = enumerate(elements)
+                return tuple(self._read(element, place.then(Item(n))) for n, element in items)
+            case DictType(_, item):
+                values = place.then(Values())
+                keys = enumerate(self._probe.keys(place))
+                return {key: self._read(item, values.then(Item(n))) for n, key in keys}
+            case EnumType():
+                return self._hidden_member(type_, place)
+            case ClassType(is_module=False, is_native=False):
+                return self._object_at(place, type_)
+        theirs = self._probe.class_at(place)
+        class_ = self.type(theirs)
+        assert isinstance(class_, ClassType)
+        return self._object_at(place.then(As(theirs)), class_)
 
     def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
         """Adopt a script object, slot by slot: Python would only see a copy of it."""
@@ -427,16 +482,13 @@ class Adopter:
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))
-            if isinstance(slot.type, ClassType) and not slot.type.is_native:
-                found.slots[name] = self._object_at(inner, slot.type)
-            else:
-                found.slots[name] = self.value(self._probe.read(inner), slot.type, inner)
+            found.slots[name] = self._read(slot.type, inner)
             self._sharing.note(found.slots, name, slot.type, inner)
         return found
 
     @cached_property
     def _probe(self) -> Probe:
-        return Probe(torch._C, self._slot_names, _first_same())
+        return Probe(torch._C, self._slot_names, _first_same, _some_interface)
 
     def _slot_names(self, type_: Any) -> list[str]:
         class_ = self.type(type_)
@@ -446,6 +498,20 @@ class Adopter:
 @cache
 def _first_same() -> Any:
     return torch.jit.CompilationUnit(FIRST_SAME).first_same
+
+
+class _Anything:
+    """An interface, by which torch can be asked for the class of an object."""
+
+    def anything(self) -> int:
+        pass
+
+
+@cache
+def _some_interface() -> Any:
+    torch.jit.interface(_Anything)
+    name = torch._jit_internal._qualified_name(_Anything)
+    return torch.jit._state._python_cu.get_interface(name)
 
 
 _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
