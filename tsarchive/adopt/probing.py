@@ -143,10 +143,6 @@ class Probe:
         found: str = self._ask("prim::EnumName", place, self._bindings.StringType.get())
         return found
 
-    def member_value(self, place: Place, type_: Any) -> Any:
-        """Return the value, of torch's ``type_``, of the member of an enum at ``place``."""
-        return self._ask("prim::EnumValue", place, type_)
-
     def is_a(self, place: Place, type_: Any) -> bool:
         """Return whether the value at ``place`` is of a class type of torch."""
         graph, (value,) = self._follow([place])
@@ -159,11 +155,9 @@ class Probe:
 
         torch gives it away when it freezes a module: it replaces an interface by what it finds.
         """
-        builder = self._bindings.ConcreteModuleTypeBuilder(Holder)
-        builder.add_attribute(_HELD, self._interface(), False, False)
-        concrete = builder.build()
-        holder = self._bindings._create_module_with_type(concrete.jit_type)
-        self._hold(holder, place)
+        concrete, holder = self._holder(self._interface())
+        graph, (value,) = self._follow([place])
+        self._hold(graph, self._unwrapped(graph, value), holder, [place])
         holder._define(concrete, f"def forward(self):\n  return self.{_HELD}\n", lambda _: None)
         frozen = self._bindings._freeze_module(holder, [], True, True)
         found = frozen._get_method("forward").graph.return_node().inputsAt(0).type()
@@ -171,14 +165,31 @@ class Probe:
             raise _unreadable()
         return found
 
-    def _hold(self, holder: Any, place: Place) -> None:
-        graph, (value,) = self._follow([place])
+    def kept(self, constant: Any) -> Place:
+        """Return a place that has the value of a ``prim::Constant`` node."""
+        type_ = constant.output().type()
+        graph = self._bindings.Graph()
+        value = self._append(graph, "prim::Constant", [], type_)
+        value.node().copyAttributes(constant)
+        _, holder = self._holder(type_)
+        self._hold(graph, value, holder, [])
+        return Place(holder, (Attr(_HELD),))
+
+    def _holder(self, type_: Any) -> tuple[Any, Any]:
+        """Return a new module class with one attribute, and an empty module of it."""
+        builder = self._bindings.ConcreteModuleTypeBuilder(Holder)
+        builder.add_attribute(_HELD, type_, False, False)
+        concrete = builder.build()
+        return concrete, self._bindings._create_module_with_type(concrete.jit_type)
+
+    def _hold(self, graph: Any, value: Any, holder: Any, places: Sequence[Place]) -> None:
+        """Run a graph that begins at ``places``, and keep a value of it in a holder."""
         target = graph.addInput()
         target.setType(holder._type())
-        node = graph.create("prim::SetAttr", [target, self._unwrapped(graph, value)], 0)
+        node = graph.create("prim::SetAttr", [target, value], 0)
         node.s_("name", _HELD)
         graph.insertNode(node)
-        self._run(graph, graph.insertConstant(None), [place, Place(holder, ())])
+        self._run(graph, graph.insertConstant(None), [*places, Place(holder, ())])
 
     def _ask(self, kind: str, place: Place, type_: Any) -> Any:
         graph, (value,) = self._follow([place])

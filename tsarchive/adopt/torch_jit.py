@@ -60,6 +60,7 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
+from .code_texts import CodeTexts, members_of
 from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
@@ -77,6 +78,7 @@ class Adopter:
         self._places = PlaceReader(torch._jit_internal.loader.content)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
+        self._roots: list[Any] = []
 
     # --- types ---
 
@@ -179,9 +181,27 @@ class Adopter:
     def _enum(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> EnumType:
         ours = EnumType(name, self.type(type_.containedTypes()[0]))
         known.append((type_, ours))
-        for member in _python_enum(name, type_):
-            ours.members[member.name] = member.value
+        python = _python_enum(name, type_)
+        if python is not None:
+            ours.members.update({member.name: member.value for member in python})
+        elif (found := self._code_texts.definition(name, "Enum")) is not None:
+            ours.members.update(members_of(found[1]))
+        else:
+            raise SaveError(
+                f"the members of the enum {name} cannot be read",
+                hint="torch.jit.load hides the types of a file: load it with tsarchive",
+            )
         return ours
+
+    @cached_property
+    def _code_texts(self) -> CodeTexts:
+        """The code of files that was loaded from, as text; few modules need it."""
+        profile = torch.classes.profiling._ScriptProfile
+        return CodeTexts(torch._C, self._roots, profile, self._called_graph)
+
+    def _called_graph(self, constant: Any) -> Any:
+        script = _function_of_this_process(constant.type())
+        return script.graph if script is not None else _hidden_function(constant).graph()
 
     def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
         elements = tuple(map(self.type, type_.elements()))
@@ -227,14 +247,10 @@ class Adopter:
         return ours
 
     def _free_function(self, type_: Any, name: str, constant: Any) -> Function:
-        # A function of this process may have the name of a file's function, but differ from it.
-        script = torch.jit._state._python_cu.find_function(name)
-        if script is not None and torch._C._jit_try_infer_type(script).type() == type_:
+        script = _function_of_this_process(type_)
+        if script is not None:
             return self.function(script, name)
-        calls = [use.user for use in constant.uses() if use.user.kind() == "prim::CallFunction"]
-        _, *passed = [value.type() for value in _inputs(calls[0])]
-        returned = calls[0].output().type()
-        hidden = HiddenFunction(torch._C, type_, passed, returned, _as_written)
+        hidden = _hidden_function(constant)
         schema = self._hidden_schema(hidden, name)
         return Function(name, schema, lambda: self._hidden_graph(hidden, name, schema))
 
@@ -287,8 +303,13 @@ class Adopter:
         if node.kindOf("value") == "t":
             # Below, a 0-dim tensor in arithmetic would become a Python number.
             return TableConstant(node.t("value"))
-        output = node.output()
-        return self.value(output.toIValue(), self.type(output.type()))
+        type_ = self.type(node.output().type())
+        if self._is_shown(type_):
+            try:
+                return self.value(node.output().toIValue(), type_)
+            except RuntimeError:
+                pass  # the class of an enum, or of an object in a container, is not imported
+        return self._hidden(type_, self._probe.kept(node))
 
     # --- values ---
 
@@ -393,6 +414,7 @@ class Adopter:
 
     def root(self, module: Any) -> ObjectValue:
         """Adopt a ``torch._C.ScriptModule`` with everything below it."""
+        self._roots.append(module._type())
         found = self._module(module)
         self._sharing.restore(self._probe)
         return found
@@ -446,6 +468,10 @@ class Adopter:
             case OptionalType() | ListType() | DictType() | TupleType() | UnionType():
                 return all(map(self._is_shown, type_.parts()))
         return True
+
+    def _hidden_member(self, type_: EnumType, place: Place) -> EnumMember:
+        name = self._probe.member_name(place)
+        return EnumMember(type_, name, type_.members[name])
 
     def _hidden(self, type_: Type, place: Place) -> Any:
         """Adopt a value that Python is not shown, part by part."""
@@ -549,15 +575,29 @@ def _is_of_this_process(type_: Any, name: str) -> bool:
     return known is not None and bool(known == type_)
 
 
-def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
-    """Return the Python class of a scripted enum; no binding lists the members."""
+def _function_of_this_process(type_: Any) -> Any:
+    """Return the ScriptFunction that a function type stands for; None for one of a file.
+
+    A function of this process may have the name of a file's function, but differ from it.
+    """
+    script: Any = torch.jit._state._python_cu.find_function(type_.annotation_str)
+    is_it = script is not None and torch._C._jit_try_infer_type(script).type() == type_
+    return script if is_it else None
+
+
+def _hidden_function(constant: Any) -> HiddenFunction:
+    calls = [use.user for use in constant.uses() if use.user.kind() == "prim::CallFunction"]
+    _, *passed = [value.type() for value in _inputs(calls[0])]
+    returned = calls[0].output().type()
+    return HiddenFunction(torch._C, constant.type(), passed, returned, _as_written)
+
+
+def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum] | None:
+    """Return the Python class of an enum of this process; no binding lists the members."""
     found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
     value_type = type_.containedTypes()[0]
     if found is None or torch._C.EnumType(qualified_name, value_type, list(found)) != type_:
-        raise SaveError(
-            f"the members of the enum {qualified_name} cannot be read",
-            hint="Import the Python class of the enum, or load the file with tsarchive",
-        )
+        return None
     members: type[enum.Enum] = found
     return members
 
