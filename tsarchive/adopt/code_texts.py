@@ -12,6 +12,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.type_parser import type_of_expression
+from tsarchive.ir.types import Type
+
 _FILE = re.compile(r'Serialized   File "code/(.*)\.py", line \d+\n')
 _CLASS = r"^class {name}\({base}\):\n(?:  .*\n)*"
 
@@ -114,6 +118,27 @@ def members_of(definition: ast.ClassDef) -> dict[str, Any]:
             case ast.Assign([ast.Name(name)], value):
                 found[name] = ast.literal_eval(value)
     return {name: _decoded(value) for name, value in found.items()}
+
+
+def methods_of(
+    definition: ast.ClassDef, owner: Type, resolve: Callable[[str], Type]
+) -> dict[str, FunctionSchema]:
+    """Return the schemas of the methods of the interface ``owner``; ``resolve`` gives the types of names."""
+    found: dict[str, FunctionSchema] = {}
+    for method in definition.body:
+        match method:
+            case ast.FunctionDef(name, returns=ast.expr() as returned):
+                arguments = tuple(
+                    Argument(each.arg, _annotated(each.annotation, owner, resolve))
+                    for each in method.args.args
+                )
+                result = Argument("", type_of_expression(returned, resolve))
+                found[name] = FunctionSchema(name, "", arguments, (result,))
+    return found
+
+
+def _annotated(text: ast.expr | None, owner: Type, resolve: Callable[[str], Type]) -> Type:
+    return owner if text is None else type_of_expression(text, resolve)
 
 
 def _decoded(value: Any) -> Any:

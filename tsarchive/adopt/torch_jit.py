@@ -9,6 +9,7 @@ other binding gives: attribute names in slot order, their flags, and the order o
 
 from __future__ import annotations
 
+import ast
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +61,7 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
-from .code_texts import CodeTexts, members_of
+from .code_texts import CodeTexts, members_of, methods_of
 from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
@@ -280,12 +281,22 @@ class Adopter:
         """Return a type met before; torch shows interfaces without their modules."""
         of_modules = (full for full in self._named if full.rpartition(".")[2] == name)
         known = self._named.get(name) or self._named.get(next(of_modules, ""))
-        if not known:
+        if known:
+            return known[-1][1]
+        found = self._code_texts.definition(name, "(?:Module)?Interface")
+        if found is None:
             raise SaveError(
                 f"the type {name} cannot be reached from Python",
                 hint="torch.jit.load hides the types of a file: load it with tsarchive",
             )
-        return known[-1][1]
+        return self._interface_of_text(*found)
+
+    def _interface_of_text(self, name: str, definition: ast.ClassDef) -> InterfaceType:
+        """Adopt an interface that only parameters have, for which torch gives no type."""
+        interface = InterfaceType(name, ast.unparse(definition.bases[0]) == "ModuleInterface")
+        self._named.setdefault(name, []).append((None, interface))
+        interface.methods.update(methods_of(definition, interface, self._type_named))
+        return interface
 
     def _hidden_graph(self, hidden: HiddenFunction, name: str, schema: FunctionSchema) -> Block:
         graph = self._graph(hidden.graph(), name)
