@@ -152,11 +152,13 @@ class PlaceReader:
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:
         key = (text.text, file, text.first_line, code_file)
-        return self._sources.setdefault(key, Source(text.text, file, text.first_line))
+        return self._sources.setdefault(
+            key, Source(text.text, file, text.first_line, bool(code_file))
+        )
 
     def _empty_range(self, code_file: str, end: int) -> Range:
         """Return torch.jit.load's range for nodes without one, and for the dummy range."""
-        return self._empty.setdefault((code_file, end), Range(Source("", "", 0), 0, end))
+        return self._empty.setdefault((code_file, end), Range(Source("", "", 0, True), 0, end))
 
     def _whole(self, text: str, code_file: str, function: str) -> Range:
         """Return a range that is a whole source: torch shows no file for it."""
@@ -170,7 +172,7 @@ class PlaceReader:
         # The range of a traced node is a Python stack, one frame a line, innermost first.
         frame = _FRAME.match(text)
         filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-        return Range(Source(text, filename, line), 0, byte_length(text))
+        return Range(Source(text, filename, line, bool(code_file)), 0, byte_length(text))
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None
@@ -310,8 +312,9 @@ def _marks_line(mark: str, line: str, *, is_first: bool) -> bool:
 class View:
     """Known lines of one source by number. Lines that no range shows are assumed to be empty."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, is_read: bool) -> None:
         self._file = file
+        self._is_read = is_read
         self._lines: dict[int, str] = {}
 
     def conflicts(self, first: int, lines: Sequence[str]) -> bool:
@@ -329,7 +332,7 @@ class View:
         first, last = min(self._lines), max(self._lines)
         text = "\n".join(self._lines.get(number, "") for number in range(first, last + 1))
         # Sources without a file are graph patterns, which end with a bracket.
-        return Source(text + "\n" * bool(self._file), self._file, first)
+        return Source(text + "\n" * bool(self._file), self._file, first, self._is_read)
 
 
 def add_lines(
@@ -339,7 +342,7 @@ def add_lines(
     known = views.setdefault(key, [])
     fitting = [view for view in known if not view.conflicts(first, lines)]
     fitting.sort(key=lambda view: not view.overlaps(first, lines))
-    view = fitting[0] if fitting else View(key[0])
+    view = fitting[0] if fitting else View(key[0], is_read=bool(key[-1]))
     if not fitting:
         known.append(view)
     view.add(first, lines)
