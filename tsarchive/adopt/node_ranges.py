@@ -23,6 +23,7 @@ from .function_sources import (
     sources_at,
     sources_behind,
 )
+from .pieces import Piece, join_pieces
 
 # Nodes of these kinds have no location if torch shows none.
 _WITHOUT_PLACE = frozenset(
@@ -101,7 +102,8 @@ class PlaceReader:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        seen: list[tuple[Place, View, int, Marked]] = []
+        seen: list[tuple[Place, View | Piece, int, Marked]] = []
+        pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
         for place in waiting:
             name = place.function.rpartition(".")[2]
             if (range_ := self._ranges.get((place.shown, name))) is not None:
@@ -115,8 +117,16 @@ class PlaceReader:
                     self._ranges[place.shown, name] = range_
             elif (marked := read_marks(highlight)) is not None:
                 line = highlight.line if highlight.file else marked.first
-                view = self._view(highlight, line, marked, place.function)
-                seen.append((place, view, line, marked))
+                if highlight.file and highlight.code_file is not None:
+                    piece = _piece(highlight.file, line, marked)
+                    of_file = pieces.setdefault((highlight.file, highlight.code_file), {})
+                    of_file.setdefault(place.function, []).append(piece)
+                    seen.append((place, piece, line, marked))
+                else:
+                    view = self._view(highlight, line, marked, place.function)
+                    seen.append((place, view, line, marked))
+        for functions in pieces.values():
+            join_pieces(functions.values())
         for place, view, line, marked in seen:
             place.found = Range(view.source, *_extent(view.source, line, marked))
 
@@ -180,6 +190,11 @@ class PlaceReader:
         owner = function.rpartition(".")[0]
         key = (highlight.file, owner, highlight.code_file or "")
         return add_lines(self._views, key, line - marked.first, marked.lines)
+
+
+def _piece(file: str, line: int, marked: Marked) -> Piece:
+    after = len(marked.lines) - 1 - marked.last
+    return Piece(file, line - marked.first, marked.lines, marked.first, after)
 
 
 def _is_nowhere(node: Any, kind: str) -> bool:
