@@ -18,6 +18,7 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 from .function_sources import (
     BUILTIN_FILENAME,
     BUILTIN_SOURCES,
+    OLD_BUILTIN_SOURCES,
     Extent,
     SourceText,
     sources_at,
@@ -48,6 +49,7 @@ _OF_PASSES = frozenset(
 
 _DUMMY = Range(Source("", None, 0), 0, 1)
 _BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in BUILTIN_SOURCES]
+_OLD_BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in OLD_BUILTIN_SOURCES]
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _DATACLASS_METHODS = "__torch_jit_dataclass/"
 
@@ -86,12 +88,18 @@ class PlaceReader:
         self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
         self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
+        self._is_old = False
 
     def place(self, node: Any, kind: str, function: str) -> Place:
         """Return the location of a torch node in the code of a function, by its qualified name."""
         shown = node.sourceRange()
         place = Place(self, shown, function)
-        if shown.strip():
+        file = _SERIALIZED.match(shown)
+        if file is not None and not (kind == "prim::CreateObject" or _is_nowhere(node, kind)):
+            # Before 1.12 torch wrote its dummy range such that it shows nothing of it.
+            place.found = self._empty_range(file[1], 1)
+            self._is_old = True
+        elif shown.strip():
             self._waiting.append(place)
         elif not _is_nowhere(node, kind):
             place.found = _DUMMY
@@ -102,6 +110,7 @@ class PlaceReader:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
+        self._is_old = self._is_old or any(_is_in_old_builtin(place.shown) for place in waiting)
         seen: list[tuple[Place, View | Piece, int, Marked]] = []
         pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
         for place in waiting:
@@ -128,7 +137,7 @@ class PlaceReader:
         for functions in pieces.values():
             join_pieces(functions.values())
         for place, view, line, marked in seen:
-            place.found = Range(view.source, *_extent(view.source, line, marked))
+            place.found = Range(view.source, *_exact(view, line, marked))
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
         """Return a range in a source whose whole text is known."""
@@ -138,9 +147,9 @@ class PlaceReader:
         if not highlight.file and not any(highlight.shown):
             return self._empty_range(code_file, 1)
         for candidate in self._candidates(highlight, function):
-            first = highlight.line - candidate.first_line
-            marked = read_marks(highlight, first)
-            if marked is not None and agrees(marked, candidate.lines, first):
+            marked = _marked_in(candidate, highlight)
+            if marked is not None:
+                first = highlight.line - candidate.first_line
                 source = self._source(candidate, highlight.file, code_file)
                 shown = _extent(source, highlight.line, marked)
                 last_shown = first - marked.first + len(marked.lines) - 1
@@ -150,7 +159,7 @@ class PlaceReader:
     def _candidates(self, highlight: Highlight, function: str) -> Sequence[SourceText]:
         assert highlight.file is not None
         if highlight.file == BUILTIN_FILENAME:
-            return _BUILTINS
+            return [*_OLD_BUILTINS, *_BUILTINS] if self._is_old else _BUILTINS
         if highlight.file.startswith(_DATACLASS_METHODS):
             name = highlight.file.removeprefix(_DATACLASS_METHODS).replace("/", ".")
             return self._generated.get(name, [])
@@ -192,6 +201,23 @@ class PlaceReader:
         return add_lines(self._views, key, line - marked.first, marked.lines)
 
 
+def _marked_in(text: SourceText, highlight: Highlight) -> Marked | None:
+    """Return what is marked in the lines of a text; None where it does not have them."""
+    first = highlight.line - text.first_line
+    marked = read_marks(highlight, first)
+    return marked if marked is not None and agrees(marked, text.lines, first) else None
+
+
+def _is_in_old_builtin(shown: str) -> bool:
+    """Return whether a range is in the text of a builtin that torch has no more."""
+    if not shown.startswith(f'  File "{BUILTIN_FILENAME}"') or "Serialized " not in shown:
+        return False
+    highlight = read_highlight(shown)
+    if any(_marked_in(text, highlight) for text in _BUILTINS):
+        return False
+    return any(_marked_in(text, highlight) for text in _OLD_BUILTINS)
+
+
 def _piece(file: str, line: int, marked: Marked) -> Piece:
     after = len(marked.lines) - 1 - marked.last
     return Piece(file, line - marked.first, marked.lines, marked.first, after)
@@ -217,6 +243,16 @@ def _extent(source: Source, line: int, marked: Marked) -> Extent:
     first = line - source.first_line
     last = first + marked.last - marked.first
     return Extent(starts[first] + marked.begin_column, starts[last] + marked.end_column)
+
+
+def _exact(view: View | Piece, line: int, marked: Marked) -> Extent:
+    """Return the range that torch marks in a view or a piece; ``line`` is its first line."""
+    source = view.source
+    extent = _extent(source, line, marked)
+    if isinstance(view, View):
+        return extent
+    last_shown = line - source.first_line - marked.first + len(marked.lines) - 1
+    return view.text.exact(extent, last_shown)
 
 
 @lru_cache(maxsize=64)

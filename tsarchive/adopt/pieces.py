@@ -11,6 +11,8 @@ from functools import cached_property
 
 from tsarchive.ir.source_ranges import Source
 
+from .function_sources import BUILTIN_FILENAME, SourceText
+
 _CONTEXT = 2
 
 
@@ -67,6 +69,18 @@ class Piece:
     def source(self) -> Source:
         """The source as far as it is known; no piece may be joined afterwards."""
         return self._source if self._whole is self else self._whole.source
+
+    @property
+    def text(self) -> SourceText:
+        """The text of the source, which tells the ranges that torch's frontend computes."""
+        return self._text if self._whole is self else self._whole.text
+
+    @cached_property
+    def _text(self) -> SourceText:
+        is_from_frontend = self._file != BUILTIN_FILENAME
+        return SourceText(
+            self._source.text, self._source.first_line, is_from_frontend=is_from_frontend
+        )
 
     @cached_property
     def _source(self) -> Source:
