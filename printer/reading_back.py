@@ -573,7 +573,8 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     bodies = files.values()
     first = {node: node.range for body in bodies for _, node in body.owners if node is not None}
     records = {name: range_records(body.owners, first.get) for name, body in files.items()}
-    if all(range_ is None or range_.source.is_read for range_ in first.values()):
+    sources = {range_.source for range_ in first.values() if range_ is not None}
+    if any(source.is_read for source in sources):
         return records
     places = _places(files)
     for _ in range(_ROUNDS):

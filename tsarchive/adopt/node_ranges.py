@@ -7,7 +7,7 @@ range with up to two lines before and after; below each line of the range is a l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -74,10 +74,13 @@ class Place:
 class PlaceReader:
     """Reads the locations of one save; equal sources become one object.
 
-    ``generated`` has the methods of dataclasses, and the texts that torch wrote for them.
+    ``generated`` has the methods of dataclasses, and the texts that torch wrote for them;
+    ``upgraders`` are the texts of functions that torch puts in the place of old operators.
     """
 
-    def __init__(self, generated: Mapping[Callable[..., Any], str]) -> None:
+    def __init__(
+        self, generated: Mapping[Callable[..., Any], str], upgraders: Iterable[str]
+    ) -> None:
         self._generated: dict[str, list[SourceText]] = {}
         for method, text in generated.items():
             name = ".".join(method.__qualname__.split(".")[-2:])
@@ -89,6 +92,7 @@ class PlaceReader:
         self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
         self._is_old = False
+        self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
     def place(self, node: Any, kind: str, function: str) -> Place:
         """Return the location of a torch node in the code of a function, by its qualified name."""
@@ -159,7 +163,8 @@ class PlaceReader:
     def _candidates(self, highlight: Highlight, function: str) -> Sequence[SourceText]:
         assert highlight.file is not None
         if highlight.file == BUILTIN_FILENAME:
-            return [*_OLD_BUILTINS, *_BUILTINS] if self._is_old else _BUILTINS
+            known = [*_BUILTINS, *self._upgraders]
+            return [*_OLD_BUILTINS, *known] if self._is_old else known
         if highlight.file.startswith(_DATACLASS_METHODS):
             name = highlight.file.removeprefix(_DATACLASS_METHODS).replace("/", ".")
             return self._generated.get(name, [])

@@ -76,7 +76,8 @@ class Adopter:
         self._functions: dict[str, Function] = {}
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
-        self._places = PlaceReader(torch._jit_internal.loader.content)
+        upgraders = torch._C._get_upgraders_entry_map().values()
+        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
         self._roots: list[Any] = []
