@@ -73,7 +73,6 @@ class Adopter:
 
     def __init__(self) -> None:
         self._named: dict[str, list[tuple[Any, Type]]] = {}
-        self._functions: dict[str, Function] = {}
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
         upgraders = torch._C._get_upgraders_entry_map().values()
@@ -161,13 +160,13 @@ class Adopter:
             class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
 
     def _hooks(self, class_: ClassType, hooks: list[Any]) -> list[Function]:
-        found = []
-        for hook in hooks:
-            name = f"{class_.qualified_name}.{hook.name}"
-            if name not in self._functions:
-                self._functions[name] = self.function(hook, name)
-            found.append(self._functions[name])
-        return found
+        return [
+            self._function_once(
+                torch._C._jit_try_infer_type(hook).type(),
+                partial(self.function, hook, f"{class_.qualified_name}.{hook.name}"),
+            )
+            for hook in hooks
+        ]
 
     def _interface(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> InterfaceType:
         try:
@@ -238,18 +237,22 @@ class Adopter:
 
     def function_type(self, constant: Any) -> Type:
         """Return the type of a function constant, which stands for that function."""
-        type_ = constant.type()
-        name = type_.annotation_str
-        known = self._named.setdefault(name, [])
-        for theirs, adopted in known:
-            if theirs == type_:
-                return adopted
-        ours = self._free_function(type_, name, constant).type
-        known.append((type_, ours))
-        return ours
+        make = partial(self._free_function, constant)
+        return self._function_once(constant.type(), make).type
 
-    def _free_function(self, type_: Any, name: str, constant: Any) -> Function:
-        script = _function_of_this_process(type_)
+    def _function_once(self, type_: Any, make: Callable[[], Function]) -> Function:
+        """Return the function that a type stands for, made when it is met first."""
+        known = self._named.setdefault(type_.annotation_str, [])
+        for theirs, adopted in known:
+            if theirs == type_ and isinstance(adopted, FunctionType):
+                return adopted.function
+        made = make()
+        known.append((type_, made.type))
+        return made
+
+    def _free_function(self, constant: Any) -> Function:
+        name = constant.type().annotation_str
+        script = _function_of_this_process(constant.type())
         if script is not None:
             return self.function(script, name)
         hidden = _hidden_function(constant)
