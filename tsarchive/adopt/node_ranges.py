@@ -140,8 +140,8 @@ class PlaceReader:
                     seen.append((place, view, line, marked))
         for functions in pieces.values():
             join_pieces(functions.values())
-        for place, view, line, marked in seen:
-            place.found = Range(view.source, *_exact(view, line, marked))
+        for place, part, line, marked in seen:
+            place.found = Range(part.source, *_exact(part, line, marked))
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
         """Return a range in a source whose whole text is known."""
@@ -224,8 +224,8 @@ def _is_in_old_builtin(shown: str) -> bool:
 
 
 def _piece(file: str, line: int, marked: Marked) -> Piece:
-    after = len(marked.lines) - 1 - marked.last
-    return Piece(file, line - marked.first, marked.lines, marked.first, after)
+    own = range(marked.first, marked.last + 1)
+    return Piece(file, line - marked.first, marked.lines, own)
 
 
 def _is_nowhere(node: Any, kind: str) -> bool:

@@ -22,11 +22,12 @@ class Piece:
     ``begins`` and ``ends`` are the numbers of its first and its last line, where they are known.
     """
 
-    def __init__(self, file: str, first: int, lines: Sequence[str], before: int, after: int) -> None:
-        """Make the piece that one range shows, with as many lines before it and after it."""
+    def __init__(self, file: str, first: int, lines: Sequence[str], marked: range) -> None:
+        """Make the piece that one range shows; its own are the ``marked`` ones of the lines."""
+        after = len(lines) - marked.stop
         self._file = file
         self._lines = dict(enumerate(lines, first))
-        self.begins = first if before < _CONTEXT else None
+        self.begins = first if marked.start < _CONTEXT else None
         self.ends = self._last if after == 0 else None
         # With one line behind the range, the source ends, or goes on with an empty line.
         self._may_end = {self._last} if after == 1 else set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any

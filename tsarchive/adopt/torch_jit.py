@@ -349,7 +349,7 @@ class Adopter:
             raise SaveError(f"{value!r} has no number in TorchScript")
         if isinstance(type_, ClassType) and value is not None:
             return self._script_object(value, type_, place)
-        script = torch.jit._state._get_script_class(type(value))
+        script = _script_class(value)
         return value if script is None else self._object_below(script, value, place)
 
     def _object_below(self, script: Any, value: Any, place: Place | None) -> ObjectValue:
@@ -544,7 +544,7 @@ def _first_same() -> Any:
 class _Anything:
     """An interface, by which torch can be asked for the class of an object."""
 
-    def anything(self) -> int:
+    def anything(self) -> None:
         pass
 
 
@@ -553,6 +553,12 @@ def _some_interface() -> Any:
     torch.jit.interface(_Anything)
     name = torch._jit_internal._qualified_name(_Anything)
     return torch.jit._state._python_cu.get_interface(name)
+
+
+def _script_class(value: Any) -> Any:
+    """Return the compiled class of which Python takes an object to be; None if there is none."""
+    state: Any = torch.jit._state
+    return state._get_script_class(type(value))
 
 
 _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
