@@ -75,11 +75,15 @@ class PlaceReader:
     """Reads the locations of one save; equal sources become one object.
 
     ``generated`` has the methods of dataclasses, and the texts that torch wrote for them;
-    ``upgraders`` are the texts of functions that torch puts in the place of old operators.
+    ``upgraders`` are the texts of functions that torch puts in the place of old operators, and
+    ``text_behind`` gives the text that torch has read a node from.
     """
 
     def __init__(
-        self, generated: Mapping[Callable[..., Any], str], upgraders: Iterable[str]
+        self,
+        generated: Mapping[Callable[..., Any], str],
+        upgraders: Iterable[str],
+        text_behind: Callable[[Any], str],
     ) -> None:
         self._generated: dict[str, list[SourceText]] = {}
         for method, text in generated.items():
@@ -92,6 +96,8 @@ class PlaceReader:
         self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
         self._is_old = False
+        self._text_behind = text_behind
+        self._code: dict[str, list[SourceText]] = {}
         self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
     def place(self, node: Any, kind: str, function: str) -> Place:
@@ -105,9 +111,17 @@ class PlaceReader:
             self._is_old = True
         elif shown.strip():
             self._waiting.append(place)
+            if _CODE_FILE.match(shown):
+                self._note_code(node, read_highlight(shown))
         elif not _is_nowhere(node, kind):
             place.found = _DUMMY
         return place
+
+    def _note_code(self, node: Any, highlight: Highlight) -> None:
+        """Read the code of a file without debug records: ranges are those of its own text."""
+        known = self._code.setdefault(highlight.file or "", [])
+        if not any(_marked_in(text, highlight) for text in known):
+            known.append(SourceText(self._text_behind(node), 1, is_from_frontend=False))
 
     def find_waiting(self) -> None:
         """Compute the ranges of all places read so far: each shows parts of a source."""
@@ -168,6 +182,8 @@ class PlaceReader:
         if highlight.file.startswith(_DATACLASS_METHODS):
             name = highlight.file.removeprefix(_DATACLASS_METHODS).replace("/", ".")
             return self._generated.get(name, [])
+        if highlight.file in self._code:
+            return self._code[highlight.file]
         place = (highlight.file, highlight.line, function.rpartition(".")[2])
         if place not in self._functions:
             behind = sources_behind(function, highlight.line)
@@ -176,9 +192,8 @@ class PlaceReader:
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:
         key = (text.text, file, text.first_line, code_file)
-        return self._sources.setdefault(
-            key, Source(text.text, file, text.first_line, bool(code_file))
-        )
+        is_read = bool(code_file) or file in self._code
+        return self._sources.setdefault(key, Source(text.text, file, text.first_line, is_read))
 
     def _empty_range(self, code_file: str, end: int) -> Range:
         """Return torch.jit.load's range for nodes without one, and for the dummy range."""
@@ -268,6 +283,7 @@ def _line_starts(text: str) -> list[int]:
 
 _HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
 _SERIALIZED = re.compile(r'Serialized   File "(.*)", line \d+\n', re.DOTALL)
+_CODE_FILE = re.compile(r'  File "code/__torch__.*\.py", line \d+\n')
 _CONTEXT = 2
 _HERE = " <--- HERE"
 _MARK = re.compile(f" *~+(?:{_HERE})?")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -43,6 +43,7 @@ from tsarchive.ir.types import (
     EnumType,
     HandleType,
     ListType,
+    NamedType,
     OptionalType,
     TupleType,
     Type,
@@ -61,7 +62,7 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
-from .code_texts import CodeTexts, members_of, methods_of
+from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
@@ -76,7 +77,7 @@ class Adopter:
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
         upgraders = torch._C._get_upgraders_entry_map().values()
-        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders)
+        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
         self._roots: list[Any] = []
@@ -104,7 +105,7 @@ class Adopter:
             return TupleType(tuple(map(self.type, type_.elements())))
         known = self._named.setdefault(name, [])
         for theirs, adopted in known:
-            if theirs == type_:
+            if theirs == type_ or (theirs is None and kind == "InterfaceType"):
                 return adopted
         return _NAMED_BUILDERS[kind](self, type_, name, known)
 
@@ -197,8 +198,7 @@ class Adopter:
     @cached_property
     def _code_texts(self) -> CodeTexts:
         """The code of files that was loaded from, as text; few modules need it."""
-        profile = torch.classes.profiling._ScriptProfile
-        return CodeTexts(torch._C, self._roots, profile, self._called_graph)
+        return CodeTexts(torch._C, self._roots, _text_behind, self._called_graph)
 
     def _called_graph(self, constant: Any) -> Any:
         script = _function_of_this_process(constant.type())
@@ -279,14 +279,18 @@ class Adopter:
         if passed.str() == text:
             return adopted
         names = _SHOWN_NAME.sub(r"\1", text)
-        return parse_schema_with(f"f({names} _) -> ()", self._type_named).arguments[0].type
+        resolve = partial(self._type_named, first=list(_named_parts(adopted)))
+        return parse_schema_with(f"f({names} _) -> ()", resolve).arguments[0].type
 
-    def _type_named(self, name: str) -> Type:
-        """Return a type met before; torch shows interfaces without their modules."""
-        of_modules = (full for full in self._named if full.rpartition(".")[2] == name)
-        known = self._named.get(name) or self._named.get(next(of_modules, ""))
-        if known:
-            return known[-1][1]
+    def _type_named(self, name: str, first: Sequence[NamedType] = ()) -> Type:
+        """Return a type met before, one of the ``first`` types if it is among them.
+
+        torch shows interfaces without their modules.
+        """
+        known = [adopted for named in self._named.values() for _, adopted in named]
+        for type_ in (*first, *reversed(known)):
+            if isinstance(type_, NamedType) and name in _names_of(type_):
+                return type_
         found = self._code_texts.definition(name, "(?:Module)?Interface")
         if found is None:
             raise SaveError(
@@ -541,6 +545,10 @@ def _first_same() -> Any:
     return torch.jit.CompilationUnit(FIRST_SAME).first_same
 
 
+def _text_behind(node: Any) -> str:
+    return text_behind(torch._C, torch.classes.profiling._ScriptProfile(), node)
+
+
 class _Anything:
     """An interface, by which torch can be asked for the class of an object."""
 
@@ -588,6 +596,21 @@ def _as_written() -> Iterator[None]:
         torch._C._set_graph_executor_optimize(optimises)
         for device, enabled in zip(devices, before, strict=True):
             torch.set_autocast_enabled(device, enabled)
+
+
+def _named_parts(type_: Type) -> Iterator[NamedType]:
+    """Yield the types with names that a type is made of, but not those of attributes."""
+    if isinstance(type_, NamedType):
+        yield type_
+    if not isinstance(type_, ClassType):
+        for part in type_.parts():
+            yield from _named_parts(part)
+
+
+def _names_of(type_: NamedType) -> tuple[str, ...]:
+    """Return the names that torch may show for a type; an interface's has no module."""
+    name = type_.qualified_name or ""
+    return (name, name.rpartition(".")[2]) if isinstance(type_, InterfaceType) else (name,)
 
 
 def _is_of_this_process(type_: Any, name: str) -> bool:
