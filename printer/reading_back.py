@@ -566,11 +566,17 @@ _Place = tuple[str, int]
 
 
 def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
-    """Return the range records of each file, as torch's third save of the same program has them."""
-    places = _places(files)
+    """Return the range records of each file, as torch's third save of the same program has them.
+
+    For a program that torch has read from a file, they are those of its next save.
+    """
     bodies = files.values()
     first = {node: node.range for body in bodies for _, node in body.owners if node is not None}
     records = {name: range_records(body.owners, first.get) for name, body in files.items()}
+    sources = {range_.source for range_ in first.values() if range_ is not None}
+    if any(source.is_read for source in sources):
+        return records
+    places = _places(files)
     for _ in range(_ROUNDS):
         records = _after_round(files, records, places)
     return records

@@ -10,7 +10,6 @@ import torch
 
 import tsarchive
 from tests.support.archives import records_of, saved, torch_loaded, torch_saved
-from tests.support.deviating import HoldsKnown
 
 
 class Shade(enum.Enum):
@@ -107,46 +106,6 @@ def test_versions_that_torch_does_not_read_are_refused(version):
     data.seek(0)
     with pytest.raises(tsarchive.UnsupportedError, match="format version"):
         tsarchive.load(data)
-
-
-def helper(x: torch.Tensor):
-    return x + 1
-
-
-class CallsHelper(torch.nn.Module):
-    def forward(self, x: torch.Tensor):
-        return helper(x)
-
-
-def test_functions_of_another_file_are_never_mixed_up():
-    """torch.jit hides the functions of a file; one of the same name here may be another."""
-    from_file = torch_loaded(torch_saved(torch.jit.script(CallsHelper())))
-    with pytest.raises(tsarchive.SaveError, match="helper cannot be reached"):
-        saved(from_file)
-
-
-def test_enums_of_another_file_are_never_mixed_up():
-    from_file = torch_loaded(torch_saved(torch.jit.script(Net())))
-    with pytest.raises(tsarchive.SaveError, match=r"enum .*Shade cannot be read|relu"):
-        saved(from_file)
-
-
-def test_objects_of_classes_that_are_not_imported_are_refused_in_containers():
-    """Python sees the items of a list only as objects of a Python class."""
-    from tsarchive.container import NewRecord, write_container
-
-    records = records_of(torch_saved(torch.jit.script(HoldsKnown())))
-    data = io.BytesIO()
-    kept = [
-        NewRecord(name, content.replace(b"Known", b"Other"))
-        for name, content in records.items()
-        if name != ".data/serialization_id" and not name.endswith(".debug_pkl")
-    ]
-    write_container(data, kept)
-    with pytest.raises(tsarchive.SaveError, match="cannot be read from Python"):
-        saved(torch_loaded(data.getvalue()))
-    data.seek(0)
-    assert tsarchive.load(io.BytesIO(saved(tsarchive.load(data))))() == 1
 
 
 def test_constants_that_code_wrote_to_are_saved_as_they_are_now():

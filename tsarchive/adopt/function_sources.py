@@ -537,3 +537,36 @@ BUILTIN_SOURCES = (
     _FUNCTIONS,
     _MORE_FUNCTIONS,
 )
+
+_OLD_ARITHMETIC = _ARITHMETIC.replace("def sub(", _ORDER.removeprefix("\n") + "def sub(")
+
+_OLD_TENSOR_PROPERTIES = """
+def ndim(a : Tensor) -> int:
+  return a.dim()
+def T(a : Tensor) -> Tensor:
+  return a.numpy_T()
+def shape(a : Tensor) -> List[int]:
+  return a.size()
+"""
+
+_OLD_FUNCTIONS = """
+def _assert_int_or_pair(vals: List[int], name: str, message: str):
+  pass
+def list_with_default(out_size: List[int], defaults: List[int]):
+  assert len(defaults) > len(out_size)
+  return out_size
+"""
+
+_LESS_OLD_FUNCTIONS = f"""{_OLD_FUNCTIONS}def _assert(condition : bool, message : str):
+  assert condition, message
+def type(self: Tensor, dtype: int, non_blocking: bool=False, copy: bool=False) -> Tensor:
+  return self.to(dtype, non_blocking, copy)
+"""
+
+OLD_BUILTIN_SOURCES = (
+    *(_OLD_ARITHMETIC.format(scalar=scalar) for scalar in ("int", "float", "complex")),
+    _OLD_TENSOR_PROPERTIES,
+    _LESS_OLD_FUNCTIONS,
+    _OLD_FUNCTIONS,
+)
+"""What torch had before 1.12, where that differs."""

@@ -7,7 +7,7 @@ range with up to two lines before and after; below each line of the range is a l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -18,11 +18,13 @@ from tsarchive.ir.source_ranges import Range, Source, byte_length
 from .function_sources import (
     BUILTIN_FILENAME,
     BUILTIN_SOURCES,
+    OLD_BUILTIN_SOURCES,
     Extent,
     SourceText,
     sources_at,
     sources_behind,
 )
+from .pieces import Piece, join_pieces
 
 # Nodes of these kinds have no location if torch shows none.
 _WITHOUT_PLACE = frozenset(
@@ -47,6 +49,7 @@ _OF_PASSES = frozenset(
 
 _DUMMY = Range(Source("", None, 0), 0, 1)
 _BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in BUILTIN_SOURCES]
+_OLD_BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in OLD_BUILTIN_SOURCES]
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _DATACLASS_METHODS = "__torch_jit_dataclass/"
 
@@ -71,10 +74,17 @@ class Place:
 class PlaceReader:
     """Reads the locations of one save; equal sources become one object.
 
-    ``generated`` has the methods of dataclasses, and the texts that torch wrote for them.
+    ``generated`` has the methods of dataclasses, and the texts that torch wrote for them;
+    ``upgraders`` are the texts of functions that torch puts in the place of old operators, and
+    ``text_behind`` gives the text that torch has read a node from.
     """
 
-    def __init__(self, generated: Mapping[Callable[..., Any], str]) -> None:
+    def __init__(
+        self,
+        generated: Mapping[Callable[..., Any], str],
+        upgraders: Iterable[str],
+        text_behind: Callable[[Any], str],
+    ) -> None:
         self._generated: dict[str, list[SourceText]] = {}
         for method, text in generated.items():
             name = ".".join(method.__qualname__.split(".")[-2:])
@@ -85,23 +95,42 @@ class PlaceReader:
         self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
         self._ranges: dict[tuple[str, str], Range] = {}
         self._waiting: list[Place] = []
+        self._is_old = False
+        self._text_behind = text_behind
+        self._code: dict[str, list[SourceText]] = {}
+        self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
     def place(self, node: Any, kind: str, function: str) -> Place:
         """Return the location of a torch node in the code of a function, by its qualified name."""
         shown = node.sourceRange()
         place = Place(self, shown, function)
-        if shown.strip():
+        file = _SERIALIZED.match(shown)
+        if file is not None and not (kind == "prim::CreateObject" or _is_nowhere(node, kind)):
+            # Before 1.12 torch wrote its dummy range such that it shows nothing of it.
+            place.found = self._empty_range(file[1], 1)
+            self._is_old = True
+        elif shown.strip():
             self._waiting.append(place)
+            if _CODE_FILE.match(shown):
+                self._note_code(node, read_highlight(shown))
         elif not _is_nowhere(node, kind):
             place.found = _DUMMY
         return place
+
+    def _note_code(self, node: Any, highlight: Highlight) -> None:
+        """Read the code of a file without debug records: ranges are those of its own text."""
+        known = self._code.setdefault(highlight.file or "", [])
+        if not any(_marked_in(text, highlight) for text in known):
+            known.append(SourceText(self._text_behind(node), 1, is_from_frontend=False))
 
     def find_waiting(self) -> None:
         """Compute the ranges of all places read so far: each shows parts of a source."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        seen: list[tuple[Place, View, int, Marked]] = []
+        self._is_old = self._is_old or any(_is_in_old_builtin(place.shown) for place in waiting)
+        seen: list[tuple[Place, View | Piece, int, Marked]] = []
+        pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
         for place in waiting:
             name = place.function.rpartition(".")[2]
             if (range_ := self._ranges.get((place.shown, name))) is not None:
@@ -115,10 +144,18 @@ class PlaceReader:
                     self._ranges[place.shown, name] = range_
             elif (marked := read_marks(highlight)) is not None:
                 line = highlight.line if highlight.file else marked.first
-                view = self._view(highlight, line, marked, place.function)
-                seen.append((place, view, line, marked))
-        for place, view, line, marked in seen:
-            place.found = Range(view.source, *_extent(view.source, line, marked))
+                if highlight.file and highlight.code_file is not None:
+                    piece = _piece(highlight.file, line, marked)
+                    of_file = pieces.setdefault((highlight.file, highlight.code_file), {})
+                    of_file.setdefault(place.function, []).append(piece)
+                    seen.append((place, piece, line, marked))
+                else:
+                    view = self._view(highlight, line, marked, place.function)
+                    seen.append((place, view, line, marked))
+        for functions in pieces.values():
+            join_pieces(functions.values())
+        for place, part, line, marked in seen:
+            place.found = Range(part.source, *_exact(part, line, marked))
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
         """Return a range in a source whose whole text is known."""
@@ -128,9 +165,9 @@ class PlaceReader:
         if not highlight.file and not any(highlight.shown):
             return self._empty_range(code_file, 1)
         for candidate in self._candidates(highlight, function):
-            first = highlight.line - candidate.first_line
-            marked = read_marks(highlight, first)
-            if marked is not None and agrees(marked, candidate.lines, first):
+            marked = _marked_in(candidate, highlight)
+            if marked is not None:
+                first = highlight.line - candidate.first_line
                 source = self._source(candidate, highlight.file, code_file)
                 shown = _extent(source, highlight.line, marked)
                 last_shown = first - marked.first + len(marked.lines) - 1
@@ -140,10 +177,13 @@ class PlaceReader:
     def _candidates(self, highlight: Highlight, function: str) -> Sequence[SourceText]:
         assert highlight.file is not None
         if highlight.file == BUILTIN_FILENAME:
-            return _BUILTINS
+            known = [*_BUILTINS, *self._upgraders]
+            return [*_OLD_BUILTINS, *known] if self._is_old else known
         if highlight.file.startswith(_DATACLASS_METHODS):
             name = highlight.file.removeprefix(_DATACLASS_METHODS).replace("/", ".")
             return self._generated.get(name, [])
+        if highlight.file in self._code:
+            return self._code[highlight.file]
         place = (highlight.file, highlight.line, function.rpartition(".")[2])
         if place not in self._functions:
             behind = sources_behind(function, highlight.line)
@@ -152,11 +192,12 @@ class PlaceReader:
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:
         key = (text.text, file, text.first_line, code_file)
-        return self._sources.setdefault(key, Source(text.text, file, text.first_line))
+        is_read = bool(code_file) or file in self._code
+        return self._sources.setdefault(key, Source(text.text, file, text.first_line, is_read))
 
     def _empty_range(self, code_file: str, end: int) -> Range:
         """Return torch.jit.load's range for nodes without one, and for the dummy range."""
-        return self._empty.setdefault((code_file, end), Range(Source("", "", 0), 0, end))
+        return self._empty.setdefault((code_file, end), Range(Source("", "", 0, True), 0, end))
 
     def _whole(self, text: str, code_file: str, function: str) -> Range:
         """Return a range that is a whole source: torch shows no file for it."""
@@ -170,7 +211,7 @@ class PlaceReader:
         # The range of a traced node is a Python stack, one frame a line, innermost first.
         frame = _FRAME.match(text)
         filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-        return Range(Source(text, filename, line), 0, byte_length(text))
+        return Range(Source(text, filename, line, bool(code_file)), 0, byte_length(text))
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None
@@ -178,6 +219,28 @@ class PlaceReader:
         owner = function.rpartition(".")[0]
         key = (highlight.file, owner, highlight.code_file or "")
         return add_lines(self._views, key, line - marked.first, marked.lines)
+
+
+def _marked_in(text: SourceText, highlight: Highlight) -> Marked | None:
+    """Return what is marked in the lines of a text; None where it does not have them."""
+    first = highlight.line - text.first_line
+    marked = read_marks(highlight, first)
+    return marked if marked is not None and agrees(marked, text.lines, first) else None
+
+
+def _is_in_old_builtin(shown: str) -> bool:
+    """Return whether a range is in the text of a builtin that torch has no more."""
+    if not shown.startswith(f'  File "{BUILTIN_FILENAME}"') or "Serialized " not in shown:
+        return False
+    highlight = read_highlight(shown)
+    if any(_marked_in(text, highlight) for text in _BUILTINS):
+        return False
+    return any(_marked_in(text, highlight) for text in _OLD_BUILTINS)
+
+
+def _piece(file: str, line: int, marked: Marked) -> Piece:
+    own = range(marked.first, marked.last + 1)
+    return Piece(file, line - marked.first, marked.lines, own)
 
 
 def _is_nowhere(node: Any, kind: str) -> bool:
@@ -202,6 +265,16 @@ def _extent(source: Source, line: int, marked: Marked) -> Extent:
     return Extent(starts[first] + marked.begin_column, starts[last] + marked.end_column)
 
 
+def _exact(view: View | Piece, line: int, marked: Marked) -> Extent:
+    """Return the range that torch marks in a view or a piece; ``line`` is its first line."""
+    source = view.source
+    extent = _extent(source, line, marked)
+    if isinstance(view, View):
+        return extent
+    last_shown = line - source.first_line - marked.first + len(marked.lines) - 1
+    return view.text.exact(extent, last_shown)
+
+
 @lru_cache(maxsize=64)
 def _line_starts(text: str) -> list[int]:
     """Return the byte offset of each line of a text, and the offset after the last."""
@@ -210,6 +283,7 @@ def _line_starts(text: str) -> list[int]:
 
 _HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
 _SERIALIZED = re.compile(r'Serialized   File "(.*)", line \d+\n', re.DOTALL)
+_CODE_FILE = re.compile(r'  File "code/__torch__.*\.py", line \d+\n')
 _CONTEXT = 2
 _HERE = " <--- HERE"
 _MARK = re.compile(f" *~+(?:{_HERE})?")
@@ -310,8 +384,9 @@ def _marks_line(mark: str, line: str, *, is_first: bool) -> bool:
 class View:
     """Known lines of one source by number. Lines that no range shows are assumed to be empty."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, is_read: bool) -> None:
         self._file = file
+        self._is_read = is_read
         self._lines: dict[int, str] = {}
 
     def conflicts(self, first: int, lines: Sequence[str]) -> bool:
@@ -329,7 +404,7 @@ class View:
         first, last = min(self._lines), max(self._lines)
         text = "\n".join(self._lines.get(number, "") for number in range(first, last + 1))
         # Sources without a file are graph patterns, which end with a bracket.
-        return Source(text + "\n" * bool(self._file), self._file, first)
+        return Source(text + "\n" * bool(self._file), self._file, first, self._is_read)
 
 
 def add_lines(
@@ -339,7 +414,7 @@ def add_lines(
     known = views.setdefault(key, [])
     fitting = [view for view in known if not view.conflicts(first, lines)]
     fitting.sort(key=lambda view: not view.overlaps(first, lines))
-    view = fitting[0] if fitting else View(key[0])
+    view = fitting[0] if fitting else View(key[0], is_read=bool(key[-1]))
     if not fitting:
         known.append(view)
     view.add(first, lines)

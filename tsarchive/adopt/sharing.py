@@ -1,8 +1,7 @@
 """Sharing in adopted values: each container or object of torch becomes one value.
 
-torch's bindings copy lists, dicts and script objects on the way to Python, which loses identity. A
-small graph that follows a path of attributes and items, and runs inside torch, preserves it.
-``bindings`` is ``torch._C``; this file works on what it is given and imports no torch.
+torch's bindings copy lists, dicts and script objects on the way to Python, which loses identity.
+``probing`` compares them inside torch.
 
 The pickler memoises values that are referenced elsewhere, so ``__getstate__`` is analyzed for which
 parts of its result outlive the result.
@@ -12,18 +11,17 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from tsarchive.errors import SaveError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.types import TENSOR, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.ir.values import Held, ObjectValue
+
+from .probing import Item, Place, Probe, Values
 
 Holder = MutableMapping[Any, Any] | MutableSequence[Any]
 
@@ -80,7 +78,7 @@ class Sharing:
                     self.note(value, name, element, values.then(Item(index)))
             case TupleType(types), tuple() if value:
                 return self._note_tuple(_Occurrence(holder, key, place, list(value)), types)
-            case ClassType(is_native=False), ObjectValue():
+            case _, ObjectValue(ClassType(is_native=False, is_module=False)):
                 return self._add(value.type.qualified_name, None, _Occurrence(holder, key, place))
             case _:
                 return None
@@ -138,184 +136,6 @@ def _sharing_key(value: Any) -> str:
         case None | bool() | int() | float() | complex() | str():
             return repr(value)
     return type(value).__name__
-
-
-# For each value of a group, the index of the first value that is the same object.
-FIRST_SAME = """
-def first_same(groups: List[List[Any]]) -> List[List[int]]:
-    found : List[List[int]] = []
-    for values in groups:
-        firsts : List[int] = []
-        distinct : List[int] = []
-        for i in range(len(values)):
-            value = values[i]
-            first = i
-            for j in distinct:
-                if values[j] is value:
-                    first = j
-            if first == i:
-                distinct.append(i)
-            firsts.append(first)
-        found.append(firsts)
-    return found
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Attr:
-    """A step to an attribute of a module or script object."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A step to an item of a list or tuple."""
-
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """A step to the list of the values of a dict: some keys cannot be written in a graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A step to the result of an object's ``__getstate__``, a value of torch's ``type``."""
-
-    type: Any = field(compare=False)
-
-
-Step = Attr | Item | Values | State
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The path to a value: a ``torch._C.ScriptModule`` and the steps from there."""
-
-    module: Any
-    steps: tuple[Step, ...]
-
-    def then(self, step: Step) -> Place:
-        return Place(self.module, (*self.steps, step))
-
-
-def extend(place: Place | None, step: Step) -> Place | None:
-    """Extend a path by a step, if there is a path."""
-    return None if place is None else place.then(step)
-
-
-class Probe:
-    """``slot_names`` gives the attribute names of a class type of torch in slot order."""
-
-    def __init__(
-        self, bindings: Any, slot_names: Callable[[Any], Sequence[str]], first_same: Any
-    ) -> None:
-        self._bindings = bindings
-        self._slot_names = slot_names
-        self._first_same = first_same
-        # By the address of the type, which is kept alive by being held here.
-        self._slot_types: dict[int, tuple[Any, dict[str, Any]]] = {}
-
-    def read(self, place: Place) -> Any:
-        """Return the value at ``place`` as torch's bindings give it."""
-        graph, values = self._follow([place])
-        return self._run(graph, values[0], [place])
-
-    def same(self, groups: Sequence[Sequence[Place]]) -> list[list[int]]:
-        """For each place of a group, return the index of the first that holds the very same object.
-
-        All groups are examined in one run: compiling a function costs more than running it.
-        """
-        places = [place for group in groups for place in group]
-        graph, values = self._follow(places)
-        left = iter(values)
-        lists = [self._list_of(graph, list(islice(left, len(group)))) for group in groups]
-        collected = self._list_of(graph, lists, depth=2)
-        (result,) = graph.insertGraph(self._first_same.graph, [collected])
-        return [list(firsts) for firsts in self._run(graph, result, places)]
-
-    def _list_of(self, graph: Any, values: list[Any], depth: int = 1) -> Any:
-        type_ = self._bindings.AnyType.get()
-        for _ in range(depth):
-            type_ = self._bindings.ListType(type_)
-        return self._append(graph, "prim::ListConstruct", values, type_)
-
-    def _follow(self, places: Sequence[Place]) -> tuple[Any, list[Any]]:
-        graph = self._bindings.Graph()
-        known: dict[Place, Any] = {}
-        for module in dict.fromkeys(place.module for place in places):
-            value = known[Place(module, ())] = graph.addInput()
-            value.setType(module._type())
-        return graph, [self._at(graph, place, known) for place in places]
-
-    def _at(self, graph: Any, place: Place, known: dict[Place, Any]) -> Any:
-        """Emit the steps to a place, each once, so that a state made anew is one object."""
-        if place not in known:
-            *before, step = place.steps
-            holder = self._at(graph, Place(place.module, tuple(before)), known)
-            known[place] = self._step(graph, self._unwrapped(graph, holder), step)
-        return known[place]
-
-    def _step(self, graph: Any, value: Any, step: Step) -> Any:
-        type_ = value.type()
-        match step:
-            case Attr(name):
-                if id(type_) not in self._slot_types:
-                    slots = zip(self._slot_names(type_), type_.containedTypes(), strict=True)
-                    self._slot_types[id(type_)] = (type_, dict(slots))
-                slot_type = self._slot_types[id(type_)][1][name]
-                return self._append(graph, "prim::GetAttr", [value], slot_type, name)
-            case Item(index):
-                in_tuple = type_.kind() == "TupleType"
-                element = type_.containedTypes()[index if in_tuple else 0]
-                kind = "prim::TupleIndex" if in_tuple else "aten::__getitem__"
-                return self._append(graph, kind, [value, graph.insertConstant(index)], element)
-            case Values():
-                values = self._bindings.ListType(type_.containedTypes()[-1])
-                return self._append(graph, "aten::values", [value], values)
-            case State(state):
-                return self._append(graph, "prim::CallMethod", [value], state, "__getstate__")
-
-    def _unwrapped(self, graph: Any, value: Any) -> Any:
-        """Unwrap an optional value that is not None."""
-        if value.type().kind() != "OptionalType":
-            return value
-        element = value.type().getElementType()
-        return self._append(graph, "prim::unchecked_unwrap_optional", [value], element)
-
-    def _append(
-        self, graph: Any, kind: str, inputs: list[Any], type_: Any, name: str | None = None
-    ) -> Any:
-        """Append a node, with a ``name`` for its attribute; return its output."""
-        node = graph.create(kind, inputs, 1)
-        node.output().setType(type_)
-        if name is not None:
-            node.s_("name", name)
-        return graph.insertNode(node).output()
-
-    def _run(self, graph: Any, result: Any, places: Sequence[Place]) -> Any:
-        graph.registerOutput(result)
-        function = self._bindings._create_function_from_graph("probe", graph)
-        try:
-            with self._unoptimised():
-                return function(*dict.fromkeys(place.module for place in places))
-        except RuntimeError as error:
-            raise SaveError(
-                "a value of the module cannot be read from Python",
-                hint="Import the Python classes it uses, or load the file with tsarchive",
-            ) from error
-
-    @contextmanager
-    def _unoptimised(self) -> Iterator[None]:
-        """Disable optimization in this thread: optimizing a graph that runs once does not pay."""
-        before = self._bindings._get_graph_executor_optimize()
-        self._bindings._set_graph_executor_optimize(False)
-        try:
-            yield
-        finally:
-            self._bindings._set_graph_executor_optimize(before)
 
 
 _BIAS = 1

@@ -9,9 +9,11 @@ other binding gives: attribute names in slot order, their flags, and the order o
 
 from __future__ import annotations
 
+import ast
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import repeat
@@ -41,6 +43,7 @@ from tsarchive.ir.types import (
     EnumType,
     HandleType,
     ListType,
+    NamedType,
     OptionalType,
     TupleType,
     Type,
@@ -59,20 +62,11 @@ from tsarchive.ir.values import (
     type_of_constant,
 )
 
+from .code_texts import CodeTexts, members_of, methods_of, text_behind
+from .hidden_functions import HiddenFunction
 from .node_ranges import PlaceReader
-from .sharing import (
-    FIRST_SAME,
-    Attr,
-    Item,
-    Place,
-    Probe,
-    Sharing,
-    State,
-    Values,
-    always_held_parts,
-    extend,
-    held_parts,
-)
+from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
+from .sharing import Sharing, always_held_parts, held_parts
 
 
 class Adopter:
@@ -80,14 +74,13 @@ class Adopter:
 
     def __init__(self) -> None:
         self._named: dict[str, list[tuple[Any, Type]]] = {}
-        self._functions: dict[str, Function] = {}
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
-        self._places = PlaceReader(torch._jit_internal.loader.content)
+        upgraders = torch._C._get_upgraders_entry_map().values()
+        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
-        self._from_file: set[str] = set()
-        self._owner = ""
+        self._roots: list[Any] = []
 
     # --- types ---
 
@@ -99,7 +92,7 @@ class Adopter:
         build = BUILDERS.get(kind)
         if build is not None:
             return build(*map(self.type, type_.containedTypes()))
-        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType", "FunctionType"):
+        if kind in ("ClassType", "InterfaceType", "EnumType", "TupleType"):
             return self._named_type(type_, kind)
         text = type_.annotation_str
         if kind == "VarType":
@@ -112,12 +105,8 @@ class Adopter:
             return TupleType(tuple(map(self.type, type_.elements())))
         known = self._named.setdefault(name, [])
         for theirs, adopted in known:
-            if theirs == type_:
+            if theirs == type_ or (theirs is None and kind == "InterfaceType"):
                 return adopted
-        if kind == "FunctionType":
-            ours: Type = self._free_function(name).type
-            known.append((type_, ours))
-            return ours
         return _NAMED_BUILDERS[kind](self, type_, name, known)
 
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
@@ -127,8 +116,6 @@ class Adopter:
         if class_.is_native:
             self._native_class(type_, class_)
         else:
-            if not _is_of_this_process(type_, name):
-                self._from_file.add(name)
             self._fill_class(type_, class_, torch._C._create_module_with_type(type_))
         return class_
 
@@ -174,13 +161,13 @@ class Adopter:
             class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
 
     def _hooks(self, class_: ClassType, hooks: list[Any]) -> list[Function]:
-        found = []
-        for hook in hooks:
-            name = f"{class_.qualified_name}.{hook.name}"
-            if name not in self._functions:
-                self._functions[name] = self.function(hook, name)
-            found.append(self._functions[name])
-        return found
+        return [
+            self._function_once(
+                torch._C._jit_try_infer_type(hook).type(),
+                partial(self.function, hook, f"{class_.qualified_name}.{hook.name}"),
+            )
+            for hook in hooks
+        ]
 
     def _interface(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> InterfaceType:
         try:
@@ -196,9 +183,26 @@ class Adopter:
     def _enum(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> EnumType:
         ours = EnumType(name, self.type(type_.containedTypes()[0]))
         known.append((type_, ours))
-        for member in _python_enum(name, type_):
-            ours.members[member.name] = member.value
+        python = _python_enum(name, type_)
+        if python is not None:
+            ours.members.update({member.name: member.value for member in python})
+        elif (found := self._code_texts.definition(name, "Enum")) is not None:
+            ours.members.update(members_of(found[1]))
+        else:
+            raise SaveError(
+                f"the members of the enum {name} cannot be read",
+                hint="torch.jit.load hides the types of a file: load it with tsarchive",
+            )
         return ours
+
+    @cached_property
+    def _code_texts(self) -> CodeTexts:
+        """The code of files that was loaded from, as text; few modules need it."""
+        return CodeTexts(torch._C, self._roots, _text_behind, self._called_graph)
+
+    def _called_graph(self, constant: Any) -> Any:
+        script = _function_of_this_process(constant.type())
+        return script.graph if script is not None else _hidden_function(constant).graph()
 
     def _named_tuple(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> TupleType:
         elements = tuple(map(self.type, type_.elements()))
@@ -231,25 +235,85 @@ class Adopter:
             lambda: self._graph(script.graph, qualified_name),
         )
 
-    def _free_function(self, name: str) -> Function:
-        known = self._functions.get(name)
-        if known is None:
-            # A function of this process may have the name of a file's function, but differ from it.
-            script = torch.jit._state._python_cu.find_function(name)
-            if script is None or self._owner in self._from_file:
-                raise SaveError(
-                    f"the function {name} cannot be reached from Python",
-                    hint="torch.jit.load hides the functions of a file: load it with tsarchive",
-                )
-            known = self._functions[name] = self.function(script, name)
-        return known
+    def function_type(self, constant: Any) -> Type:
+        """Return the type of a function constant, which stands for that function."""
+        make = partial(self._free_function, constant)
+        return self._function_once(constant.type(), make).type
+
+    def _function_once(self, type_: Any, make: Callable[[], Function]) -> Function:
+        """Return the function that a type stands for, made when it is met first."""
+        known = self._named.setdefault(type_.annotation_str, [])
+        for theirs, adopted in known:
+            if theirs == type_ and isinstance(adopted, FunctionType):
+                return adopted.function
+        made = make()
+        known.append((type_, made.type))
+        return made
+
+    def _free_function(self, constant: Any) -> Function:
+        name = constant.type().annotation_str
+        script = _function_of_this_process(constant.type())
+        if script is not None:
+            return self.function(script, name)
+        hidden = _hidden_function(constant)
+        schema = self._hidden_schema(hidden, name)
+        return Function(name, schema, lambda: self._hidden_graph(hidden, name, schema))
+
+    def _hidden_schema(self, hidden: HiddenFunction, name: str) -> FunctionSchema:
+        found = hidden.parameters()
+        defaults = iter(hidden.defaults(found, self.constant))
+        arguments = tuple(
+            Argument(
+                parameter.name,
+                self._shown_type(parameter.type, passed),
+                next(defaults) if parameter.has_default else NO_DEFAULT,
+            )
+            for parameter, passed in zip(found, hidden.passed, strict=True)
+        )
+        returned = Argument("", self.type(hidden.returned))
+        return FunctionSchema(name.rpartition(".")[2], "", arguments, (returned,))
+
+    def _shown_type(self, text: str, passed: Any) -> Type:
+        """Return the type of a parameter that torch shows like this; what is passed is below it."""
+        adopted = self.type(passed)
+        if passed.str() == text:
+            return adopted
+        names = _SHOWN_NAME.sub(r"\1", text)
+        resolve = partial(self._type_named, first=list(_named_parts(adopted)))
+        return parse_schema_with(f"f({names} _) -> ()", resolve).arguments[0].type
+
+    def _type_named(self, name: str, first: Sequence[NamedType] = ()) -> Type:
+        """Return a type met before, one of the ``first`` types if it is among them.
+
+        torch shows interfaces without their modules.
+        """
+        known = [adopted for named in self._named.values() for _, adopted in named]
+        for type_ in (*first, *reversed(known)):
+            if isinstance(type_, NamedType) and name in _names_of(type_):
+                return type_
+        found = self._code_texts.definition(name, "(?:Module)?Interface")
+        if found is None:
+            raise SaveError(
+                f"the type {name} cannot be reached from Python",
+                hint="torch.jit.load hides the types of a file: load it with tsarchive",
+            )
+        return self._interface_of_text(*found)
+
+    def _interface_of_text(self, name: str, definition: ast.ClassDef) -> InterfaceType:
+        """Adopt an interface that only parameters have, for which torch gives no type."""
+        interface = InterfaceType(name, ast.unparse(definition.bases[0]) == "ModuleInterface")
+        self._named.setdefault(name, []).append((None, interface))
+        interface.methods.update(methods_of(definition, interface, self._type_named))
+        return interface
+
+    def _hidden_graph(self, hidden: HiddenFunction, name: str, schema: FunctionSchema) -> Block:
+        graph = self._graph(hidden.graph(), name)
+        for value, argument in zip(graph.params, schema.arguments, strict=True):
+            value.type, value.name = argument.type, argument.name
+        return graph
 
     def _graph(self, graph: Any, function: str) -> Block:
-        outer, self._owner = self._owner, function.rpartition(".")[0]
-        try:
-            return _GraphCopy(self, self._places, function).graph(graph)
-        finally:
-            self._owner = outer
+        return _GraphCopy(self, self._places, function).graph(graph)
 
     def constant(self, node: Any) -> Any:
         """Return the value of a prim::Constant node that is not a function."""
@@ -258,8 +322,13 @@ class Adopter:
         if node.kindOf("value") == "t":
             # Below, a 0-dim tensor in arithmetic would become a Python number.
             return TableConstant(node.t("value"))
-        output = node.output()
-        return self.value(output.toIValue(), self.type(output.type()))
+        type_ = self.type(node.output().type())
+        if self._is_shown(type_):
+            try:
+                return self.value(node.output().toIValue(), type_)
+            except RuntimeError:
+                pass  # the class of an enum, or of an object in a container, is not imported
+        return self._hidden(type_, self._probe.kept(node))
 
     # --- values ---
 
@@ -267,8 +336,11 @@ class Adopter:
         """Convert a Python value from torch's bindings to the forms of ``values.py``."""
         if isinstance(type_, OptionalType):
             type_ = type_.element
-        if isinstance(value, torch.Tensor | torch.ScriptObject):
-            return TableConstant(value) if isinstance(value, torch.Tensor) else self._native(value)
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value)
+        if isinstance(value, torch.ScriptObject):
+            is_module = isinstance(value, torch._C.ScriptModule)
+            return self._module(value) if is_module else self._native(value)
         if isinstance(value, torch.device):
             return Device(str(value))
         if isinstance(value, torch.Generator):
@@ -281,7 +353,23 @@ class Adopter:
             raise SaveError(f"{value!r} has no number in TorchScript")
         if isinstance(type_, ClassType) and value is not None:
             return self._script_object(value, type_, place)
-        return value
+        script = _script_class(value)
+        return value if script is None else self._object_below(script, value, place)
+
+    def _object_below(self, script: Any, value: Any, place: Place | None) -> ObjectValue:
+        """Adopt a script object of whose class the static type says nothing.
+
+        Python takes it for one of the compiled class ``script``, going by the name alone.
+        """
+        if place is not None:
+            if not self._probe.is_a(place, script):
+                script = self._probe.class_at(place)
+            place = place.then(As(script))
+        class_ = self.type(script)
+        assert isinstance(class_, ClassType)
+        if place is not None:
+            return self._object_at(place, class_)
+        return self._script_object(value, class_, None)
 
     def _container(self, value: Any, type_: Type, place: Place | None) -> Any:
         if isinstance(value, dict):
@@ -345,6 +433,7 @@ class Adopter:
 
     def root(self, module: Any) -> ObjectValue:
         """Adopt a ``torch._C.ScriptModule`` with everything below it."""
+        self._roots.append(module._type())
         found = self._module(module)
         self._sharing.restore(self._probe)
         return found
@@ -368,13 +457,64 @@ class Adopter:
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
         if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
             return self._object_at(place, slot.type)
+        if not self._is_shown(slot.type):
+            return self._hidden(slot.type, place)
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
-            value = self._probe.read(place)  # raises an error that says what is missing
-        if isinstance(value, torch._C.ScriptModule):
-            return self._module(value)
+            return self._hidden(slot.type, place)
         return self.value(value, slot.type, place)
+
+    def _read(self, type_: Type, place: Place) -> Any:
+        if isinstance(type_, ClassType) and not type_.is_native:
+            return self._object_at(place, type_)
+        if not self._is_shown(type_):
+            return self._hidden(type_, place)
+        try:
+            value = self._probe.read(place)
+        except SaveError:
+            return self._hidden(type_, place)
+        return self.value(value, type_, place)
+
+    def _is_shown(self, type_: Type) -> bool:
+        """Return whether Python is given the values of a type.
+
+        It is given copies of script objects, whose class must have been compiled in this process.
+        """
+        match type_:
+            case ClassType(is_module=False, is_native=False):
+                return _is_of_this_process(self._torch_types[type_], type_.qualified_name)
+            case OptionalType() | ListType() | DictType() | TupleType() | UnionType():
+                return all(map(self._is_shown, type_.parts()))
+        return True
+
+    def _hidden_member(self, type_: EnumType, place: Place) -> EnumMember:
+        name = self._probe.member_name(place)
+        return EnumMember(type_, name, type_.members[name])
+
+    def _hidden(self, type_: Type, place: Place) -> Any:
+        """Adopt a value that Python is not shown, part by part."""
+        match type_:
+            case OptionalType(element):
+                return None if self._probe.is_none(place) else self._hidden(element, place)
+            case ListType(element):
+                count = self._probe.length(place)
+                return [self._read(element, place.then(Item(index))) for index in range(count)]
+            case TupleType(elements):
+                items = enumerate(elements)
+                return tuple(self._read(element, place.then(Item(n))) for n, element in items)
+            case DictType(_, item):
+                values = place.then(Values())
+                keys = enumerate(self._probe.keys(place))
+                return {key: self._read(item, values.then(Item(n))) for n, key in keys}
+            case EnumType():
+                return self._hidden_member(type_, place)
+            case ClassType(is_module=False, is_native=False):
+                return self._object_at(place, type_)
+        theirs = self._probe.class_at(place)
+        class_ = self.type(theirs)
+        assert isinstance(class_, ClassType)
+        return self._object_at(place.then(As(theirs)), class_)
 
     def _object_at(self, place: Place, class_: ClassType) -> ObjectValue:
         """Adopt a script object, slot by slot: Python would only see a copy of it."""
@@ -387,16 +527,13 @@ class Adopter:
             return found
         for name, slot in class_.attributes.items():
             inner = place.then(Attr(name))
-            if isinstance(slot.type, ClassType) and not slot.type.is_native:
-                found.slots[name] = self._object_at(inner, slot.type)
-            else:
-                found.slots[name] = self.value(self._probe.read(inner), slot.type, inner)
+            found.slots[name] = self._read(slot.type, inner)
             self._sharing.note(found.slots, name, slot.type, inner)
         return found
 
     @cached_property
     def _probe(self) -> Probe:
-        return Probe(torch._C, self._slot_names, _first_same())
+        return Probe(torch._C, self._slot_names, _first_same, _some_interface)
 
     def _slot_names(self, type_: Any) -> list[str]:
         class_ = self.type(type_)
@@ -408,6 +545,30 @@ def _first_same() -> Any:
     return torch.jit.CompilationUnit(FIRST_SAME).first_same
 
 
+def _text_behind(node: Any) -> str:
+    return text_behind(torch._C, torch.classes.profiling._ScriptProfile(), node)
+
+
+class _Anything:
+    """An interface, by which torch can be asked for the class of an object."""
+
+    def anything(self) -> None:
+        pass
+
+
+@cache
+def _some_interface() -> Any:
+    torch.jit.interface(_Anything)
+    name = torch._jit_internal._qualified_name(_Anything)
+    return torch.jit._state._python_cu.get_interface(name)
+
+
+def _script_class(value: Any) -> Any:
+    """Return the compiled class of which Python takes an object to be; None if there is none."""
+    state: Any = torch.jit._state
+    return state._get_script_class(type(value))
+
+
 _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
     "ClassType": Adopter._class,
     "InterfaceType": Adopter._interface,
@@ -416,21 +577,71 @@ _NAMED_BUILDERS: dict[str, Callable[..., Type]] = {
 }
 
 
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Make torch inline the graphs of functions as they are written, not as it optimises them.
+
+    It keeps what it inlines for each way in which autocasting can be on; in the way that is chosen
+    here, for two kinds of device at once, nothing has run before, and nothing is likely to.
+    """
+    devices = ("cpu", "cuda")
+    before = [torch.is_autocast_enabled(device) for device in devices]
+    optimises = torch._C._get_graph_executor_optimize()
+    try:
+        for device in devices:
+            torch.set_autocast_enabled(device, True)
+        torch._C._set_graph_executor_optimize(False)
+        yield
+    finally:
+        torch._C._set_graph_executor_optimize(optimises)
+        for device, enabled in zip(devices, before, strict=True):
+            torch.set_autocast_enabled(device, enabled)
+
+
+def _named_parts(type_: Type) -> Iterator[NamedType]:
+    """Yield the types with names that a type is made of, but not those of attributes."""
+    if isinstance(type_, NamedType):
+        yield type_
+    if not isinstance(type_, ClassType):
+        for part in type_.parts():
+            yield from _named_parts(part)
+
+
+def _names_of(type_: NamedType) -> tuple[str, ...]:
+    """Return the names that torch may show for a type; an interface's has no module."""
+    name = type_.qualified_name or ""
+    return (name, name.rpartition(".")[2]) if isinstance(type_, InterfaceType) else (name,)
+
+
 def _is_of_this_process(type_: Any, name: str) -> bool:
     """Return whether a class was compiled here; torch.jit.load keeps classes of files separate."""
     known: Any = torch.jit._state._python_cu.get_class(name)
     return known is not None and bool(known == type_)
 
 
-def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum]:
-    """Return the Python class of a scripted enum; no binding lists the members."""
+def _function_of_this_process(type_: Any) -> Any:
+    """Return the ScriptFunction that a function type stands for; None for one of a file.
+
+    A function of this process may have the name of a file's function, but differ from it.
+    """
+    script: Any = torch.jit._state._python_cu.find_function(type_.annotation_str)
+    is_it = script is not None and torch._C._jit_try_infer_type(script).type() == type_
+    return script if is_it else None
+
+
+def _hidden_function(constant: Any) -> HiddenFunction:
+    calls = [use.user for use in constant.uses() if use.user.kind() == "prim::CallFunction"]
+    _, *passed = [value.type() for value in _inputs(calls[0])]
+    returned = calls[0].output().type()
+    return HiddenFunction(torch._C, constant.type(), passed, returned, _as_written)
+
+
+def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum] | None:
+    """Return the Python class of an enum of this process; no binding lists the members."""
     found: Any = torch.jit._state._name_to_pyclass.get(qualified_name)
     value_type = type_.containedTypes()[0]
     if found is None or torch._C.EnumType(qualified_name, value_type, list(found)) != type_:
-        raise SaveError(
-            f"the members of the enum {qualified_name} cannot be read",
-            hint="Import the Python class of the enum, or load the file with tsarchive",
-        )
+        return None
     members: type[enum.Enum] = found
     return members
 
@@ -502,6 +713,7 @@ SINGLE: dict[str, Type] = {
 }
 
 
+_SHOWN_NAME = re.compile(r"(?:InterfaceType|Enum)<(.*?)>")
 _ATTRIBUTE = re.compile(r'  (?:(\w+) : (?!Final\[)|__annotations__\["(.*)"\] = )')
 _FLAGS = re.compile(r"\n  __parameters__ = \[(.*?)\]\n  __buffers__ = \[(.*?)\](?:\n|$)", re.DOTALL)
 _QUOTED = re.compile(r'"(.*?)", ', re.DOTALL)
@@ -606,7 +818,9 @@ class _GraphCopy:
         return ours
 
     def _bind(self, value: Any, node: Node) -> None:
-        type_ = self.adopter.type(value.type())
+        theirs = value.type()
+        is_function = theirs.kind() == "FunctionType"
+        type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
         self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:

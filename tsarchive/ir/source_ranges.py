@@ -13,11 +13,15 @@ _STACK_FRAME = re.compile(r"(\S.*)\((\d{1,9})\): \S+$")
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Source:
-    """A piece of user source. Compared by identity: adopters intern sources that are one."""
+    """A piece of user source. Compared by identity: adopters intern sources that are one.
+
+    ``is_read`` is True where torch has it from a file.
+    """
 
     text: str
     filename: str | None
     first_line: int
+    is_read: bool = False
 
 
 class Range(NamedTuple):

@@ -326,7 +326,7 @@ class _Archive:
 
     def _without_bytecode(self, changed: Mapping[str, NewRecord]) -> list[NewRecord]:
         """Return the records without a program that says what the code said before."""
-        dropped = bytecode_alone(self.container) if _code(changed) else ()
+        dropped = bytecode_alone(self.container) if any(map(_is_code, changed)) else ()
         return [record for record in self.records if record.name not in dropped]
 
     def _with_plain_classes(self, record: NewRecord) -> NewRecord:
