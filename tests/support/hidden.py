@@ -71,6 +71,26 @@ def area_of(shape: Area) -> Tensor:
     return shape.area() + shape.grown(0.5)
 
 
+def sized(x: Tensor, size: int | list[int] | None, by: int | str = 3) -> Tensor:
+    if isinstance(size, int):
+        return x * size
+    if isinstance(by, int):
+        return x + by
+    return x
+
+
+def awaited(future: torch.jit.Future[Tensor], device: torch.device, anything: Any) -> Tensor:
+    return torch.jit.wait(future).to(device)
+
+
+class CallsWithTypes(nn.Module):
+    """Types of parameters that are above those of what is passed."""
+
+    def forward(self, x: Tensor):
+        future = torch.jit.fork(sized, x, 3)
+        return sized(x, [2]), sized(x, None, "a"), awaited(future, x.device, (x, 1))
+
+
 class Calls(nn.Module):
     """Functions with defaults, of which some stand before parameters that have none."""
 
