@@ -333,14 +333,16 @@ def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
     operators = [key for key in keys if not key.startswith(_UPGRADER)]
     for module in sorted({homes[key] for key in operators}):
         lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
-    if operators:
+    if any(key in natives.BUILTINS for key in operators):
+        lines.append("from .tensors import BUILTINS")
+    if any(key not in natives.BUILTINS for key in operators):
         lines.append("from .table import NATIVES")
     if len(operators) < len(keys):
         lines.append("from .upgraders import UPGRADERS")
     if keys:
         lines.append("")
     for key in keys:
-        table, entry = "NATIVES", key
+        table, entry = "BUILTINS" if key in natives.BUILTINS else "NATIVES", key
         if key.startswith(_UPGRADER):
             table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
         lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
@@ -372,7 +374,7 @@ def _homes() -> Mapping[str, str]:
 
     Found by running copies of the modules, each after those that it imports.
     """
-    homes: dict[str, str] = {}
+    homes = dict.fromkeys(natives.BUILTINS, "tensors")
     made: list[str] = []
     try:
         _probe(_PROBED, "", made).__path__ = []
@@ -486,8 +488,10 @@ def _function(
         arguments.append(ast.arg(shown, type_))
         if argument.has_default:
             defaults.append(_default(translation, argument))
-        elif defaults:
-            raise translation.unsupported("has a default before its last ones")
+        else:
+            # Old archives lack defaults that are lists, and have others before them. A call by
+            # position gives those before, too, and the calls of the archive give all.
+            defaults.clear()
     finish_function(translation, graph)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
