@@ -334,7 +334,9 @@ def by_overload(schema: FunctionSchema) -> ast.expr:
     namespace, _, name = schema.name.partition("::")
     found = syntax.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
-        if part.isidentifier() and not keyword.iskeyword(part):
+        # Inside of a class Python would take `__interpolate` for a private name.
+        is_private = part.startswith("__") and not part.endswith("__")
+        if part.isidentifier() and not keyword.iskeyword(part) and not is_private:
             found = syntax.attribute(found, part)
         else:
             found = syntax.form("getattr(_0, _1)", found, syntax.literal(part))
