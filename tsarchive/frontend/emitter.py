@@ -148,7 +148,7 @@ class Emitter:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
                 raise UnknownOperatorError(f"the arguments of {kind} are not known")
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
-            if candidate.refusal and self.world is None:
+            if candidate.refusal and self.world is None and not self.context.infers_foreign:
                 raise refused(candidate)
         except UnknownOperatorError as error:
             self.cursor.locate(error, node)

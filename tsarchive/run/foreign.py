@@ -16,6 +16,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type
 from tsarchive.operators.overloads import parsed
 from tsarchive.operators.registry import schema_texts
+from tsarchive.operators.removed import removed
 
 from .operators import native_class, operator_schemas
 
@@ -44,9 +45,10 @@ def is_foreign(class_: ClassType) -> bool:
 def readable_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """Return the overloads of an operator; those of another torch where this one has none.
 
-    Code that calls them is read like any other, and cannot be compiled.
+    Code that calls them is read like any other, and cannot be compiled. What torch removed is not
+    among them: it has a table of its own.
     """
-    return operator_schemas(name) or _absent_schemas(name)
+    return operator_schemas(name) or (() if removed(name) else _absent_schemas(name))
 
 
 @cache
