@@ -280,7 +280,7 @@ def test_unknown_operators_say_what_to_do():
     [
         ("deepmd::border_op", "'import deepmd.pt'"),
         ("mine::op", "the namespace 'mine'"),
-        ("aten::rfft", "Another version"),
+        ("aten::rfft", "torch 1.4 to 1.7 has it"),
         ("__torch__.torch.classes.vulkan.Conv2dPackedContext", "backend='CPU'"),
         ("metal::copy_to_host", "backend='CPU'"),
         ("__torch__.torch.classes.__backends__.demo", "torch.ops.load_library"),

@@ -77,7 +77,8 @@ class Enforcement:
         row = self.guard.policy.refusal(name)
         if row is not None:
             kind = name.partition(".")[0]
-            is_missing = "::" in kind and not operator_schemas(kind)
+            has_stand_in = node is not None and node.stand_in is not None
+            is_missing = "::" in kind and not (has_stand_in or operator_schemas(kind))
             refused = _refused(self.guard.policy, name, row, function)
             raise _located(unregistered(kind) if is_missing else refused, node)
         self._allowed.add(name)

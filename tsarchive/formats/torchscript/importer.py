@@ -133,6 +133,8 @@ class Importer(BaseImporter):
         Raises ArchiveError where a record breaks a rule of the format.
         """
         root = self._read("data.pkl", "data")
+        if isinstance(root, ForeignObject):
+            raise unregistered_class(root.class_.qualified_name, "data.pkl")
         if not isinstance(root, torch.nn.Module):
             raise PickleError("the root of the archive is not a module", record="data.pkl")
         return root  # type: ignore[return-value]  # modules are of no other class here
@@ -282,11 +284,9 @@ class Unpickling(Conversion):
     def unknown(self, cls: Global) -> UnknownClassError:
         name = cls.qualified_name
         if name.startswith(NATIVE_PREFIX):
-            message, hint = f"the class {name} is not registered", what_registers(name)
-        else:
-            message = f"the archive holds an object of {name}, but does not define it"
-            hint = INCOMPLETE
-        return UnknownClassError(message, record=self.record, hint=hint)
+            return unregistered_class(name, self.record)
+        message = f"the archive holds an object of {name}, but does not define it"
+        return UnknownClassError(message, record=self.record, hint=INCOMPLETE)
 
     def _object(self, value: Object) -> Any:
         class_ = self.importer.code.find(value.cls.qualified_name)
@@ -422,6 +422,12 @@ _CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
     "torch.device": (Unpickling._device, 1),
     "collections.OrderedDict": (Unpickling._no_hooks, 0),
 }
+
+
+def unregistered_class(name: str, record: str) -> UnknownClassError:
+    """Return the error for an object of a class that no library has registered here."""
+    message = f"the class {name} is not registered"
+    return UnknownClassError(message, record=record, hint=what_registers(name))
 
 
 def runnable_code(
