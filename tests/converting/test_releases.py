@@ -330,6 +330,47 @@ def test_removed_operators_give_what_they_gave(torch_version, tmp_path):
             assert equal(found[0], found[2]), method
 
 
+def write(records, path):
+    made_by_the_writer = ".data/serialization_id"
+    kept = [NewRecord(n, d) for n, d in records.items() if n != made_by_the_writer]
+    write_container(path, kept)
+
+
+_OTHERS = {
+    "symeig": """\
+def symeig(self: Tensor, eigenvectors: bool, upper: bool) -> Tuple[Tensor, Tensor]:
+  return (self, self)
+""",
+    "syevd_helper": """\
+class syevd_helper:
+  def other(self: __torch__.removed_from_torch.syevd_helper) -> Tensor:
+    return torch.zeros([1])
+""",
+}
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_functions_of_the_archive_do_not_stand_for_removed_operators(name, tmp_path):
+    source = scripted(tmp_path, "a, b = torch.symeig(x, True, True)\nreturn a")
+    record = "code/__torch__/removed_from_torch.py"
+    records = {**records_of(source.read_bytes()), record: _OTHERS[name].encode()}
+    write(records, source)
+    with pytest.raises(TargetError, match=f"another __torch__.removed_from_torch.{name} "):
+        converted(source, tmp_path)
+
+
+def test_functions_that_the_archive_has_already_stand_for_removed_operators(tmp_path):
+    source = scripted(tmp_path, "a, b = torch.symeig(x, True, True)\nreturn a")
+    before = records_of(source.read_bytes())
+    once, _, _ = converted(source, tmp_path)
+    write({**once, CODE: before[CODE]}, source)
+    again, done, _ = converted(source, tmp_path)
+    assert {n: again[n] for n in again if n.startswith("code/")} == {
+        n: once[n] for n in once if n.startswith("code/")
+    }
+    assert [call.operator for call in done.rewritten] == ["aten::symeig"]
+
+
 def _result(module, method, arguments):
     """What a call gives, or the class of what it raises; None without a module."""
     if module is None:

@@ -25,7 +25,7 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.source_ranges import TaggedText
-from tsarchive.ir.types import EnumType, NamedType, TupleType, Type
+from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, annotation
 from tsarchive.ir.values import TableConstant
 from tsarchive.operators.releases import Release
 from tsarchive.policy import FOR_STRANGERS, Guard
@@ -255,11 +255,49 @@ class _Archive:
         found: dict[str, TaggedText] = {}
         for record, needed in by_record.items():
             own = [definition(self.code, name) for name in self._names_in(record)]
+            self._check_own(record, needed, own)
             by_name = {self.plain.name(named): named for named in (*needed, *own)}
             body = self._printed(record, by_name.values())
             if body is not None:
                 found[record] = body
         return found
+
+    def _check_own(
+        self, record: str, needed: Iterable[NamedType], own: Iterable[NamedType]
+    ) -> None:
+        """Note definitions of the archive that say something else under a name that is needed."""
+        by_name = {self.plain.name(named): named for named in own}
+        for named in needed:
+            name = self.plain.name(named)
+            if name in by_name and not self._is_same(named, by_name[name]):
+                reason = f"the archive has another {name} than its calls need"
+                self.retargeting.refuse(record, None, reason)
+
+    def _is_same(self, needed: NamedType, own: NamedType) -> bool:
+        match needed, own:
+            case FunctionType(function), FunctionType(other):
+                return self._say_the_same(function, other)
+            case ClassType(), ClassType():
+                attributes = [
+                    {name: annotation(a.type, self.plain.name) for name, a in c.attributes.items()}
+                    for c in (needed, own)
+                ]
+                return (
+                    attributes[0] == attributes[1]
+                    and needed.methods.keys() == own.methods.keys()
+                    and all(
+                        self._say_the_same(needed.methods[n], own.methods[n]) for n in own.methods
+                    )
+                )
+        return False
+
+    def _say_the_same(self, one: Function, other: Function) -> bool:
+        """Return whether two functions take, do and give the same."""
+        given = [
+            [(a.name, annotation(a.type, self.plain.name)) for a in (*s.arguments, *s.returns)]
+            for s in (one.schema, other.schema)
+        ]
+        return given[0] == given[1] and disagreement(one, other, self.plain.name) is None
 
     def _names_in(self, record: str) -> list[str]:
         return self.code.definitions(record) if record in self.texts else []
