@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tsarchive.run.natives import fbgemm
+from tsarchive.run.natives.fbgemm import lstm, lstm_of_sequence
 from tsarchive.run.natives.table import native
 
 _aten = torch.ops.aten
@@ -142,8 +142,8 @@ def _legacy_lstm(packed: Any, plain: Callable[..., Any], inputs: int) -> Callabl
     return run
 
 
-native("aten::quantized_lstm.input_legacy")(_legacy_lstm(_lstm.input, fbgemm.lstm, 2))
-native("aten::quantized_lstm.data_legacy")(_legacy_lstm(_lstm.data, fbgemm.lstm_of_sequence, 3))
+native("aten::quantized_lstm.input_legacy")(_legacy_lstm(_lstm.input, lstm, 2))
+native("aten::quantized_lstm.data_legacy")(_legacy_lstm(_lstm.data, lstm_of_sequence, 3))
 
 
 def _convolution(overload: Any) -> Callable[..., Any]:
