@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
+from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
@@ -34,7 +35,12 @@ from tsarchive.operators.python_forms import (
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
-from tsarchive.run.operators import find_native, implementation, schema_without_text
+from tsarchive.run.operators import (
+    find_native,
+    implementation,
+    operator_schemas,
+    schema_without_text,
+)
 from tsarchive.run.passes.peephole import as_number
 
 from . import syntax
@@ -102,7 +108,14 @@ class Operators:
             # Code may hold operators that it never calls: a call that is reached raises.
             name = f"{self.function.qualified_name}: {schema.full_name}"
             self.program.untranslated.setdefault(name)
-            return syntax.form("missing(_0)", syntax.literal(error.message))
+            if schema.is_vararg or operator_schemas(schema.name):
+                return syntax.form("missing(_0)", syntax.literal(error.message))
+            found = syntax.form(
+                "operator(_0, _1)",
+                syntax.literal(schema.name),
+                syntax.literal(what_registers(schema.name)),
+            )
+            return syntax.call(found, *_by_schema(schema, dict(enumerate(arguments))))
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)

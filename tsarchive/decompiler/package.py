@@ -288,7 +288,8 @@ def _root_of(
     found = zip_format(container.records)
     if not found.has_code:
         raise found.not_torchscript(container.records)
-    return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
+    options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
+    return found.importer(container, options).load()
 
 
 _FOLDER = Path(natives.__file__).parent

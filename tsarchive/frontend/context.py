@@ -79,7 +79,9 @@ class Context(ABC):
     dialect: how the text differs from text of today;
     reads_bodies: whether the graphs of functions can be made, which takes operators;
     open_world: whether code is lowered whatever it names, as told above; ``open`` is None
-    where it is not.
+    where it is not;
+    infers_foreign: whether operators and methods of libraries that are not here are lowered by the
+    calls alone, as if their results were tensors: for text, which shows no types.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Context(ABC):
         dialect: Dialect = CURRENT,
         reads_bodies: bool = True,
         open_world: bool = False,
+        infers_foreign: bool = False,
     ) -> None:
         self.sources = Sources(files, debug, dialect.folder)
         self.operators = operators
@@ -105,6 +108,7 @@ class Context(ABC):
         self.dialect = dialect
         self.reads_bodies = reads_bodies
         self.open = OpenWorld() if open_world else None
+        self.infers_foreign = infers_foreign
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
         self._sizes: dict[int, tuple[Type, int]] = {}
         self.sharing = StructuralSharing(self.sources)

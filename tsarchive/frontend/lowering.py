@@ -536,6 +536,8 @@ class FunctionLowering:
             self._set_attribute(target, base, self.value(value))
             return
         constants = len(self.frame.constants)
+        if isinstance(target, ast.Tuple):
+            self.emit.unpacked = value, len(target.elts)
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):

@@ -34,6 +34,7 @@ from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import version_record
+from tsarchive.run.foreign import ForeignObject
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import native_class
 from tsarchive.run.slots import get_slot
@@ -453,6 +454,9 @@ class _Objects:
                 return {self.value(key): self.value(item) for key, item in value.items()}
             case torch.ScriptObject():
                 return self._native(value)
+            case ForeignObject():
+                state = TypedValue(self.value(value.state), value.state_type)
+                return ObjectValue(value.class_, state=state)
         if hasattr(value, "tsarchive_class"):
             return self.object(value)
         raise SaveError(
