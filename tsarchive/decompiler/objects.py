@@ -21,9 +21,9 @@ import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.tensors import storage_bytes
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.operators.libraries import what_registers
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.foreign import ForeignObject
 from tsarchive.run.modules import ArchiveObject

@@ -17,13 +17,13 @@ import torch
 import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.python_forms import (
     BOUND_BY_HAND,
     FUNCTIONALS,

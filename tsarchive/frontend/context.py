@@ -24,9 +24,9 @@ from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.overloads import native_class
 
-from .libraries import what_registers
 from .splitting import Sources
 from .structural_sharing import StructuralSharing
 

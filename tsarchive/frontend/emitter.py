@@ -36,10 +36,10 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.upgraders import Candidate
 
 from .context import CURRENT, UNKNOWN_NAME, Context
-from .libraries import what_registers
 from .matching import Call, Conversions, Mismatch, schema_text
 from .places import Cursor, Located, shorten
 from .references import (

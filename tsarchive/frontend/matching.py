@@ -47,9 +47,9 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
+from tsarchive.operators.libraries import unregistered
 from tsarchive.operators.upgraders import Candidate, candidates
 
-from .libraries import what_registers
 from .places import filled
 from .references import Typed, typed
 
@@ -242,11 +242,6 @@ def _with_tensors(candidate: Candidate) -> Candidate:
 
 def _as_tensor(type_: Type) -> Type:
     return TENSOR if is_packed(type_) else type_
-
-
-def unregistered(kind: str) -> UnknownOperatorError:
-    message = f"the operator {kind} is not registered in this process"
-    return UnknownOperatorError(message, hint=what_registers(kind))
 
 
 class _Matcher:

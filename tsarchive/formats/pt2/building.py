@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.frontend.matching import (
     BLOCKED,
     Call,
@@ -19,7 +18,6 @@ from tsarchive.frontend.matching import (
     Match,
     Mismatch,
     no_overload,
-    unregistered,
 )
 from tsarchive.frontend.references import Typed, typed
 from tsarchive.ir.classes import ClassType, Function
@@ -40,6 +38,7 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder
+from tsarchive.operators.libraries import unregistered, what_registers
 from tsarchive.operators.upgraders import Candidate
 
 _NO_VALUE: Final = Value(Node(CONSTANT), NONE)

@@ -19,7 +19,6 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -41,6 +40,7 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import TableConstant, conforms
+from tsarchive.operators.libraries import what_registers
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes

@@ -265,11 +265,16 @@ class _Rereading:
         assert isinstance(class_, ClassType)
         found = self._known[id(value)] = ObjectValue(class_)
         if value.state is not None:
-            type_ = class_.methods["__getstate__"].schema.return_type
-            state = self.value(value.state.value)
-            found.state = TypedValue(state, type_, always_held_parts(class_))
+            found.state = self._state(class_, value.state)
         found.slots = {name: self.value(slot) for name, slot in value.slots.items()}
         return found
+
+    def _state(self, class_: ClassType, given: TypedValue) -> TypedValue:
+        state = self.value(given.value)
+        getstate = class_.methods.get("__getstate__")
+        if getstate is None:  # a class that is not registered
+            return TypedValue(state, given.type)
+        return TypedValue(state, getstate.schema.return_type, always_held_parts(class_))
 
 
 _BUILDERS: dict[type, Any] = {

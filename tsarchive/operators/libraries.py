@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tsarchive.errors import UnknownOperatorError
 from tsarchive.operators.registry import is_of_another_build, versions_with, with_untried_torch
 
 _NAMED_ALIKE: Final = (
@@ -66,3 +67,9 @@ def what_registers(name: str) -> str:
         f"It comes with a library that defines the namespace {namespace!r}: import that library "
         "first, or load its file with torch.ops.load_library"
     )
+
+
+def unregistered(kind: str) -> UnknownOperatorError:
+    """Return the error for an operator that this process does not have."""
+    message = f"the operator {kind} is not registered in this process"
+    return UnknownOperatorError(message, hint=what_registers(kind))
