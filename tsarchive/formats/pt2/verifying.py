@@ -52,6 +52,7 @@ from .program_checks import (
 from .records import (
     AOTINDUCTOR,
     CONSTANTS,
+    FIRST_WEIGHTS,
     FLAT_STATES,
     OBJECTS,
     OPAQUE_OBJECT,
@@ -88,6 +89,8 @@ class Payloads:
     def stored(self, model: str, folder: str) -> Stored:
         """Check the weights or the constants of a model."""
         whole = self._records.whole_record(folder, model)
+        if whole is None and self._records.layout is Layout.FLAT:
+            return _NOTHING  # torch 2.1 has no record for constants
         record = whole or config_name(folder, model)
         if not self._records.has(record):
             return _NOTHING  # the check of the set of records has found it
@@ -396,11 +399,13 @@ def _missing(records: Records) -> Iterator[Finding]:
     """Find records that torch reads with every program and that are missing."""
     for model in records.models:
         states = {
-            Layout.FLAT: FLAT_STATES.values(),
+            Layout.FLAT: records.flat_states.values(),
             Layout.WHOLE: [f"{folder}{model}.pt" for folder in FLAT_STATES],
             Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
         }
-        for record in (*states[records.layout], records.inputs_record(model)):
+        inputs = records.inputs_record(model)
+        is_first = FIRST_WEIGHTS in records.container.records
+        for record in (*states[records.layout], *(() if is_first else (inputs,))):
             if not records.has(record):
                 message = f"the model {model!r} has this record, and it is not there"
                 yield broken("record-missing", message, record, INCOMPLETE)
