@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.analyses": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
-    "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir"},
+    "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
@@ -61,8 +61,8 @@ MAY_IMPORT = {
     "tsarchive.formats.torchscript": {
         "tsarchive.adopt", "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container",
         "tsarchive.describing", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer", "tsarchive.run",
-        "tsarchive.scanning",
+        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
+        "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.foreign": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -94,7 +94,7 @@ MAY_IMPORT = {
     "tsarchive.archive": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.pickler", "tsarchive.run",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",

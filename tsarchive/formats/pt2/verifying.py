@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tsarchive.container import Container, ContainerSurvey, survey
-from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError, PickleError
+from tsarchive.errors import (
+    INCOMPLETE,
+    ArchiveError,
+    MissingRecordError,
+    PickleError,
+    UnsupportedError,
+)
 from tsarchive.findings import (
     Finding,
     Findings,
@@ -350,7 +356,7 @@ def _versions(container: Container, records: Records) -> Iterator[Finding]:
         text = _content(container, "version")
         if text is None:
             yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
-        elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}", text):
+        elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}|[12]", text):  # [12]: of torch 2.1 and 2.2
             message = f"the version is {text[:20]!r}, not two numbers with a dot between"
             yield broken("record-version", message, "version")
         return
@@ -482,7 +488,10 @@ class Pt2Check:
             try:
                 program = self._records.program(model)
             except ArchiveError as error:
-                self._findings.add([refused(error, "program-malformed", record)])
+                found = refused(error, "program-malformed", record)
+                if isinstance(error, UnsupportedError):
+                    found = unusual("program-version", error.message, record, error.hint)
+                self._findings.add([found])
                 continue
             self.code_records += 1
             self._findings.add(field_findings(program, record))
