@@ -97,7 +97,6 @@ WEIGHT, OFFSETS, *REST = quantized(4, 8)
     [
         (ramp(3, 7), WEIGHT, OFFSETS, ramp(4), "8 columns"),
         (ramp(3, 8), ramp(4, 8), OFFSETS, ramp(4), "a weight of torch.float32"),
-        (ramp(3, 8), ramp(4, 8), OFFSETS, ramp(4), "a weight of torch.float32"),
         (ramp(3, 8), WEIGHT, OFFSETS[:3], ramp(4), "3 sums of 4 rows"),
         (ramp(3, 8), WEIGHT, OFFSETS, ramp(3), "a bias"),
         (ramp(3, 8).double(), WEIGHT, OFFSETS, ramp(4), "torch.float64"),

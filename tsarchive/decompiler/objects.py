@@ -148,12 +148,10 @@ class ObjectValues:
     def _foreign(self, value: ForeignObject, path: str) -> ast.expr:
         """Return the same for a class that is not registered here."""
         name = value.class_.qualified_name
-        return syntax.form(
-            "foreign(_0, _1, _2)",
-            syntax.literal(name),
-            self.value(value.state, value.state_type, path),
-            syntax.literal(what_registers(name)),
-        )
+        advice = self.program.libraries.setdefault(name, what_registers(name))
+        state = self.value(value.state, value.state_type, path)
+        named = syntax.literal(name), state, syntax.literal(advice)
+        return syntax.form("foreign(_0, _1, _2)", *named)
 
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))

@@ -105,17 +105,12 @@ class Operators:
         try:
             implementation(schema)
         except UnknownOperatorError as error:
+            if not (schema.is_vararg or operator_schemas(schema.name)):
+                return self._foreign(schema, arguments)
             # Code may hold operators that it never calls: a call that is reached raises.
             name = f"{self.function.qualified_name}: {schema.full_name}"
             self.program.untranslated.setdefault(name)
-            if schema.is_vararg or operator_schemas(schema.name):
-                return syntax.form("missing(_0)", syntax.literal(error.message))
-            found = syntax.form(
-                "operator(_0, _1)",
-                syntax.literal(schema.name),
-                syntax.literal(what_registers(schema.name)),
-            )
-            return syntax.call(found, *_by_schema(schema, dict(enumerate(arguments))))
+            return syntax.form("missing(_0)", syntax.literal(error.message))
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)
@@ -131,6 +126,14 @@ class Operators:
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
         return syntax.call(by_overload(schema), *_by_schema(schema, needed))
+
+    def _foreign(self, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Return a call of an operator that is not registered here, which may be where it runs."""
+        advice = what_registers(schema.name)
+        self.program.libraries.setdefault(schema.name, advice)
+        named = syntax.literal(schema.name), syntax.literal(advice)
+        positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
+        return syntax.call(syntax.form("operator(_0, _1)", *named), positional, keywords)
 
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]

@@ -11,7 +11,7 @@ import keyword
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -60,13 +60,16 @@ class DecompileReport:
     """The files that :func:`decompile` wrote. ``root`` is the name of the class of the model.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
-    them: they raise RuntimeError when they are reached.
+    them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
+    operators and classes that were not registered here, what registers them: the package looks for
+    them where it runs.
     """
 
     directory: str
     root: str
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
 
 
 def decompile(
@@ -118,7 +121,9 @@ def decompile(
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
-    return DecompileReport(str(directory), package.root.name, written_files, untranslated)
+    return DecompileReport(
+        str(directory), package.root.name, written_files, untranslated, package.program.libraries
+    )
 
 
 class _Package:

@@ -22,6 +22,7 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -321,7 +322,8 @@ class Unpickling(Conversion):
             case Reduce(function=Global(module="torch.jit._pickle", name=name)):
                 if name in _LIST_BUILDERS:
                     return ListType(_LIST_BUILDERS[name])
-                return self.importer.code.parse_type(stored.argument[1])
+                arguments: Any = stored.argument
+                return parse_type(arguments[1], self.importer.code.find)
             case tuple():
                 return TupleType(tuple(map(self._state_type, stored, state)))
         return type_of(state)

@@ -233,7 +233,7 @@ class Stack(NamedTuple):
         self, cell: _Cell, data: Tensor, sizes: Sequence[int], state: tuple[Tensor, ...],
         *, backwards: bool,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:  # fmt: skip
-        steps = cell.input(data).split(list(sizes))
+        steps = torch.split(cell.input(data), list(sizes))
         outputs: list[Tensor] = []
         # Sequences end, one after the other from the last row on, and begin so backwards.
         current = tuple(part[: sizes[-1 if backwards else 0]] for part in state)
@@ -263,7 +263,7 @@ def run_padded(
         return (data.transpose(0, 1), *ends)
     steps, rows = input.size(0), input.size(1)
     data, *ends = stack.run(input.flatten(0, 1), [rows] * steps, states)
-    return (data.unflatten(0, (steps, rows)), *ends)
+    return (data.view(steps, rows, -1), *ends)
 
 
 def packed_sizes(batch_sizes: Tensor, data: Tensor) -> list[int]:
