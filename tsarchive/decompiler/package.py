@@ -7,11 +7,12 @@ that define those which the code needs are copied with their imports made relati
 from __future__ import annotations
 
 import ast
+import dataclasses
 import keyword
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -69,7 +70,7 @@ class DecompileReport:
     root: str
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def decompile(
