@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 import torch
 
@@ -148,3 +150,14 @@ def test_archives_give_what_the_old_torch_gave(version, name):
         for method, call in calls:
             found = getattr(module, method)(*call["args"])
             torch.testing.assert_close(found, call["expected"], rtol=0.0, atol=2e-3)
+
+
+@pytest.mark.parametrize("version", ["1.4.0", "1.5.1"])
+@pytest.mark.parametrize("canonical", [False, True], ids=["usual", "canonical"])
+@pytest.mark.parametrize("name", ["jit_quantized_cells", "jit_quantized_linear", *RECURRENT])
+def test_archives_stay_the_same(version, name, canonical):
+    first, second = io.BytesIO(), io.BytesIO()
+    tsarchive.save(tsarchive.load(OLD / version / f"{name}.pt"), first, canonical=canonical)
+    again = tsarchive.load(io.BytesIO(first.getvalue()))
+    tsarchive.save(again, second, canonical=canonical)
+    assert first.getvalue() == second.getvalue()
