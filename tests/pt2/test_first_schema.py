@@ -14,7 +14,7 @@ import tsarchive
 from tests.support.archives import ROOT
 from tests.support.comparing import equal
 from tsarchive.errors import FormatError, UnsupportedError
-from tsarchive.findings import Severity
+from tsarchive.findings import Nature, Severity
 
 OLD = ROOT / "fixtures" / "pt2_old"
 PATHS = sorted(OLD.glob("*/*.pt2"))
@@ -76,7 +76,7 @@ def test_a_program_that_holds_tensors_is_named(tmp_path):
     with pytest.raises(UnsupportedError, match="made of numbers"):
         tsarchive.load(path)
     (found,) = [f for f in tsarchive.verify(path).findings if f.severity > Severity.INFO]
-    assert (found.rule, found.severity) == ("program-version", Severity.WARNING)
+    assert (found.rule, found.nature) == ("program-version", Nature.OTHER_KIND)
 
 
 def test_a_program_without_a_signature_is_malformed(tmp_path):

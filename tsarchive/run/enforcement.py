@@ -75,11 +75,11 @@ class Enforcement:
         if name in self._allowed:
             return
         row = self.guard.policy.refusal(name)
-        kind = name.partition(".")[0]
-        if "::" in kind and not operator_schemas(kind):
-            raise _located(unregistered(kind), node)
         if row is not None:
-            raise _located(_refused(self.guard.policy, name, row, function), node)
+            kind = name.partition(".")[0]
+            is_missing = "::" in kind and not operator_schemas(kind)
+            refused = _refused(self.guard.policy, name, row, function)
+            raise _located(unregistered(kind) if is_missing else refused, node)
         self._allowed.add(name)
 
     def native_object(self, type_: ClassType, state: Any) -> Any:

@@ -92,10 +92,15 @@ class Records:
         names = (name[len(AOTINDUCTOR) :].partition("/")[0] for name in self.under(AOTINDUCTOR))
         return tuple(dict.fromkeys(names))
 
+    @property
+    def is_first(self) -> bool:
+        """Return whether torch 2.1 or 2.2 wrote the archive."""
+        return self.has(FIRST_WEIGHTS)
+
     @cached_property
     def flat_states(self) -> Mapping[str, str]:
         """The files of ``torch.save`` by what they hold, in layout ``FLAT``."""
-        if FIRST_WEIGHTS not in self.container.records:
+        if not self.is_first:
             return FLAT_STATES
         first = {WEIGHTS: FIRST_WEIGHTS, CONSTANTS: FIRST_CONSTANTS}
         return {folder: record for folder, record in first.items() if self.has(record)}

@@ -23,6 +23,7 @@ from tsarchive.findings import (
     Severity,
     broken,
     excused,
+    fault,
     hostile,
     note,
     refused,
@@ -58,7 +59,6 @@ from .program_checks import (
 from .records import (
     AOTINDUCTOR,
     CONSTANTS,
-    FIRST_WEIGHTS,
     FLAT_STATES,
     OBJECTS,
     OPAQUE_OBJECT,
@@ -351,12 +351,16 @@ def record_findings(
     yield from _notes(container, table)
 
 
+_NUMBERED: Final = rb"\d{1,3}\.\d{1,3}"
+_FIRST: Final = rb"\d"  # of torch 2.1 and 2.2
+
+
 def _versions(container: Container, records: Records) -> Iterator[Finding]:
     if records.layout is Layout.FLAT:
         text = _content(container, "version")
         if text is None:
             yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
-        elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}|[12]", text):  # [12]: of torch 2.1 and 2.2
+        elif not re.fullmatch(_FIRST if records.is_first else _NUMBERED, text):
             message = f"the version is {text[:20]!r}, not two numbers with a dot between"
             yield broken("record-version", message, "version")
         return
@@ -410,8 +414,7 @@ def _missing(records: Records) -> Iterator[Finding]:
             Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
         }
         inputs = records.inputs_record(model)
-        is_first = FIRST_WEIGHTS in records.container.records
-        for record in (*states[records.layout], *(() if is_first else (inputs,))):
+        for record in (*states[records.layout], *(() if records.is_first else (inputs,))):
             if not records.has(record):
                 message = f"the model {model!r} has this record, and it is not there"
                 yield broken("record-missing", message, record, INCOMPLETE)
@@ -490,7 +493,7 @@ class Pt2Check:
             except ArchiveError as error:
                 found = refused(error, "program-malformed", record)
                 if isinstance(error, UnsupportedError):
-                    found = unusual("program-version", error.message, record, error.hint)
+                    found = fault(error, "program-version", Nature.OTHER_KIND, record)
                 self._findings.add([found])
                 continue
             self.code_records += 1
