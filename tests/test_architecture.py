@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "tsarchive.frontend": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.policy": {"tsarchive.ir", "tsarchive.operators"},
     "tsarchive.analyses": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
-    "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir"},
+    "tsarchive.describing": {"tsarchive.frontend", "tsarchive.ir", "tsarchive.operators"},
     "tsarchive.run": {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.policy", "tsarchive.printer",
     },
@@ -94,7 +94,7 @@ MAY_IMPORT = {
     "tsarchive.archive": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.pickler", "tsarchive.run",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",

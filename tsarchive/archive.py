@@ -113,7 +113,7 @@ class Missing:
     @property
     def hints(self) -> dict[str, str]:
         """Advice on each name."""
-        from tsarchive.frontend.libraries import what_registers
+        from tsarchive.operators.libraries import what_registers
 
         classes = {name: what_registers(f"{NATIVE_PREFIX}{name}") for name in self.classes}
         return {name: what_registers(name) for name in self.operators} | classes

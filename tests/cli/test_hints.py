@@ -10,7 +10,7 @@ from tests.support.archives import FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, error
 from tsarchive import Policy
 from tsarchive.describing.text import in_commands
-from tsarchive.frontend.libraries import what_registers
+from tsarchive.operators.libraries import what_registers
 
 NMS = Policy.default().allow("torchvision::nms")
 

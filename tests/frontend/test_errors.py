@@ -12,7 +12,7 @@ from tests.support.archives import ARCHIVES
 from tests.support.frontend import OpenedArchive, functions_of, graph_of, importer_of
 from tests.support.suite import examples
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
-from tsarchive.frontend.libraries import what_registers
+from tsarchive.operators.libraries import what_registers
 
 CLASSES = """class C:
   x : int

@@ -124,8 +124,8 @@ def test_lstm_of_a_packed_sequence():
     assert equal(found, expected)
 
 
-def test_lstm_with_weights_that_are_tensors_is_refused_as_by_torch():
+def test_lstm_with_weights_that_are_no_cells_is_refused():
     lstm = NATIVES["aten::quantized_lstm.input_legacy"]
     rest = (*SIZES.values(), True, False)
-    with pytest.raises(RuntimeError, match="no longer supported"):
+    with pytest.raises(RuntimeError, match="1 parameters of 12 a cell"):
         lstm(ramp(4, 2, 5), HIDDEN, [ramp(12, 5)], *rest, dtype=12, use_dynamic=True)

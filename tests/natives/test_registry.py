@@ -10,6 +10,7 @@ import torch
 import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
 from tests.natives import (
     test_containers,
+    test_fbgemm,
     test_formatting,
     test_numbers,
     test_quantized,
@@ -144,6 +145,7 @@ def test_natives_take_the_arguments_of_the_schema(key, signature):
 
 MODULES = (
     test_containers,
+    test_fbgemm,
     test_formatting,
     test_quantized,
     test_tensors,

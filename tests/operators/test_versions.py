@@ -10,8 +10,8 @@ from tests.support.archives import ARCHIVES, TORCH
 from tests.support.command_line import process, run
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.cli.command import describe
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.operators import registry
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.registry import (
     installed_torch,
     known_operators,

@@ -135,7 +135,7 @@ BROKEN = {
     ),
     "a version of old": (
         lambda: program(lambda p: p.update(schema_version={"major": 2, "minor": 0})),
-        "program-malformed",
+        "program-version",
     ),
     "an empty range": (
         lambda: program(lambda p: p.update(range_constraints={"s7": {"min_val": 2, "max_val": 1}})),

@@ -75,4 +75,6 @@ def _show(report: DecompileReport) -> None:
     show(files.lines())
     for call in report.untranslated:
         say(f"not translated: {call}")
+    for name, advice in report.libraries.items():
+        say(f"to be imported before it is called: {name}. {advice}")
     say(f"{report.root} and load() are in {report.directory}")

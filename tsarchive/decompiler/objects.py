@@ -23,7 +23,9 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.operators.libraries import what_registers
 from tsarchive.run.conversion import type_of_class
+from tsarchive.run.foreign import ForeignObject
 from tsarchive.run.modules import ArchiveObject
 from tsarchive.run.slots import SHARED_SLOTS, SlotKind, get_slot
 
@@ -87,6 +89,8 @@ class ObjectValues:
                 return syntax.form("torch.device(_0)", syntax.literal(str(value)))
             case torch.ScriptObject():
                 return self._native(value, path)
+            case ForeignObject():
+                return self._foreign(value, path)
             case ArchiveObject():
                 return self._object(value, path)
             case list():
@@ -141,6 +145,14 @@ class ObjectValues:
         name = str(value._type().annotation_str)
         return syntax.form("native(_0, _1)", syntax.literal(name), self.value(state, ANY, path))
 
+    def _foreign(self, value: ForeignObject, path: str) -> ast.expr:
+        """Return the same for a class that is not registered here."""
+        name = value.class_.qualified_name
+        advice = self.program.libraries.setdefault(name, what_registers(name))
+        state = self.value(value.state, value.state_type, path)
+        named = syntax.literal(name), state, syntax.literal(advice)
+        return syntax.form("foreign(_0, _1, _2)", *named)
+
     def _object(self, value: ArchiveObject, path: str) -> ast.expr:
         class_ = type_of_class(type(value))
         assert isinstance(class_, ClassType)
@@ -168,7 +180,7 @@ _TABLES = frozenset(torch.nn.Module().__dict__)
 
 
 def _count(value: Any, counts: Counter[int]) -> None:
-    if isinstance(value, list | dict | ArchiveObject | torch.ScriptObject):
+    if isinstance(value, list | dict | ArchiveObject | torch.ScriptObject | ForeignObject):
         counts[id(value)] += 1
         if counts[id(value)] > 1:
             return

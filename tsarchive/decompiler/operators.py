@@ -23,6 +23,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.python_forms import (
     BOUND_BY_HAND,
     FUNCTIONALS,
@@ -34,7 +35,12 @@ from tsarchive.operators.python_forms import (
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
-from tsarchive.run.operators import find_native, implementation, schema_without_text
+from tsarchive.run.operators import (
+    find_native,
+    implementation,
+    operator_schemas,
+    schema_without_text,
+)
 from tsarchive.run.passes.peephole import as_number
 
 from . import syntax
@@ -101,6 +107,8 @@ class Operators:
         try:
             implementation(schema)
         except UnknownOperatorError as error:
+            if not (schema.is_vararg or operator_schemas(schema.name)):
+                return self._foreign(schema, arguments)
             # Code may hold operators that it never calls: a call that is reached raises.
             name = f"{self.function.qualified_name}: {schema.full_name}"
             self.program.untranslated.setdefault(name)
@@ -120,6 +128,14 @@ class Operators:
         total = len(arguments)
         needed = {i: arguments[i] for i in range(total) if i < count or i >= total - outs}
         return syntax.call(by_overload(schema), *_by_schema(schema, needed))
+
+    def _foreign(self, schema: FunctionSchema, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Return a call of an operator that is not registered here, which may be where it runs."""
+        advice = what_registers(schema.name)
+        self.program.libraries.setdefault(schema.name, advice)
+        named = syntax.literal(schema.name), syntax.literal(advice)
+        positional, keywords = _by_schema(schema, dict(enumerate(arguments)))
+        return syntax.call(syntax.form("operator(_0, _1)", *named), positional, keywords)
 
     def _kept_arguments(
         self, node: Node, schema: FunctionSchema, arguments: Sequence[ast.expr]
@@ -336,7 +352,9 @@ def by_overload(schema: FunctionSchema) -> ast.expr:
     namespace, _, name = schema.name.partition("::")
     found = syntax.form("torch")
     for part in ("ops", namespace, name, schema.overload or "default"):
-        if part.isidentifier() and not keyword.iskeyword(part):
+        # Inside of a class Python would take `__interpolate` for a private name.
+        is_private = part.startswith("__") and not part.endswith("__")
+        if part.isidentifier() and not keyword.iskeyword(part) and not is_private:
             found = syntax.attribute(found, part)
         else:
             found = syntax.form("getattr(_0, _1)", found, syntax.literal(part))

@@ -7,6 +7,7 @@ that define those which the code needs are copied with their imports made relati
 from __future__ import annotations
 
 import ast
+import dataclasses
 import keyword
 import os
 import sys
@@ -60,13 +61,16 @@ class DecompileReport:
     """The files that :func:`decompile` wrote. ``root`` is the name of the class of the model.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
-    them: they raise RuntimeError when they are reached.
+    them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
+    operators and classes that were not registered here, what registers them: the package looks for
+    them where it runs.
     """
 
     directory: str
     root: str
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def decompile(
@@ -118,7 +122,9 @@ def decompile(
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
-    return DecompileReport(str(directory), package.root.name, written_files, untranslated)
+    return DecompileReport(
+        str(directory), package.root.name, written_files, untranslated, package.program.libraries
+    )
 
 
 class _Package:
@@ -288,7 +294,8 @@ def _root_of(
     found = zip_format(container.records)
     if not found.has_code:
         raise found.not_torchscript(container.records)
-    return found.importer(container, LoadOptions(device, guard, tensors_on=_HOST)).load()
+    options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
+    return found.importer(container, options).load()
 
 
 _FOLDER = Path(natives.__file__).parent
@@ -333,14 +340,16 @@ def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
     operators = [key for key in keys if not key.startswith(_UPGRADER)]
     for module in sorted({homes[key] for key in operators}):
         lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
-    if operators:
+    if any(key in natives.BUILTINS for key in operators):
+        lines.append("from .tensors import BUILTINS")
+    if any(key not in natives.BUILTINS for key in operators):
         lines.append("from .table import NATIVES")
     if len(operators) < len(keys):
         lines.append("from .upgraders import UPGRADERS")
     if keys:
         lines.append("")
     for key in keys:
-        table, entry = "NATIVES", key
+        table, entry = "BUILTINS" if key in natives.BUILTINS else "NATIVES", key
         if key.startswith(_UPGRADER):
             table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
         lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
@@ -372,7 +381,7 @@ def _homes() -> Mapping[str, str]:
 
     Found by running copies of the modules, each after those that it imports.
     """
-    homes: dict[str, str] = {}
+    homes = dict.fromkeys(natives.BUILTINS, "tensors")
     made: list[str] = []
     try:
         _probe(_PROBED, "", made).__path__ = []
@@ -486,8 +495,10 @@ def _function(
         arguments.append(ast.arg(shown, type_))
         if argument.has_default:
             defaults.append(_default(translation, argument))
-        elif defaults:
-            raise translation.unsupported("has a default before its last ones")
+        else:
+            # Old archives lack defaults that are lists, and have others before them. A call by
+            # position gives those before, too, and the calls of the archive give all.
+            defaults.clear()
     finish_function(translation, graph)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)

@@ -77,6 +77,8 @@ class Program:
         self._constant_names: dict[int, str] = {}
         self.exceptions: dict[str, None] = {}
         self.untranslated: dict[str, None] = {}
+        # Operators and classes that are not registered here, and what registers them.
+        self.libraries: dict[str, str] = {}
         self.modules: dict[tuple[str, ...], Module] = {}
         self._numbers = count(1)
         self._definitions: dict[Type | Function, Definition] = {}

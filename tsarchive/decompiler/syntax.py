@@ -194,7 +194,9 @@ _MODULES = {
 """The modules that forms name, by the name that they have there."""
 
 _HOMES = {
-    **dict.fromkeys(("casting", "entered", "missing", "native", "new"), OBJECTS),
+    **dict.fromkeys(
+        ("casting", "entered", "foreign", "missing", "native", "new", "operator"), OBJECTS
+    ),
     **dict.fromkeys(("build", "shared", "tensor"), WEIGHTS),
     **dict.fromkeys(("Any", "NamedTuple", "Optional", "Union"), "typing"),
 }

@@ -113,8 +113,8 @@ def _options(allowing: re.Match[str]) -> str:
 
 def advice(name: str) -> str:
     """Advise on an operator or torchbind class that does not come with torch."""
-    from tsarchive.frontend.libraries import what_registers
     from tsarchive.ir.names import NATIVE_PREFIX
+    from tsarchive.operators.libraries import what_registers
 
     hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
     return in_commands(hint)

@@ -672,7 +672,8 @@ class LoadOptions:
     """The arguments of ``load``.
 
     ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
-    it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code.
+    it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code;
+    ``infers_foreign`` lets code that calls libraries that are not here be read.
     """
 
     device: torch.device | None
@@ -680,6 +681,7 @@ class LoadOptions:
     model: str | None = None
     data: Any = None
     tensors_on: torch.device | None = None
+    infers_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

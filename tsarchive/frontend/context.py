@@ -24,10 +24,10 @@ from tsarchive.ir.source_ranges import TaggedRange
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.type_parser import parse_type, type_of_expression
 from tsarchive.ir.types import COMPOSITE, NamedType, SimpleType, Type
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.overloads import native_class
 from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate
 
-from .libraries import what_registers
 from .splitting import Sources
 from .structural_sharing import StructuralSharing
 
@@ -80,7 +80,9 @@ class Context(ABC):
     dialect: how the text differs from text of today;
     reads_bodies: whether the graphs of functions can be made, which takes operators;
     open_world: whether code is lowered whatever it names, as told above; ``open`` is None
-    where it is not.
+    where it is not;
+    infers_foreign: whether operators and methods of libraries that are not here are lowered by the
+    calls alone, as if their results were tensors: for text, which shows no types.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Context(ABC):
         reads_bodies: bool = True,
         open_world: bool = False,
         age: Age = ANY_AGE,
+        infers_foreign: bool = False,
     ) -> None:
         self.sources = Sources(files, debug, dialect.folder)
         self.operators = operators
@@ -108,6 +111,7 @@ class Context(ABC):
         self.age = age
         self.reads_bodies = reads_bodies
         self.open = OpenWorld() if open_world else None
+        self.infers_foreign = infers_foreign
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
         self._sizes: dict[int, tuple[Type, int]] = {}
         self.sharing = StructuralSharing(self.sources)

@@ -36,6 +36,7 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
+from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.removed import TRIED_FIRST
 from tsarchive.operators.upgraders import Candidate
 
@@ -89,6 +90,8 @@ class Emitter:
         self.cursor = cursor
         self.frame = frame
         self.conversions = Conversions(frame, context.operators)
+        # The call whose result is unpacked into so many names.
+        self.unpacked: tuple[Located | None, int] = (None, 1)
 
     def append(self, kind: str, inputs: Sequence[Value], type_: Type, **attributes: Any) -> Typed:
         """Append a node with one result, and return the result."""
@@ -149,6 +152,8 @@ class Emitter:
                 raise refused(candidate)
         except UnknownOperatorError as error:
             self.cursor.locate(error, node)
+            if self.context.infers_foreign and not self.context.operators(kind):
+                return self._foreign_operator(kind, call, node)
             if self.world is None:
                 raise error from None
             given = [*filter(None, [call.target]), *call.positional]
@@ -172,6 +177,29 @@ class Emitter:
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)
         return Results(made.outputs, names if all(names) else ())
+
+    def _foreign_operator(self, kind: str, call: Call, node: Located) -> Reference:
+        """Append a call of an operator that a library has, by what the call itself tells."""
+        given = [*filter(None, [call.target]), *call.positional]
+        arguments = [Argument(f"_{i}", value.type) for i, value in enumerate(given)]
+        arguments += [
+            Argument(name, value.type, kwarg_only=True) for name, value in call.keywords.items()
+        ]
+        returns = (Argument("", TENSOR),) * self._results_of(node)
+        schema = FunctionSchema(kind, "", tuple(arguments), returns)
+        values = [value.value for value in (*given, *call.keywords.values())]
+        types = [result.type for result in returns]
+        made = self.frame.append(kind, values, *types, schema=schema)
+        return typed(made.output) if len(returns) == 1 else Results(made.outputs, ())
+
+    def _results_of(self, node: Located) -> int:
+        """Return how many names a call of a foreign function is assigned to."""
+        call, count = self.unpacked
+        return count if call is node else 1
+
+    def _is_foreign(self, type_: Type) -> bool:
+        is_class = isinstance(type_, ClassType) and type_.is_native and not type_.methods
+        return self.context.infers_foreign and is_class
 
     def _function_for(self, candidate: Candidate) -> Function | None:
         """Return the function that stands for an old operator outside of methods."""
@@ -219,12 +247,26 @@ class Emitter:
         inputs = [value.value, *given]
         return self.append("prim::CallFunction", inputs, function.schema.return_type)
 
+    def _missing(self, kind: str, type_: Type, name: str, node: Located) -> SourceError:
+        """Return the error for a class without a member, or a library that is not here."""
+        if not (isinstance(type_, ClassType) and type_.is_native and not type_.methods):
+            return self.cursor.error(node, "{} has no {} {!r}", type_, kind, name)
+        text = "the class {} is not registered in this process; its {} {!r} is needed"
+        error = self.cursor.error(node, text, type_, kind, name)
+        error.hint = what_registers(type_.qualified_name)
+        return error
+
     def call_method(self, target: Typed, name: str, call: Call, node: Located) -> Typed:
         schema = method_schema(target.type, name)
         full = Call([target, *call.positional], call.keywords)
+        if self._is_foreign(target.type):
+            count = self._results_of(node)
+            type_ = TENSOR if count == 1 else TupleType((TENSOR,) * count)
+            values = [value.value for value in full.values]
+            return self.append("prim::CallMethod", values, type_, name=name)
         try:
             if schema is None:
-                raise self.cursor.error(node, "{} has no method {!r}", target.type, name)
+                raise self._missing("method", target.type, name, node)
             inputs = self._arguments(schema, full, node)
         except SourceError as error:
             return self._refused("prim::CallMethod", full, error, name=name)
@@ -401,7 +443,9 @@ class Emitter:
         if name in class_.constants:
             constant = class_.constants[name]
             return self.constant(constant.value, constant.type)
-        error = self.cursor.error(node, "{} has no attribute or method {!r}", class_, name)
+        if self._is_foreign(class_):
+            return MethodReference(base, name)
+        error = self._missing("attribute or method", class_, name, node)
         if self.world is None:
             raise error
         return MethodReference(base, name)

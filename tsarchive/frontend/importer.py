@@ -209,6 +209,7 @@ _PACKED = {
     "quantized.modules.conv.Conv3d": "Conv3dPackedParamsBase",
     "intrinsic.quantized.modules.conv_relu.ConvReLU2d": "Conv2dPackedParamsBase",
     "intrinsic.quantized.modules.conv_relu.ConvReLU3d": "Conv3dPackedParamsBase",
+    "intrinsic.quantized.modules.linear_relu.LinearReLU": "LinearPackedParamsBase",
 }
 _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 

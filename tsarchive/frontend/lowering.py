@@ -40,7 +40,7 @@ from .context import EARLY_RETURN, UNLOWERED, UNREACHABLE, Context
 from .emitter import Emitter
 from .folding import fold
 from .grammar import BINARY, COMPARISONS, OF_PYTHON, UNARY
-from .matching import Call
+from .matching import Call, is_packed
 from .places import CodePlace, Cursor, Located, shorten
 from .references import (
     BUILTINS,
@@ -68,7 +68,6 @@ from .references import (
 )
 from .syntax import decided_by_literal, number, string_value
 
-_PACKED = "__torch__.torch.classes.quantized."
 _ROOTS: dict[str, Reference] = {
     **{special.value: special for special in Special},
     **{name: Builtin(name) for name in BUILTINS},
@@ -537,6 +536,8 @@ class FunctionLowering:
             self._set_attribute(target, base, self.value(value))
             return
         constants = len(self.frame.constants)
+        if isinstance(target, ast.Tuple):
+            self.emit.unpacked = value, len(target.elts)
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):
@@ -605,7 +606,9 @@ class FunctionLowering:
             slot = Attribute(target.attr, UNKNOWN)
         if slot is None:
             raise self.cursor.error(target, "{} has no attribute {!r}", base.type, target.attr)
-        if not fits(given.type, slot.type) and not _is_packed(given.type, slot.type):
+        # torch reads it, too, where old archives declare packed weights as tensors.
+        is_packed_tensor = slot.type == TENSOR and is_packed(given.type)
+        if not fits(given.type, slot.type) and not is_packed_tensor:
             text = "attribute {!r} is of type {}, but is assigned a value of type {}"
             raise self.cursor.error(target, text, target.attr, slot.type, given.type)
         self.frame.append("prim::SetAttr", [base.value, given.value], name=target.attr)
@@ -996,16 +999,6 @@ def has_meaning(name: str) -> bool:
 
 def _meaningful(name: str | None) -> str | None:
     return name if name is not None and has_meaning(name) else None
-
-
-def _is_packed(given: Type, declared: Type) -> bool:
-    """Return whether packed weights are given for a slot that old archives declare as a tensor.
-
-    torch reads such code, too, and raises where it runs.
-    """
-    if declared != TENSOR or not isinstance(given, ClassType):
-        return False
-    return given.is_native and given.qualified_name.startswith(_PACKED)
 
 
 # How statements and expressions are lowered, by the kind of their node.

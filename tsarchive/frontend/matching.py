@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
+from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Value
+from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
     Bindings,
@@ -45,10 +47,10 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder, Device, EnumMember, is_device
+from tsarchive.operators.libraries import last_with, unregistered
 from tsarchive.operators.removed import TRIED_FIRST, removed
 from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate, candidates, of_version
 
-from .libraries import last_with, what_registers
 from .places import filled
 from .references import Typed, typed
 
@@ -221,15 +223,48 @@ class Overloads:
         if not (known or old):
             raise unregistered(kind)
         found = call.select(old)
-        if isinstance(found, list):
-            reasons = no_overload(kind, (*known, *old), (*mismatches, *found), call)
-            raise UnknownOperatorError(reasons)
-        return found
+        if not isinstance(found, list):
+            return found
+        by_tensors = _select_by_tensors((*known, *old), call)
+        if by_tensors is not None:
+            return by_tensors
+        reasons = no_overload(kind, (*known, *old), (*mismatches, *found), call)
+        raise UnknownOperatorError(reasons)
 
 
-def unregistered(kind: str) -> UnknownOperatorError:
-    message = f"the operator {kind} is not registered in this process"
-    return UnknownOperatorError(message, hint=what_registers(kind))
+_PACKED: Final = f"{NATIVE_PREFIX}quantized."
+
+
+def is_packed(type_: Type) -> bool:
+    """Return whether a type is that of packed weights, a class bound from C++."""
+    return isinstance(type_, ClassType) and type_.qualified_name.startswith(_PACKED)
+
+
+def _select_by_tensors(known: Sequence[Candidate], call: Call) -> tuple[Candidate, Match] | None:
+    """Return the match that packed weights have as tensors, on both sides.
+
+    In code of torch 1.3 to 1.5 they were tensors; the canonical form has no version of its own for
+    it. torch 2.13 refuses such code.
+    """
+    given = [value._replace(type=_as_tensor(value.type)) for value in call.values]
+    count = len(call.positional)
+    keywords = dict(zip(call.keywords, given[count:], strict=False))
+    target = None if call.target is None else given[-1]
+    like = [_with_tensors(candidate) for candidate in known]
+    found = Call(given[:count], keywords, target).select(like)
+    if isinstance(found, list):
+        return None
+    return known[like.index(found[0])], found[1]
+
+
+def _with_tensors(candidate: Candidate) -> Candidate:
+    schema = candidate.schema
+    arguments = tuple(a._replace(type=_as_tensor(a.type)) for a in schema.arguments)
+    return candidate._replace(schema=schema._replace(arguments=arguments))
+
+
+def _as_tensor(type_: Type) -> Type:
+    return TENSOR if is_packed(type_) else type_
 
 
 def refused(candidate: Candidate) -> UnknownOperatorError:

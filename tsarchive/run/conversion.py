@@ -46,6 +46,7 @@ from tsarchive.ir.types import (
 from tsarchive.printer.literals import can_be_inferred
 
 from .checks import MEMORY_FORMATS
+from .foreign import ForeignObject
 from .natives import Awaitable, Future
 from .natives.conversions import INT64_MAX, INT64_MIN, LAYOUTS, NUMBERS
 from .natives.strings import decode
@@ -155,6 +156,8 @@ def type_of(value: Any) -> Type:
         return TupleType(tuple(map(type_of, value)))
     if isinstance(value, torch.ScriptObject):
         return native_class(value._type().annotation_str) or ANY
+    if isinstance(value, ForeignObject):
+        return value.class_
     if isinstance(value, torch.UntypedStorage | torch.TypedStorage):
         return STORAGE
     return ANY

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.errors import PolicyError
+from tsarchive.errors import PolicyError, SourceError
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.graph import Node
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.operators.libraries import unregistered
 from tsarchive.operators.risks import Row
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call
-from .operators import Implementation, implementation, native_object, traceable
+from .operators import Implementation, implementation, native_object, operator_schemas, traceable
 
 if TYPE_CHECKING:
     from .metering import Metering
@@ -75,7 +76,10 @@ class Enforcement:
             return
         row = self.guard.policy.refusal(name)
         if row is not None:
-            raise _refused(self.guard.policy, name, row, function, node)
+            kind = name.partition(".")[0]
+            is_missing = "::" in kind and not operator_schemas(kind)
+            refused = _refused(self.guard.policy, name, row, function)
+            raise _located(unregistered(kind) if is_missing else refused, node)
         self._allowed.add(name)
 
     def native_object(self, type_: ClassType, state: Any) -> Any:
@@ -88,20 +92,22 @@ class Enforcement:
         return native_object(type_, state)
 
 
-def _refused(
-    policy: Policy, name: str, row: Row, function: Function | None, node: Node | None
-) -> PolicyError:
+def _refused(policy: Policy, name: str, row: Row, function: Function | None) -> PolicyError:
     """Return the error for an operator or a class that code names; without code, for an object."""
     kind = "operator" if "::" in name else "class"
     shown = name.removeprefix(NATIVE_PREFIX)
     owner = None if function is None else function.qualified_name
     who = "the archive holds an object of" if owner is None else f"{owner} names"
-    error = PolicyError(
+    return PolicyError(
         f"{who} the {kind} {shown}, which the policy refuses: {row.reason} ({row.risk.value})",
         operator=shown,
         function=owner,
         hint=_hint(policy, name.partition(".")[0] if "::" in name else name),
     )
+
+
+def _located(error: SourceError | PolicyError, node: Node | None) -> SourceError | PolicyError:
+    """Return the error with the place of the node that names what is refused."""
     place: Any = None if node is None else node.place
     if hasattr(place, "places"):  # in a code record
         error.record, error.line = place.places.record, place.line

@@ -414,7 +414,12 @@ def _rows(weight: Tensor, rows: int) -> None:
 
 
 def _quantized(gates: int, **given: Any) -> None:
-    """Old archives give two packed weights for each layer where a cell holds both today."""
+    """Old archives give two packed weights for each layer where a cell holds both today.
+
+    Parameters that are plain tensors are those of ``natives/fbgemm.py``, which checks them.
+    """
+    if all(isinstance(param, Tensor) for param in given["params"]):
+        return
     hx = _states(given["hx"])
     pairs = [_pair(param) for param in given["params"]]
     _layers(given, hx, _PAIR if None in pairs else 1)

@@ -16,6 +16,7 @@ from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 from .conversion import Converters, type_of_class
+from .foreign import ForeignObject
 from .operators import native_class
 from .slots import set_slot, unset_slots
 
@@ -62,6 +63,8 @@ class ClassTable:
         """The archive's type of an object, enum member or named tuple; None for other values."""
         if isinstance(value, torch.ScriptObject):
             return native_class(value._type().annotation_str)
+        if isinstance(value, ForeignObject):
+            return value.class_
         return type_of_class(type(value))
 
 

@@ -16,6 +16,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
+from tsarchive.operators.libraries import unregistered
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 from tsarchive.operators.removed import defined_classes, removed
 
@@ -138,6 +139,8 @@ def _registered(schema: FunctionSchema) -> Implementation:
         packet = getattr(getattr(torch.ops, namespace), name)
         overload: Implementation = getattr(packet, schema.overload or "default")
     except AttributeError:
+        if not operator_schemas(schema.name):
+            raise unregistered(schema.name) from None
         message = f"this process has no operator {schema.full_name}"
         hint = "Import the library that registers it before loading the archive"
         raise UnknownOperatorError(message, hint=hint) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -23,6 +23,42 @@ def native(name: str, state: Any) -> Any:
     made: Any = torch._C._create_object_with_type(type_)
     made._get_method("__setstate__")(state)
     return made
+
+
+_UNKNOWN = ("Unknown type name", "Unknown custom class type")
+
+
+class Foreign:
+    """An object of a class of a library that was not imported: its state is all there is."""
+
+    def __init__(self, name: str, state: Any, advice: str) -> None:
+        self.name = name
+        self.state = state
+        self.advice = advice
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError(f"the class {self.name} is not registered. {self.advice}")
+
+
+def foreign(name: str, state: Any, advice: str) -> Any:
+    """An object of a class that a library defines, or what stands for it without the library."""
+    try:
+        return native(name, state)
+    except RuntimeError as error:
+        if not any(text in str(error) for text in _UNKNOWN):
+            raise
+        return Foreign(name, state, advice)
+
+
+def operator(name: str, advice: str) -> Callable[..., Any]:
+    """An operator that a library registers; ``advice`` is for where it has not."""
+    namespace, _, short = name.partition("::")
+    found: Any = getattr(getattr(torch.ops, namespace), short, None)
+    if found is None:
+        raise RuntimeError(f"the operator {name} is not registered. {advice}")
+    return found  # type: ignore[no-any-return]
 
 
 def missing(reason: str) -> NoReturn:

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from tsarchive.errors import FormatError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.frontend.matching import (
     BLOCKED,
     Call,
@@ -23,7 +22,6 @@ from tsarchive.frontend.matching import (
     Mismatch,
     no_overload,
     refused,
-    unregistered,
 )
 from tsarchive.frontend.references import Typed, typed
 from tsarchive.ir.classes import ClassType, Function
@@ -44,6 +42,7 @@ from tsarchive.ir.types import (
     annotation,
 )
 from tsarchive.ir.values import Builder
+from tsarchive.operators.libraries import unregistered, what_registers
 from tsarchive.operators.removed import removed
 from tsarchive.operators.upgraders import Candidate
 

@@ -30,6 +30,8 @@ _CODE: Final = Row(r"code/.*\.py", Role.CODE, Reader.FOREIGN)
 _FLAT: Final = RecordTable(
     Row(r"serialized_exported_program\.json", Role.PROGRAM),
     Row(r"serialized_(state_dict|constants)\.pt", Role.TENSORS),
+    # Of torch 2.1 and 2.2, in spite of their names.
+    Row(r"serialized_(state_dict|constants)\.json", Role.TENSORS),
     Row(r"serialized_example_inputs\.pt", Role.INPUTS),
     Row(r"version", Role.NOTES),
     Row(r"extra_files/.+", Role.EXTRA, Reader.USER),

@@ -45,10 +45,10 @@ from tsarchive.formats.torchscript.tensors import (
     tensor_over,
     without_warnings,
 )
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, NamedType, Type, annotation
+from tsarchive.operators.libraries import what_registers
 from tsarchive.pickler import Object, Reduce, Value
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.calls_from_python import PublicMethod, as_it_is, public_by

@@ -34,9 +34,10 @@ from tsarchive.pickler import Global, MarkedTuple, Object, Reduce, Value, loads
 from tsarchive.strict_json import parse_object
 
 from . import schema
-from .records import AOTINDUCTOR, OBJECTS, OPAQUE_OBJECT, WEIGHTS, Records, config_name
+from .records import AOTINDUCTOR, OBJECTS, OPAQUE_OBJECT, WEIGHTS, Layout, Records, config_name
 
 _PICKLE = "data.pkl"
+_ORDERED_DICT = Global("collections", "OrderedDict")
 _HINT = "It is a file of torch.save, which 'tsarchive audit' looks into"
 
 
@@ -61,10 +62,13 @@ class Saved:
         except ArchiveError as error:
             raise _placed(error, self.record) from None
         try:
-            return loads(data, record=self._pickle)
+            found = loads(data, record=self._pickle)
         except PickleError as error:
             error.hint = error.hint or _HINT
             raise
+        # States of before torch 2.3 are no plain dicts.
+        is_ordered = isinstance(found, Reduce) and found.function == _ORDERED_DICT
+        return found.items or {} if isinstance(found, Reduce) and is_ordered else found
 
     def tensor(self, value: Reduce) -> StoredTensor:
         """Return a tensor in ``root`` whose bounds fit its storage. Raises TensorError."""
@@ -176,6 +180,8 @@ def stored_payloads(records: Records, folder: str, model: str) -> dict[str, Payl
     restricted reader refuses.
     """
     whole = records.whole_record(folder, model)
+    if whole is None and records.layout is Layout.FLAT:
+        return {}
     if whole is not None:
         return dict(_saved_payloads(Saved(records.container, whole)))
     record = config_name(folder, model)

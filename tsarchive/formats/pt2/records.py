@@ -3,6 +3,7 @@
 =============  ==============================================================================
 torch          layout
 =============  ==============================================================================
+2.1, 2.2       ``FLAT``, where the files of torch.save end in ``.json``; 2.1 has no constants
 2.3 to 2.7     ``FLAT``: one program, and its state, constants and inputs as ``torch.save`` each
 2.8            ``WHOLE``: models by name; weights and constants as one ``torch.save`` each
 2.9 and later  ``RAW``: models by name; a record for each storage, and what they are as JSON
@@ -20,10 +21,13 @@ from tsarchive.comparing import GraphReport, changes
 from tsarchive.container import Container
 from tsarchive.errors import MissingRecordError, UnsupportedError
 
+from . import first_schema
 from .schema import ExportedProgram, PayloadConfig, decoded, parse_json, read_json, write_json
 
 FLAT_PROGRAM = "serialized_exported_program.json"
 FLAT_WEIGHTS = "serialized_state_dict.pt"
+FIRST_WEIGHTS = "serialized_state_dict.json"
+FIRST_CONSTANTS = "serialized_constants.json"
 FLAT_CONSTANTS = "serialized_constants.pt"
 FLAT_INPUTS = "serialized_example_inputs.pt"
 MODELS = "models/"
@@ -88,6 +92,19 @@ class Records:
         names = (name[len(AOTINDUCTOR) :].partition("/")[0] for name in self.under(AOTINDUCTOR))
         return tuple(dict.fromkeys(names))
 
+    @property
+    def is_first(self) -> bool:
+        """Return whether torch 2.1 or 2.2 wrote the archive."""
+        return self.has(FIRST_WEIGHTS)
+
+    @cached_property
+    def flat_states(self) -> Mapping[str, str]:
+        """The files of ``torch.save`` by what they hold, in layout ``FLAT``."""
+        if not self.is_first:
+            return FLAT_STATES
+        first = {WEIGHTS: FIRST_WEIGHTS, CONSTANTS: FIRST_CONSTANTS}
+        return {folder: record for folder, record in first.items() if self.has(record)}
+
     def has(self, record: str) -> bool:
         return record in self.container.records
 
@@ -115,7 +132,7 @@ class Records:
     def whole_record(self, folder: str, model: str) -> str | None:
         """Return the file of ``torch.save`` that holds weights or constants; None in ``RAW``."""
         if self.layout is Layout.FLAT:
-            return FLAT_STATES[folder]
+            return self.flat_states.get(folder)
         record = f"{folder}{model}.pt"
         return record if self.has(record) else None
 
@@ -130,20 +147,29 @@ class Records:
         record = self.program_record(model)
         if not self.has(record):
             raise self.missing(model)
-        values = parse_json(self.container.read(record), record)
+        values = self._values(record)
         # torch 2.4 wrote a single verifier, under the name dialect.
         if "verifiers" not in values and "dialect" in values:
             values["verifiers"] = [values["dialect"]]
         found = decoded(ExportedProgram, values, record)
-        if not OLDEST_SCHEMA <= found.schema_version.major <= NEWEST_SCHEMA:
+        self._programs[model] = found
+        return found
+
+    def _values(self, record: str) -> dict[str, Any]:
+        """Return the JSON of a program, as torch 2.4 and later have it."""
+        values = parse_json(self.container.read(record), record)
+        version = values.get("schema_version")
+        if version in first_schema.VERSIONS:
+            return first_schema.of_today(values, record)
+        major = version.get("major") if isinstance(version, dict) else version
+        if isinstance(major, int) and not OLDEST_SCHEMA <= major <= NEWEST_SCHEMA:
+            known = f"1, 2, and {OLDEST_SCHEMA} to {NEWEST_SCHEMA}"
             raise UnsupportedError(
-                f"the program has schema version {found.schema_version.major}; "
-                f"{OLDEST_SCHEMA} to {NEWEST_SCHEMA} are known",
+                f"the program has schema version {major}; {known} are known",
                 record=record,
                 hint="Export the model again with torch 2.4 or later",
             )
-        self._programs[model] = found
-        return found
+        return values
 
     def missing(self, model: str) -> MissingRecordError:
         """Return the error for a model that the archive does not have."""

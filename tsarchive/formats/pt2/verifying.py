@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tsarchive.container import Container, ContainerSurvey, survey
-from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError, PickleError
+from tsarchive.errors import (
+    INCOMPLETE,
+    ArchiveError,
+    MissingRecordError,
+    PickleError,
+    UnsupportedError,
+)
 from tsarchive.findings import (
     Finding,
     Findings,
@@ -17,6 +23,7 @@ from tsarchive.findings import (
     Severity,
     broken,
     excused,
+    fault,
     hostile,
     note,
     refused,
@@ -88,6 +95,8 @@ class Payloads:
     def stored(self, model: str, folder: str) -> Stored:
         """Check the weights or the constants of a model."""
         whole = self._records.whole_record(folder, model)
+        if whole is None and self._records.layout is Layout.FLAT:
+            return _NOTHING  # torch 2.1 has no record for constants
         record = whole or config_name(folder, model)
         if not self._records.has(record):
             return _NOTHING  # the check of the set of records has found it
@@ -342,12 +351,16 @@ def record_findings(
     yield from _notes(container, table)
 
 
+_NUMBERED: Final = rb"\d{1,3}\.\d{1,3}"
+_FIRST: Final = rb"\d"  # of torch 2.1 and 2.2
+
+
 def _versions(container: Container, records: Records) -> Iterator[Finding]:
     if records.layout is Layout.FLAT:
         text = _content(container, "version")
         if text is None:
             yield broken("record-missing", "the record is not there", "version", INCOMPLETE)
-        elif not re.fullmatch(rb"\d{1,3}\.\d{1,3}", text):
+        elif not re.fullmatch(_FIRST if records.is_first else _NUMBERED, text):
             message = f"the version is {text[:20]!r}, not two numbers with a dot between"
             yield broken("record-version", message, "version")
         return
@@ -396,11 +409,12 @@ def _missing(records: Records) -> Iterator[Finding]:
     """Find records that torch reads with every program and that are missing."""
     for model in records.models:
         states = {
-            Layout.FLAT: FLAT_STATES.values(),
+            Layout.FLAT: records.flat_states.values(),
             Layout.WHOLE: [f"{folder}{model}.pt" for folder in FLAT_STATES],
             Layout.RAW: [config_name(folder, model) for folder in FLAT_STATES],
         }
-        for record in (*states[records.layout], records.inputs_record(model)):
+        inputs = records.inputs_record(model)
+        for record in (*states[records.layout], *(() if records.is_first else (inputs,))):
             if not records.has(record):
                 message = f"the model {model!r} has this record, and it is not there"
                 yield broken("record-missing", message, record, INCOMPLETE)
@@ -477,7 +491,10 @@ class Pt2Check:
             try:
                 program = self._records.program(model)
             except ArchiveError as error:
-                self._findings.add([refused(error, "program-malformed", record)])
+                found = refused(error, "program-malformed", record)
+                if isinstance(error, UnsupportedError):
+                    found = fault(error, "program-version", Nature.OTHER_KIND, record)
+                self._findings.add([found])
                 continue
             self.code_records += 1
             self._findings.add(field_findings(program, record))

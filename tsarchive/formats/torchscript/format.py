@@ -69,7 +69,10 @@ class _TorchScript(ZipFormat):
     def importer(self, opened: Container, options: LoadOptions) -> Importer:
         from .importer import Importer
 
-        return Importer(opened, options.device, options.guard, options.tensors_on)
+        return Importer(
+            opened, options.device, options.guard, options.tensors_on,
+            infers_foreign=options.infers_foreign,
+        )  # fmt: skip
 
     def makes_classes(self, name: str) -> bool:
         return name != "data.pkl" and not name.startswith("data/")

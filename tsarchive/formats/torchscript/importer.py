@@ -19,10 +19,10 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.libraries import what_registers
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -34,17 +34,22 @@ from tsarchive.ir.types import (
     STRING,
     TENSOR,
     EnumType,
+    ListType,
     SimpleType,
+    TupleType,
     Type,
     annotation,
 )
 from tsarchive.ir.values import TableConstant, conforms
+from tsarchive.operators.libraries import what_registers
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes
+from tsarchive.run.conversion import type_of
+from tsarchive.run.foreign import ForeignObject, any_native_class, is_foreign, readable_schemas
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 from tsarchive.run.objects import new_object, unset_object
-from tsarchive.run.operators import find_native, native_class, operator_schemas
+from tsarchive.run.operators import find_native
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, DebugRecords, format_version
@@ -60,9 +65,13 @@ if TYPE_CHECKING:
 # Types of dict keys, also within a tuple: comparing them never runs code of the archive.
 _KEYS = frozenset({type(None), bool, int, float, complex, str})
 _KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
-_LIST_BUILDERS = frozenset(
-    {"build_intlist", "build_tensorlist", "build_doublelist", "build_boollist"}
-)
+# What builds lists, and the type of their elements.
+_LIST_BUILDERS: Mapping[str, Type] = {
+    "build_intlist": INT,
+    "build_tensorlist": TENSOR,
+    "build_doublelist": FLOAT,
+    "build_boollist": BOOL,
+}
 
 
 class BaseImporter:
@@ -102,6 +111,8 @@ class Importer(BaseImporter):
         device: torch.device | None,
         guard: Guard = FOR_STRANGERS,
         tensors_on: torch.device | None = None,
+        *,
+        infers_foreign: bool = False,
     ) -> None:
         super().__init__(container, device, guard, tensors_on)
         self._constants: tuple[Any, ...] | None = None
@@ -110,6 +121,7 @@ class Importer(BaseImporter):
             constant=self.constant,
             version=_supported_version(self.container),
             debug=DebugRecords(self.container),
+            infers_foreign=infers_foreign,
         )
         if tensors_on is not None:
             # Constants that are moved to a device without data would have none.
@@ -280,6 +292,9 @@ class Unpickling(Conversion):
         class_ = self.importer.code.find(value.cls.qualified_name)
         if not isinstance(class_, ClassType):
             raise self.unknown(value.cls)
+        if is_foreign(class_):
+            state = self.value(value.state)
+            return ForeignObject(class_, state, self._state_type(value.state, state))
         if class_.is_native:
             return self._native(class_, self.value(value.state))
         make = unset_object if class_.has_state_methods else new_object
@@ -311,6 +326,18 @@ class Unpickling(Conversion):
     def _not_taken(self, class_: ClassType, error: Exception) -> PickleError:
         message = f"the state of {class_.qualified_name} is not one that it takes: {error}"
         return self.error(message)
+
+    def _state_type(self, stored: Any, state: Any) -> Type:
+        """Return the type of a state whose class is not known: containers tell theirs."""
+        match stored:
+            case Reduce(function=Global(module="torch.jit._pickle", name=name)):
+                if name in _LIST_BUILDERS:
+                    return ListType(_LIST_BUILDERS[name])
+                arguments: Any = stored.argument
+                return parse_type(arguments[1], self.importer.code.find)
+            case tuple():
+                return TupleType(tuple(map(self._state_type, stored, state)))
+        return type_of(state)
 
     def _native(self, class_: ClassType, state: Any) -> Any:
         try:
@@ -406,10 +433,10 @@ def runnable_code(
     """Make a CodeImporter with what this process has registered; ``options`` are passed on."""
     return CodeImporter(
         files,
-        operators=operator_schemas,
+        operators=readable_schemas,
         constant=constant,
         version=version,
-        native_class=native_class,
+        native_class=any_native_class,
         evaluate=find_native,
         **options,
     )
@@ -440,7 +467,8 @@ def may_hold(type_: Type, value: Any) -> bool:
 def _is_of(value: Any, type_: Type) -> bool:
     match type_:
         case ClassType(is_native=True):
-            return isinstance(value, torch.ScriptObject)
+            is_foreign_object = isinstance(value, ForeignObject) and value.class_ is type_
+            return is_foreign_object or isinstance(value, torch.ScriptObject)
         case ClassType():
             class_ = getattr(type(value), "tsarchive_class", None)
             return isinstance(class_, ClassType) and class_.qualified_name == type_.qualified_name

@@ -34,6 +34,7 @@ from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import version_record
+from tsarchive.run.foreign import ForeignObject
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import native_class
 from tsarchive.run.slots import get_slot
@@ -265,11 +266,16 @@ class _Rereading:
         assert isinstance(class_, ClassType)
         found = self._known[id(value)] = ObjectValue(class_)
         if value.state is not None:
-            type_ = class_.methods["__getstate__"].schema.return_type
-            state = self.value(value.state.value)
-            found.state = TypedValue(state, type_, always_held_parts(class_))
+            found.state = self._state(class_, value.state)
         found.slots = {name: self.value(slot) for name, slot in value.slots.items()}
         return found
+
+    def _state(self, class_: ClassType, given: TypedValue) -> TypedValue:
+        state = self.value(given.value)
+        getstate = class_.methods.get("__getstate__")
+        if getstate is None:  # a class that is not registered
+            return TypedValue(state, given.type)
+        return TypedValue(state, getstate.schema.return_type, always_held_parts(class_))
 
 
 _BUILDERS: dict[type, Any] = {
@@ -483,6 +489,9 @@ class _Objects:
                 return {self.value(key): self.value(item) for key, item in value.items()}
             case torch.ScriptObject():
                 return self._native(value)
+            case ForeignObject():
+                state = TypedValue(self.value(value.state), value.state_type)
+                return ObjectValue(value.class_, state=state)
         if hasattr(value, "tsarchive_class"):
             return self.object(value)
         raise SaveError(

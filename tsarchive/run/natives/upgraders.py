@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tsarchive.run.natives import fbgemm
 from tsarchive.run.natives.table import native
 
 _aten = torch.ops.aten
@@ -128,22 +129,21 @@ def _bias(packed: Any) -> Any:
     return torch.zeros(weight.size(0)) if bias is None else bias
 
 
-def _legacy_lstm(kind: str, inputs: int) -> Callable[..., Any]:
-    """The operator whose parameters, packed or not, stand behind so many inputs."""
-    plain, packed = getattr(_lstm, f"{kind}_legacy"), getattr(_lstm, kind)
+def _legacy_lstm(packed: Any, plain: Callable[..., Any], inputs: int) -> Callable[..., Any]:
+    """The operator whose parameters, packed or plain, stand behind so many inputs."""
 
     def run(*given: Any, **options: Any) -> Any:
         params = given[inputs]
         if not all(isinstance(param, torch.ScriptObject) for param in params):
-            return plain(*given, **options)
+            return plain(*given, is_half=options["dtype"] == _HALF)
         cells = _cells(params, options["dtype"])
         return packed(*given[:inputs], cells, *given[inputs + 1 :], **options)
 
     return run
 
 
-native("aten::quantized_lstm.input_legacy")(_legacy_lstm("input", 2))
-native("aten::quantized_lstm.data_legacy")(_legacy_lstm("data", 3))
+native("aten::quantized_lstm.input_legacy")(_legacy_lstm(_lstm.input, fbgemm.lstm, 2))
+native("aten::quantized_lstm.data_legacy")(_legacy_lstm(_lstm.data, fbgemm.lstm_of_sequence, 3))
 
 
 def _convolution(overload: Any) -> Callable[..., Any]:

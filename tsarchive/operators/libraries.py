@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.operators.overloads import last_version_of
-from tsarchive.operators.registry import (
-    is_of_another_build,
-    versions_with,
-    with_untried_torch,
-)
+
+from .overloads import last_version_of
+from .registry import is_of_another_build, versions_with, with_untried_torch
 
 _NAMED_ALIKE: Final = (
     "torch_cluster", "torch_scatter", "torch_sparse", "torch_spline_conv", "torchaudio", "torchrec",
@@ -77,3 +75,9 @@ def what_registers(name: str) -> str:
 def last_with(schema: FunctionSchema) -> str:
     """Return advice on an overload that torch removed: the last version that has it."""
     return f"torch {last_version_of(schema)} is the last that runs it"
+
+
+def unregistered(kind: str) -> UnknownOperatorError:
+    """Return the error for an operator that this process does not have."""
+    message = f"the operator {kind} is not registered in this process"
+    return UnknownOperatorError(message, hint=what_registers(kind))
