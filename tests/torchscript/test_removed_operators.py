@@ -15,7 +15,7 @@ from tests.support.archives import ROOT, loaded, records_of, saved
 from tests.support.frontend import importer_of, walk
 from tests.support.running import trusting
 from tsarchive.errors import LimitError, PolicyError, UnknownOperatorError
-from tsarchive.frontend.libraries import last_with
+from tsarchive.operators.libraries import last_with
 from tsarchive.run import operators
 from tsarchive.run.conversion import type_of_class
 
