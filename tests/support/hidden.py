@@ -71,6 +71,17 @@ def area_of(shape: Area) -> Tensor:
     return shape.area() + shape.grown(0.5)
 
 
+def total(sizes: list[int] | int, more: list[int | str | None]) -> int:
+    count = sizes if isinstance(sizes, int) else len(sizes)
+    return count + len(more)
+
+
+class CallsWithUnions(nn.Module):
+    def forward(self, x: Tensor):
+        more: list[int | str | None] = [1, "b", None]
+        return x + total(3, more) + total([1, 2], more)
+
+
 class Calls(nn.Module):
     """Functions with defaults, of which some stand before parameters that have none."""
 

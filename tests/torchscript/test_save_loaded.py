@@ -25,6 +25,7 @@ from tests.support.archives import (
 from tests.support.hidden import (
     AreaOfParameter,
     Calls,
+    CallsWithUnions,
     ChangesArea,
     ChangesLayer,
     HasLayers,
@@ -96,8 +97,8 @@ def test_files_are_saved_as_torch_saves_them(path):
 # --- what torch does not show to Python ---
 
 
-HIDDEN = [Calls, HoldsShades, HoldsObjects, HoldsAreas, AreaOfParameter, HasLayers, ChangesLayer,
-          ChangesArea]  # fmt: skip
+HIDDEN = [Calls, CallsWithUnions, HoldsShades, HoldsObjects, HoldsAreas, AreaOfParameter, HasLayers,
+          ChangesLayer, ChangesArea]  # fmt: skip
 FROZEN = [HasLayers, ChangesLayer, AreaOfParameter]
 X = torch.ones(3)
 

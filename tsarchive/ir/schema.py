@@ -276,6 +276,9 @@ class _Parser:
             self.expect("(")
             return HandleType(name, self.type_list(")")[0])
         if name == "Union":
+            # torch reads brackets, and shows parentheses.
+            if self.accept("("):
+                return UnionType(tuple(self.type_list(")")))
             self.expect("[")
             return UnionType(tuple(self.type_list("]")))
         if name in _BASE_TYPES:
