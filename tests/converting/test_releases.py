@@ -503,10 +503,8 @@ def test_the_tables_name_operators_that_there_are():
         assert all(map(versions_of, older)), older
 
 
-def test_what_torch_removed_for_good_is_no_code_of_a_missing_library(tmp_path):
-    """Both cannot be read here; what needs a library runs where that is imported."""
-    source = scripted(tmp_path, "return ops.some_library.run(x)")
-    assert converted(source, tmp_path)[0][CODE] == records_of(source.read_bytes())[CODE]
+def test_what_torch_removed_for_good_is_refused_by_default(tmp_path):
+    """No import lets it run, unlike operators of libraries."""
     with pytest.raises(TargetError, match="Caffe2") as raised:
         converted(scripted(tmp_path, "return ops._caffe2.Gelu(x, False)"), tmp_path)
     assert [obstacle.line for obstacle in raised.value.obstacles] == [6]
