@@ -114,7 +114,12 @@ class UnknownClassError(ArchiveError, LookupError):
 
 
 class UnknownOperatorError(SourceError, LookupError):
-    """Code names an operator that is not registered in this process, or no overload matches."""
+    """Code names an operator that is not registered in this process, or no overload matches.
+
+    ``is_removed`` says that no torch of today has it, and that nothing stands for it.
+    """
+
+    is_removed = False
 
 
 class PolicyError(SourceError, PermissionError):

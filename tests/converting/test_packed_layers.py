@@ -10,6 +10,7 @@ import torch
 import tsarchive
 from tests.support.archives import CORPUS, ROOT
 from tests.support.comparing import equal
+from tsarchive import TargetError
 
 OLD = ROOT / "fixtures" / "old"
 PATHS = [path for path in sorted(OLD.glob("*/phone_*.pt*")) if not path.name.endswith(".io.pt")]
@@ -68,3 +69,9 @@ def test_bytecode_stays_only_beside_the_code_that_it_was_made_of(tmp_path):
             own = {name for name in before.records if name.startswith("bytecode")}
             assert own
             assert own & set(after.records) == (own if is_kept else set())
+
+
+def test_torch_1_7_reads_no_objects_among_the_constants(tmp_path):
+    path = OLD / "1.13.1" / "phone_transposed.pt"
+    with pytest.raises(TargetError, match="constants that are objects"):
+        tsarchive.convert(path, tmp_path / "new.pt", for_torch="1.7")

@@ -542,3 +542,10 @@ def test_the_tables_name_operators_that_there_are():
     for name, older in older_names().items():
         assert versions_of(name), name
         assert all(map(versions_of, older)), older
+
+
+def test_what_torch_removed_for_good_is_refused_by_default(tmp_path):
+    """No import lets it run, unlike operators of libraries."""
+    with pytest.raises(TargetError, match="Caffe2") as raised:
+        converted(scripted(tmp_path, "return ops._caffe2.Gelu(x, False)"), tmp_path)
+    assert [obstacle.line for obstacle in raised.value.obstacles] == [6]

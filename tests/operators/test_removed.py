@@ -207,6 +207,11 @@ def test_rows_allow_what_is_made_of_allowed_operators(name):
         assert row.risk in (worst or {row_of("aten::add").risk})
 
 
+def test_none_is_told_to_be_newer_than_the_table():
+    newer = [name for name in NAMES if "newer than this table" in row_of(name).reason]
+    assert newer == []
+
+
 def test_operators_that_are_tried_first_are_those_that_today_s_refuse_to_run():
     converted = {
         schema.name

@@ -14,7 +14,10 @@ import torch
 import tsarchive
 from tests.support.comparing import equal
 from tsarchive.errors import UnknownOperatorError
-from tsarchive.run.foreign import ForeignObject
+from tsarchive.operators.overloads import overloads_of
+from tsarchive.operators.removed import removed
+from tsarchive.run import operators
+from tsarchive.run.foreign import ForeignObject, readable_schemas
 
 NAMESPACE = "torch_scatter"
 SCHEMAS = {
@@ -170,11 +173,15 @@ def test_objects_of_unknown_classes_are_saved(packed, canonical):
             tsarchive.save(module, io.BytesIO(), canonical=True)
 
 
-def test_an_operator_of_another_torch_is_named_by_its_versions():
-    """Its schema is known, so that code around it is read; it cannot run."""
-    from tsarchive.run.foreign import readable_schemas
-    from tsarchive.run.operators import operator_schemas
+def test_operators_of_another_torch_are_read(monkeypatch):
+    """Their schemas are known, so that code around them is read; they cannot run."""
+    monkeypatch.setattr(operators, "_known", {**operators._known, "aten::relu": ()})
+    assert readable_schemas("aten::relu") == overloads_of("aten::relu")
 
-    name = "prepacked::linear_clamp_run"
-    assert readable_schemas(name)
-    assert not operator_schemas(name)
+
+@pytest.mark.parametrize("name", ["aten::solve", "aten::align_to", "prepacked::linear_clamp_run"])
+def test_operators_that_torch_removed_are_none_of_another_torch(name, monkeypatch):
+    """Functions stand for them, or a reason is told."""
+    monkeypatch.setattr(operators, "_known", {**operators._known, name: ()})
+    assert removed(name)
+    assert readable_schemas(name) == ()

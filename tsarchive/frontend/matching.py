@@ -271,7 +271,9 @@ def refused(candidate: Candidate) -> UnknownOperatorError:
     """Return the error for an overload that torch removed, and nothing stands for."""
     kind = candidate.schema.full_name
     message = f"torch has the operator {kind} no more, and nothing stands for it: "
-    return UnknownOperatorError(message + candidate.refusal, hint=last_with(candidate.schema))
+    error = UnknownOperatorError(message + candidate.refusal, hint=last_with(candidate.schema))
+    error.is_removed = True
+    return error
 
 
 class _Matcher:

@@ -276,11 +276,11 @@ class _Parser:
             self.expect("(")
             return HandleType(name, self.type_list(")")[0])
         if name == "Union":
-            # Bindings show unions in the other form.
-            end = ")" if self.accept("(") else "]"
-            if end == "]":
-                self.expect("[")
-            return UnionType(tuple(self.type_list(end)))
+            # torch reads brackets, and shows parentheses.
+            if self.accept("("):
+                return UnionType(tuple(self.type_list(")")))
+            self.expect("[")
+            return UnionType(tuple(self.type_list("]")))
         if name in _BASE_TYPES:
             return _BASE_TYPES[name]
         if re.fullmatch(r"t\w{0,2}|[a-z]V", name):

@@ -16,7 +16,7 @@ from tsarchive.operators.risks import Row
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call
-from .operators import Implementation, implementation, native_object, operator_schemas, traceable
+from .operators import Implementation, implementation, native_object, runs_here, traceable
 
 if TYPE_CHECKING:
     from .metering import Metering
@@ -77,8 +77,7 @@ class Enforcement:
         row = self.guard.policy.refusal(name)
         if row is not None:
             kind = name.partition(".")[0]
-            has_stand_in = node is not None and node.stand_in is not None
-            is_missing = "::" in kind and not (has_stand_in or operator_schemas(kind))
+            is_missing = "::" in kind and not runs_here(kind)
             refused = _refused(self.guard.policy, name, row, function)
             raise _located(unregistered(kind) if is_missing else refused, node)
         self._allowed.add(name)

@@ -14,7 +14,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type
-from tsarchive.operators.overloads import parsed
+from tsarchive.operators.overloads import overloads_of, parsed
 from tsarchive.operators.registry import schema_texts
 from tsarchive.operators.removed import removed
 
@@ -45,15 +45,17 @@ def is_foreign(class_: ClassType) -> bool:
 def readable_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """Return the overloads of an operator; those of another torch where this one has none.
 
-    Code that calls them is read like any other, and cannot be compiled. What torch removed is not
-    among them: it has a table of its own.
+    Code that calls them is read like any other, and cannot be compiled. Those that every torch of
+    today lacks are not among them: functions stand for them, or they are refused with a reason.
     """
-    return operator_schemas(name) or (() if removed(name) else _absent_schemas(name))
+    return operator_schemas(name) or _absent_schemas(name)
 
 
 @cache
 def _absent_schemas(name: str) -> tuple[FunctionSchema, ...]:
-    return tuple(parsed(text, any_native_class) for text in schema_texts(name))
+    gone = [candidate.schema for candidate in removed(name)]
+    texts = zip(schema_texts(name), overloads_of(name), strict=False)  # builtins follow the texts
+    return tuple(parsed(text, any_native_class) for text, schema in texts if schema not in gone)
 
 
 class ForeignObject:

@@ -46,6 +46,8 @@ def unread(record: str, data: bytes) -> Iterator[_Named]:
     for value in root if record == _TABLE and isinstance(root, tuple) else ():
         if not (isinstance(value, Reduce) and is_tensor(value)):
             yield "constants other than tensors", "1.7"
+        if isinstance(value, Object):
+            yield "constants that are objects", "1.8"
 
 
 def _name_of(value: Any) -> _Named | None:

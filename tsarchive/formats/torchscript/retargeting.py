@@ -19,7 +19,7 @@ from tsarchive.analyses.retargeting import (
     disagreement,
 )
 from tsarchive.container import Container, NewRecord
-from tsarchive.errors import ArchiveError, SaveError, TargetError
+from tsarchive.errors import ArchiveError, SaveError, TargetError, UnknownOperatorError
 from tsarchive.formats.base import RewrittenCalls
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
@@ -73,7 +73,8 @@ def retargeted(
     """Return the records of a saved module for a release of torch.
 
     ``container`` has the code of the ``records``. With ``keeps_unread`` code that this process
-    cannot read is left as it is. Raises TargetError for what the release cannot read.
+    cannot read is left as it is, but for what torch removed. Raises TargetError for what the
+    release cannot read.
     """
     given = list(records)
     version = min(format_version(container), release.newest_format)
@@ -165,7 +166,8 @@ class _Archive:
 
     def _unread(self, code: _Code, record: str, error: ArchiveError) -> None:
         code.failure = error
-        if not self.keeps_unread:
+        is_removed = isinstance(error, UnknownOperatorError) and error.is_removed
+        if is_removed or not self.keeps_unread:
             self._obstacle(record, error)
 
     def _definition(self, code: _Code, record: str, named: NamedType) -> None:
