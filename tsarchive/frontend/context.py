@@ -48,7 +48,8 @@ class Dialect(NamedTuple):
     ``folder`` holds the code records of qualified names. ``free_version`` is the operator
     version of functions and closures, None for the current one; a number is none that methods
     have. ``functions`` gives, by the names of old operators, the qualified names of functions
-    that stand for them there, which are read as code of today. ``renamed`` gives operators that
+    that stand for them there, and by the overloads of today those that stand for these
+    everywhere; they are read as code of today. ``renamed`` gives operators that
     changed their name, not their meaning, their name of today. ``dtypes`` gives the number of
     the dtype that an operator used where ``dtype`` is None or not given; ``masks`` the place of
     an argument that could hold numbers and has to be a mask of bools today; ``flags`` the number

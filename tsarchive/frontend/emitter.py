@@ -202,11 +202,16 @@ class Emitter:
         return self.context.infers_foreign and is_class
 
     def _function_for(self, candidate: Candidate) -> Function | None:
-        """Return the function that stands for an old operator outside of methods."""
-        dialect = self.context.dialect
-        if candidate.upgrader is None or self.frame.version != dialect.free_version:
+        """Return the function that stands for an operator in code of an old dialect.
+
+        In methods torch's upgraders stand for what they can.
+        """
+        dialect, version = self.context.dialect, self.frame.version
+        is_free = version == dialect.free_version
+        if not dialect.functions or version is None or not (is_free or candidate.upgrader is None):
             return None
-        found = self.context.find(dialect.functions.get(candidate.upgrader, ""))
+        old = candidate.upgrader or candidate.schema.full_name
+        found = self.context.find(dialect.functions.get(old, ""))
         return found.function if isinstance(found, FunctionType) else None
 
     def _of_dialect(self, kind: str, call: Call, node: Located) -> tuple[str, Call]:

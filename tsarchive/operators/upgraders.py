@@ -131,11 +131,9 @@ RENAMED: Final[Mapping[str, str]] = {
         ("native_clone", "clone"),
         ("native_pow", "pow"),
         ("native_zero_", "zero_"),
-        ("quantize_linear", "quantize_per_tensor"),
         ("s_copy_", "copy_"),
         ("s_native_addmm", "addmm"),
         ("s_native_addmm_", "addmm_"),
-        ("thnn_conv3d", "slow_conv3d"),
         ("thnn_conv_depthwise2d", "_conv_depthwise2d"),
         ("trtrs", "triangular_solve"),
     )
@@ -202,6 +200,11 @@ def full(size: List[int], fill_value: number, {options}) -> Tensor:
   return _0
 """
 
+_CONVERTED = """\
+def {name}({given}) -> {type}:
+  return {type}({call})
+"""
+
 TEXT: Final = "".join(
     (
         _DIVISION.format(name="div_tensor", suffix="", **_TENSOR),
@@ -211,10 +214,14 @@ TEXT: Final = "".join(
         _FULL.format(**_FILLED),
         _POINTS.format(name="linspace", more="", base="", **_FILLED),
         _POINTS.format(name="logspace", more="base: float, ", base="base, ", **_FILLED),
+        _CONVERTED.format(name="pow", given="a: int, b: int", type="int", call="torch.pow(a, b)"),
+        _CONVERTED.format(name="ceil", given="a: float", type="float", call="torch.ceil(a)"),
+        _CONVERTED.format(name="floor", given="a: float", type="float", call="torch.floor(a)"),
     )
 )
 
-# By torch's names of the old operators. The others mean what they meant.
+# By torch's names of the old operators, which methods run by their version, and by the overloads
+# whose results had another type. The others mean what they meant.
 FUNCTIONS: Final[Mapping[str, str]] = {
     "div_Tensor_0_3": f"{_QUALIFIER}.div_tensor",
     "div_Scalar_0_3": f"{_QUALIFIER}.div_number",
@@ -223,4 +230,11 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "full_0_4": f"{_QUALIFIER}.full",
     "linspace_0_7": f"{_QUALIFIER}.linspace",
     "logspace_0_8": f"{_QUALIFIER}.logspace",
+    "aten::pow.int": f"{_QUALIFIER}.pow",
+}
+# Those of torch 1.1 alone.
+FUNCTIONS_OF_1_1: Final[Mapping[str, str]] = {
+    **FUNCTIONS,
+    "aten::ceil.float": f"{_QUALIFIER}.ceil",
+    "aten::floor.float": f"{_QUALIFIER}.floor",
 }

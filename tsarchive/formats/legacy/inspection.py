@@ -39,7 +39,14 @@ from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR, Type
 from tsarchive.operators.removed import renamed
-from tsarchive.operators.upgraders import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
+from tsarchive.operators.upgraders import (
+    DTYPES,
+    FLAGS,
+    FUNCTIONS,
+    FUNCTIONS_OF_1_1,
+    MASKS,
+    RENAMED,
+)
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 from tsarchive.strict_json import parse_object
@@ -357,6 +364,13 @@ DIALECT = Dialect(
 )
 CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
 
+
+
+def dialect_of(model: Model) -> Dialect:
+    """Return the dialect of the release that wrote a model: torch 1.1 wrote version 3."""
+    return DIALECT._replace(functions=FUNCTIONS_OF_1_1) if model.version == 3 else DIALECT
+
+
 # Present in torch.nn.Module, but in models of these releases only once it was changed.
 _TRAINING = Attribute("training", BOOL)
 _NOT_OF_A_NAME = re.compile(r"\W", re.ASCII)
@@ -491,7 +505,8 @@ class LegacyView(PickledView):
     @cached_property
     def _main(self) -> tuple[Module, CodeImporter]:
         """Return the main module, and the importer that knows its class."""
-        classes = signatures_of_code(self.code, _no_constant, OPERATOR_VERSION, dialect=DIALECT)
+        dialect = dialect_of(self.model)
+        classes = signatures_of_code(self.code, _no_constant, OPERATOR_VERSION, dialect=dialect)
         return module_of(self.model.main, classes, self.code), classes
 
     @cached_property
