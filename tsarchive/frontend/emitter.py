@@ -227,6 +227,8 @@ class Emitter:
         if dialect.flags.get(kind) == len(positional):
             positional.append(self.constant(True, BOOL))
         dtype = dialect.dtypes.get(kind)
+        if kind in dialect.element_dtypes and positional:
+            dtype = dialect.element_dtypes[kind].get(_of_numbers(positional[0].type))
         given = keywords.get("dtype")
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
@@ -593,3 +595,8 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
         if all(is_subtype(type_, wanted) for type_ in types):
             return member
     return found[0] if found else None
+
+
+def _of_numbers(type_: Type) -> Type:
+    """Return the type of the numbers in nested lists."""
+    return _of_numbers(type_.element) if isinstance(type_, ListType) else type_

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tsarchive.ir.schema import FunctionSchema, parse_schema
+from tsarchive.ir.types import BOOL, FLOAT, Type
 
 
 class Upgrader(NamedTuple):
@@ -144,6 +145,15 @@ _FLOAT32: Final = 6
 DTYPES: Final[Mapping[str, int]] = dict.fromkeys(
     ("aten::arange", "aten::randint", "aten::randperm"), _FLOAT32
 )
+
+_FLOAT64, _UINT8 = 7, 0
+# The dtype of tensors made of numbers, by the type of these, unless told otherwise.
+ELEMENT_DTYPES: Final[Mapping[str, Mapping[Type, int]]] = dict.fromkeys(
+    ("aten::as_tensor", "aten::tensor"), {FLOAT: _FLOAT64}
+)
+ELEMENT_DTYPES_OF_1_1: Final[Mapping[str, Mapping[Type, int]]] = {
+    "aten::tensor": {FLOAT: _FLOAT64, BOOL: _UINT8}
+}
 
 # Where the mask stands. Before torch 1.2 comparisons gave tensors of uint8.
 MASKS: Final[Mapping[str, int]] = {

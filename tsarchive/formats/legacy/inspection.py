@@ -41,6 +41,8 @@ from tsarchive.ir.types import BOOL, TENSOR, Type
 from tsarchive.operators.removed import renamed
 from tsarchive.operators.upgraders import (
     DTYPES,
+    ELEMENT_DTYPES,
+    ELEMENT_DTYPES_OF_1_1,
     FLAGS,
     FUNCTIONS,
     FUNCTIONS_OF_1_1,
@@ -359,6 +361,7 @@ DIALECT = Dialect(
     functions=FUNCTIONS,
     renamed=OLD_NAMES,
     dtypes=DTYPES,
+    element_dtypes=ELEMENT_DTYPES,
     masks=MASKS,
     flags=FLAGS,
 )
@@ -366,9 +369,14 @@ CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
 
 
 
+DIALECT_OF_1_1 = DIALECT._replace(
+    functions=FUNCTIONS_OF_1_1, element_dtypes=ELEMENT_DTYPES_OF_1_1
+)
+
+
 def dialect_of(model: Model) -> Dialect:
     """Return the dialect of the release that wrote a model: torch 1.1 wrote version 3."""
-    return DIALECT._replace(functions=FUNCTIONS_OF_1_1) if model.version == 3 else DIALECT
+    return DIALECT_OF_1_1 if model.version == 3 else DIALECT
 
 
 # Present in torch.nn.Module, but in models of these releases only once it was changed.
