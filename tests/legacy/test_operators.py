@@ -46,7 +46,9 @@ def test_flags_stand_after_the_other_arguments(kind):
 
 def test_functions_stand_for_old_operators():
     upgraders = {entry.upgrader for entry in UPGRADERS.values()}
-    overloads = {s.full_name: s for n in ("pow", "ceil", "floor") for s in operator_schemas(f"aten::{n}")}
+    overloads = {
+        s.full_name: s for n in ("pow", "ceil", "floor") for s in operator_schemas(f"aten::{n}")
+    }
     assert set(FUNCTIONS_OF_1_1) - upgraders <= set(overloads)
     importer = importer_of({RECORD.replace("libs/", "code/"): TEXT})
     for old, name in FUNCTIONS_OF_1_1.items():

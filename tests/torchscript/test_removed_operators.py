@@ -298,6 +298,8 @@ REFUSED = {
     "torch.sum(x, ['N'])": ("by its name", "2.12"),
     "ops._caffe2.Gelu(x, False)": ("Caffe2", "1.10"),
     "ops.prim.view_copy(x, [1])": ("no kernel", "2.1"),
+    "(torch.pstrf(x))[0]": ("chose its pivots", "1.1"),
+    "ops.quantized.fbgemm_linear_prepack(x)": ("prototype", "1.2"),
 }
 
 

@@ -52,9 +52,10 @@ class Dialect(NamedTuple):
     everywhere; they are read as code of today. ``renamed`` gives operators that
     changed their name, not their meaning, their name of today. ``dtypes`` gives the number of
     the dtype that an operator used where ``dtype`` is None or not given, and
-    ``element_dtypes`` the same by the types of the numbers in its first argument; ``masks`` the place of
-    an argument that could hold numbers and has to be a mask of bools today; ``flags`` the number
-    of arguments before a flag that operators have got since, and were as if it was set.
+    ``element_dtypes`` the same by the types of the numbers in its first argument; ``masks`` the
+    place of an argument that could hold numbers and has to be a mask of bools today; ``flags``
+    the number of arguments before a flag that operators have got since, and were as if it was
+    set.
     """
 
     folder: str = "code"

@@ -148,9 +148,9 @@ DTYPES: Final[Mapping[str, int]] = dict.fromkeys(
 
 _FLOAT64, _UINT8 = 7, 0
 # The dtype of tensors made of numbers, by the type of these, unless told otherwise.
-ELEMENT_DTYPES: Final[Mapping[str, Mapping[Type, int]]] = dict.fromkeys(
-    ("aten::as_tensor", "aten::tensor"), {FLOAT: _FLOAT64}
-)
+ELEMENT_DTYPES: Final[Mapping[str, Mapping[Type, int]]] = {
+    name: {FLOAT: _FLOAT64} for name in ("aten::as_tensor", "aten::tensor")
+}
 ELEMENT_DTYPES_OF_1_1: Final[Mapping[str, Mapping[Type, int]]] = {
     "aten::tensor": {FLOAT: _FLOAT64, BOOL: _UINT8}
 }

@@ -368,10 +368,7 @@ DIALECT = Dialect(
 CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
 
 
-
-DIALECT_OF_1_1 = DIALECT._replace(
-    functions=FUNCTIONS_OF_1_1, element_dtypes=ELEMENT_DTYPES_OF_1_1
-)
+DIALECT_OF_1_1 = DIALECT._replace(functions=FUNCTIONS_OF_1_1, element_dtypes=ELEMENT_DTYPES_OF_1_1)
 
 
 def dialect_of(model: Model) -> Dialect:
