@@ -10,6 +10,7 @@ from tsarchive.ir.types import BOOL, TENSOR
 from tsarchive.operators.upgraders import (
     DTYPES,
     FLAGS,
+    FUNCTIONS_OF_1_0,
     FUNCTIONS_OF_1_1,
     MASKS,
     RECORD,
@@ -50,6 +51,7 @@ def test_functions_stand_for_old_operators():
         s.full_name: s for n in ("pow", "ceil", "floor") for s in operator_schemas(f"aten::{n}")
     }
     assert set(FUNCTIONS_OF_1_1) - upgraders <= set(overloads)
+    assert set(FUNCTIONS_OF_1_0) - set(FUNCTIONS_OF_1_1) == {"aten::cross"}
     importer = importer_of({RECORD.replace("libs/", "code/"): TEXT})
     for old, name in FUNCTIONS_OF_1_1.items():
         found = importer.find(name)

@@ -215,8 +215,22 @@ def {name}({given}) -> {type}:
   return {type}({call})
 """
 
+_CROSS = """\
+def cross(self: Tensor, other: Tensor, dim: Optional[int]) -> Tensor:
+  if torch.__is__(dim, None):
+    _0 = True
+  else:
+    _0 = torch.eq(unchecked_cast(int, dim), -1)
+  if _0:
+    _1 = torch.cross(self, other, None)
+  else:
+    _1 = torch.cross(self, other, dim)
+  return _1
+"""
+
 TEXT: Final = "".join(
     (
+        _CROSS,
         _DIVISION.format(name="div_tensor", suffix="", **_TENSOR),
         _DIVISION.format(name="div_number", suffix="", **_NUMBER),
         _DIVISION.format(name="div_tensor_", suffix="_", **_TENSOR),
@@ -242,6 +256,8 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "logspace_0_8": f"{_QUALIFIER}.logspace",
     "aten::pow.int": f"{_QUALIFIER}.pow",
 }
+# Torch 1.0 wrote -1 for the first dimension with three elements.
+FUNCTIONS_OF_1_0: Final[Mapping[str, str]] = {**FUNCTIONS, "aten::cross": f"{_QUALIFIER}.cross"}
 # Those of torch 1.1 alone.
 FUNCTIONS_OF_1_1: Final[Mapping[str, str]] = {
     **FUNCTIONS,

@@ -45,6 +45,7 @@ from tsarchive.operators.upgraders import (
     ELEMENT_DTYPES_OF_1_1,
     FLAGS,
     FUNCTIONS,
+    FUNCTIONS_OF_1_0,
     FUNCTIONS_OF_1_1,
     MASKS,
     RENAMED,
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 MODEL = "model.json"
 # 6 was never released: its modules are in a data.pkl beside the table of tensors.
 NEWEST_READ = 5
+# Torch 1.0 wrote version 1, 1.1 version 3 and 1.2 version 5.
+FIRST_OF_1_1 = 2
+FIRST_OF_1_2 = 4
 # From this version on, values of attributes are in attributes.pkl.
 FIRST_WITH_ATTRIBUTES = 2
 # Deeper than any model; only a file made to exhaust the stack has more.
@@ -368,12 +372,15 @@ DIALECT = Dialect(
 CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
 
 
+DIALECT_OF_1_0 = DIALECT._replace(functions=FUNCTIONS_OF_1_0)
 DIALECT_OF_1_1 = DIALECT._replace(functions=FUNCTIONS_OF_1_1, element_dtypes=ELEMENT_DTYPES_OF_1_1)
 
 
 def dialect_of(model: Model) -> Dialect:
-    """Return the dialect of the release that wrote a model: torch 1.1 wrote version 3."""
-    return DIALECT_OF_1_1 if model.version == 3 else DIALECT
+    """Return the dialect of the release that wrote a model: 1.0, 1.1 or 1.2."""
+    if model.version < FIRST_OF_1_1:
+        return DIALECT_OF_1_0
+    return DIALECT_OF_1_1 if model.version < FIRST_OF_1_2 else DIALECT
 
 
 # Present in torch.nn.Module, but in models of these releases only once it was changed.
