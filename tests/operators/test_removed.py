@@ -11,14 +11,14 @@ from functools import cache
 import pytest
 import torch
 
-from tests.support.archives import torch_saved
+from tests.support.archives import ROOT, torch_saved
 from tests.support.frontend import importer_of, walk
 from tsarchive.frontend.matching import Call
 from tsarchive.frontend.references import Typed
 from tsarchive.ir.graph import Node, Value
 from tsarchive.operators.overloads import old_overloads_of, overloads_of
 from tsarchive.operators.registry import listed_versions, operator_names, versions_of
-from tsarchive.operators.removed import RECORD, TRIED_FIRST, removed, text
+from tsarchive.operators.removed import RECORD, TRIED_FIRST, last_torch_with, removed, text
 from tsarchive.operators.risks import Bound, row_of
 from tsarchive.operators.upgraders import candidates
 
@@ -26,6 +26,9 @@ NEWEST = listed_versions()[-1]
 NAMES = list(operator_names())
 FUNCTIONS = re.findall(r"^def (\w+)\(([^)]*)\) -> (.*):$", text(), re.MULTILINE)
 QUALIFIER = "__torch__.removed_from_torch"
+# Those of before torch 1.4, whose schemas the table has.
+TABLE = (ROOT / "tsarchive" / "operators" / "removed.txt").read_text("ascii")
+WRITTEN = dict.fromkeys(re.findall(r"^# \d\.\d (\w+::\w+)", TABLE, re.MULTILINE))
 
 # Backends for phones have natives of their own.
 ELSEWHERE = {"prepacked"}
@@ -100,6 +103,12 @@ def test_each_entry_is_a_function_or_a_reason():
     assert len(set(stands)) > 250
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_schemas_of_before_torch_1_4_tell_their_last_torch(name):
+    written = [entry.schema for entry in removed(name) if last_torch_with(entry.schema) < "1.4"]
+    assert len(written) == len(re.findall(rf"^# \d\.\d {name}[.(]", TABLE, re.MULTILINE))
+
+
 def test_results_are_of_the_number_that_they_were():
     others = {
         schema.full_name
@@ -130,7 +139,7 @@ def test_functions_are_read(name):
     assert function_named(f"{QUALIFIER}.{name}").graph.nodes is not None
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *WRITTEN])
 def test_functions_take_the_arguments_of_their_schemas(name):
     for entry in removed(name):
         if entry.upgrader is not None:
@@ -189,7 +198,7 @@ def reached(name):
 
 GONE = [
     name
-    for name in NAMES
+    for name in (*NAMES, *WRITTEN)
     if NEWEST not in versions_of(name) and any(entry.upgrader for entry in removed(name))
 ]
 

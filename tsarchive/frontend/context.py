@@ -48,11 +48,14 @@ class Dialect(NamedTuple):
     ``folder`` holds the code records of qualified names. ``free_version`` is the operator
     version of functions and closures, None for the current one; a number is none that methods
     have. ``functions`` gives, by the names of old operators, the qualified names of functions
-    that stand for them there, which are read as code of today. ``renamed`` gives operators that
+    that stand for them there, and by the overloads of today those that stand for these
+    everywhere; they are read as code of today. ``renamed`` gives operators that
     changed their name, not their meaning, their name of today. ``dtypes`` gives the number of
-    the dtype that an operator used where ``dtype`` is None or not given; ``masks`` the place of
-    an argument that could hold numbers and has to be a mask of bools today; ``flags`` the number
-    of arguments before a flag that operators have got since, and were as if it was set.
+    the dtype that an operator used where ``dtype`` is None or not given, and
+    ``element_dtypes`` the same by the types of the numbers in its first argument; ``masks`` the
+    place of an argument that could hold numbers and has to be a mask of bools today; ``flags``
+    the number of arguments before a flag that operators have got since, and were as if it was
+    set.
     """
 
     folder: str = "code"
@@ -60,6 +63,7 @@ class Dialect(NamedTuple):
     functions: Mapping[str, str] = _NOTHING
     renamed: Mapping[str, str] = _NOTHING
     dtypes: Mapping[str, int] = _NOTHING
+    element_dtypes: Mapping[str, Mapping[Type, int]] = _NOTHING
     masks: Mapping[str, int] = _NOTHING
     flags: Mapping[str, int] = _NOTHING
 

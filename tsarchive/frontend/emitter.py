@@ -202,11 +202,16 @@ class Emitter:
         return self.context.infers_foreign and is_class
 
     def _function_for(self, candidate: Candidate) -> Function | None:
-        """Return the function that stands for an old operator outside of methods."""
-        dialect = self.context.dialect
-        if candidate.upgrader is None or self.frame.version != dialect.free_version:
+        """Return the function that stands for an operator in code of an old dialect.
+
+        In methods torch's upgraders stand for what they can.
+        """
+        dialect, version = self.context.dialect, self.frame.version
+        is_free = version == dialect.free_version
+        if not dialect.functions or version is None or not (is_free or candidate.upgrader is None):
             return None
-        found = self.context.find(dialect.functions.get(candidate.upgrader, ""))
+        old = candidate.upgrader or candidate.schema.full_name
+        found = self.context.find(dialect.functions.get(old, ""))
         return found.function if isinstance(found, FunctionType) else None
 
     def _of_dialect(self, kind: str, call: Call, node: Located) -> tuple[str, Call]:
@@ -222,6 +227,8 @@ class Emitter:
         if dialect.flags.get(kind) == len(positional):
             positional.append(self.constant(True, BOOL))
         dtype = dialect.dtypes.get(kind)
+        if kind in dialect.element_dtypes and positional:
+            dtype = dialect.element_dtypes[kind].get(_of_numbers(positional[0].type))
         given = keywords.get("dtype")
         if dtype is not None and "out" not in keywords and (given is None or given.type == NONE):
             keywords["dtype"] = self.constant(dtype, INT)
@@ -588,3 +595,8 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
         if all(is_subtype(type_, wanted) for type_ in types):
             return member
     return found[0] if found else None
+
+
+def _of_numbers(type_: Type) -> Type:
+    """Return the type of the numbers in nested lists."""
+    return _of_numbers(type_.element) if isinstance(type_, ListType) else type_

@@ -8,8 +8,8 @@ from typing import Final
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.schema import FunctionSchema
 
-from .overloads import last_version_of
 from .registry import is_of_another_build, versions_with, with_untried_torch
+from .removed import last_torch_with
 
 _NAMED_ALIKE: Final = (
     "torch_cluster", "torch_scatter", "torch_sparse", "torch_spline_conv", "torchaudio", "torchrec",
@@ -74,7 +74,7 @@ def what_registers(name: str) -> str:
 
 def last_with(schema: FunctionSchema) -> str:
     """Return advice on an overload that torch removed: the last version that has it."""
-    return f"torch {last_version_of(schema)} is the last that runs it"
+    return f"torch {last_torch_with(schema)} is the last that runs it"
 
 
 def unregistered(kind: str) -> UnknownOperatorError:

@@ -3,7 +3,8 @@
 ``removed.txt`` is the table. A paragraph begins with ``#`` and the operators, with their overloads,
 that it is about; behind it stands a function in TorchScript, as archives hold it. Its parameters
 are the arguments of the old schemas, in their order and without defaults. ``schemas.txt`` has the
-schemas; those of before torch 1.4 are written out. ``# as aten::x:`` stands before operators that
+schemas; those of before torch 1.4 are written out, each on a line of its own behind the last torch
+that has it, with overload names of this table. ``# as aten::x:`` stands before operators that
 do what another does with the same arguments, where ``*`` is their own name, and
 ``# refused, reason:`` before those that no function gives back, which may be patterns. A paragraph
 without ``#`` is a function that others call. Where an overload has a function, the one that writes
@@ -25,7 +26,7 @@ from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
-from .overloads import old_overloads_of
+from .overloads import last_version_of, old_overloads_of
 from .registry import listed_versions, versions_of
 from .upgraders import Candidate
 
@@ -69,6 +70,12 @@ def renamed() -> Mapping[str, str]:
     names = {old.partition(".")[0]: new for old, new in _table().same.items()}
     newest = listed_versions()[-1]
     return {old: new for old, new in names.items() if newest not in versions_of(old)}
+
+
+def last_torch_with(schema: FunctionSchema) -> str:
+    """Return the newest version of torch that has an overload, of before torch 1.4, too."""
+    is_written = schema in _table().schemas.get(schema.name, ())
+    return _table().last[schema.full_name] if is_written else last_version_of(schema)
 
 
 def text() -> str:
@@ -127,6 +134,7 @@ class _Table:
         self.classes: dict[str, str] = {}
         self.functions: dict[str, list[_Function]] = {}
         self.schemas: dict[str, list[FunctionSchema]] = {}
+        self.last: dict[str, str] = {}
         self.same: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         for paragraph in paragraphs:
@@ -143,9 +151,10 @@ class _Table:
             for name in self._names(comment):
                 self.functions.setdefault(name, []).append(function)
             return
-        title, _, names = " ".join(comment).rpartition(": ")
+        title, _, names = " ".join([*(n for n in comment if "(" not in n), ""]).rpartition(": ")
         kind, _, told = title.partition(" ")
-        for name in names.split():
+        written = self._names(line for line in comment if "(" in line)
+        for name in (*names.split(), *written):
             if kind == "as":
                 self.same[name] = told.replace("*", name.partition("::")[2].partition(".")[0])
             else:
@@ -156,8 +165,10 @@ class _Table:
             if "(" not in line:
                 yield from line.split()
                 continue
-            schema = parse_schema(line)
+            last, _, text = line.partition(" ")
+            schema = parse_schema(text)
             self.schemas.setdefault(schema.name, []).append(schema)
+            self.last[schema.full_name] = last
             yield schema.full_name
 
 

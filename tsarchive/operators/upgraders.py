@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tsarchive.ir.schema import FunctionSchema, parse_schema
+from tsarchive.ir.types import BOOL, FLOAT, Type
 
 
 class Upgrader(NamedTuple):
@@ -131,11 +132,9 @@ RENAMED: Final[Mapping[str, str]] = {
         ("native_clone", "clone"),
         ("native_pow", "pow"),
         ("native_zero_", "zero_"),
-        ("quantize_linear", "quantize_per_tensor"),
         ("s_copy_", "copy_"),
         ("s_native_addmm", "addmm"),
         ("s_native_addmm_", "addmm_"),
-        ("thnn_conv3d", "slow_conv3d"),
         ("thnn_conv_depthwise2d", "_conv_depthwise2d"),
         ("trtrs", "triangular_solve"),
     )
@@ -146,6 +145,15 @@ _FLOAT32: Final = 6
 DTYPES: Final[Mapping[str, int]] = dict.fromkeys(
     ("aten::arange", "aten::randint", "aten::randperm"), _FLOAT32
 )
+
+_FLOAT64, _UINT8 = 7, 0
+# The dtype of tensors made of numbers, by the type of these, unless told otherwise.
+ELEMENT_DTYPES: Final[Mapping[str, Mapping[Type, int]]] = {
+    name: {FLOAT: _FLOAT64} for name in ("aten::as_tensor", "aten::tensor")
+}
+ELEMENT_DTYPES_OF_1_1: Final[Mapping[str, Mapping[Type, int]]] = {
+    "aten::tensor": {FLOAT: _FLOAT64, BOOL: _UINT8}
+}
 
 # Where the mask stands. Before torch 1.2 comparisons gave tensors of uint8.
 MASKS: Final[Mapping[str, int]] = {
@@ -202,8 +210,27 @@ def full(size: List[int], fill_value: number, {options}) -> Tensor:
   return _0
 """
 
+_CONVERTED = """\
+def {name}({given}) -> {type}:
+  return {type}({call})
+"""
+
+_CROSS = """\
+def cross(self: Tensor, other: Tensor, dim: Optional[int]) -> Tensor:
+  if torch.__is__(dim, None):
+    _0 = True
+  else:
+    _0 = torch.eq(unchecked_cast(int, dim), -1)
+  if _0:
+    _1 = torch.cross(self, other, None)
+  else:
+    _1 = torch.cross(self, other, dim)
+  return _1
+"""
+
 TEXT: Final = "".join(
     (
+        _CROSS,
         _DIVISION.format(name="div_tensor", suffix="", **_TENSOR),
         _DIVISION.format(name="div_number", suffix="", **_NUMBER),
         _DIVISION.format(name="div_tensor_", suffix="_", **_TENSOR),
@@ -211,10 +238,14 @@ TEXT: Final = "".join(
         _FULL.format(**_FILLED),
         _POINTS.format(name="linspace", more="", base="", **_FILLED),
         _POINTS.format(name="logspace", more="base: float, ", base="base, ", **_FILLED),
+        _CONVERTED.format(name="pow", given="a: int, b: int", type="int", call="torch.pow(a, b)"),
+        _CONVERTED.format(name="ceil", given="a: float", type="float", call="torch.ceil(a)"),
+        _CONVERTED.format(name="floor", given="a: float", type="float", call="torch.floor(a)"),
     )
 )
 
-# By torch's names of the old operators. The others mean what they meant.
+# By torch's names of the old operators, which methods run by their version, and by the overloads
+# whose results had another type. The others mean what they meant.
 FUNCTIONS: Final[Mapping[str, str]] = {
     "div_Tensor_0_3": f"{_QUALIFIER}.div_tensor",
     "div_Scalar_0_3": f"{_QUALIFIER}.div_number",
@@ -223,4 +254,13 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "full_0_4": f"{_QUALIFIER}.full",
     "linspace_0_7": f"{_QUALIFIER}.linspace",
     "logspace_0_8": f"{_QUALIFIER}.logspace",
+    "aten::pow.int": f"{_QUALIFIER}.pow",
+}
+# Torch 1.0 wrote -1 for the first dimension with three elements.
+FUNCTIONS_OF_1_0: Final[Mapping[str, str]] = {**FUNCTIONS, "aten::cross": f"{_QUALIFIER}.cross"}
+# Those of torch 1.1 alone.
+FUNCTIONS_OF_1_1: Final[Mapping[str, str]] = {
+    **FUNCTIONS,
+    "aten::ceil.float": f"{_QUALIFIER}.ceil",
+    "aten::floor.float": f"{_QUALIFIER}.floor",
 }

@@ -28,12 +28,12 @@ from tsarchive.run.slots import link_lists, set_slot
 from .inspection import (
     ATTRIBUTES,
     CODE_FOLDERS,
-    DIALECT,
     MODEL,
     OPERATOR_VERSION,
     Module,
     Values,
     debug_records,
+    dialect_of,
     module_of,
     read_model,
 )
@@ -68,7 +68,7 @@ class LegacyImporter(BaseImporter):
             constant=self.constant,
             version=OPERATOR_VERSION,
             debug=DebugRecords(self.container, dict(debug_records(self.model.main))),
-            dialect=DIALECT,
+            dialect=dialect_of(self.model),
         )
         self._values = Values(self.container, self.model)
         tensors = TensorReader(self.container.view, self.device, MODEL)

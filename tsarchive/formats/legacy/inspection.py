@@ -39,7 +39,17 @@ from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import untaken_name
 from tsarchive.ir.types import BOOL, TENSOR, Type
 from tsarchive.operators.removed import renamed
-from tsarchive.operators.upgraders import DTYPES, FLAGS, FUNCTIONS, MASKS, RENAMED
+from tsarchive.operators.upgraders import (
+    DTYPES,
+    ELEMENT_DTYPES,
+    ELEMENT_DTYPES_OF_1_1,
+    FLAGS,
+    FUNCTIONS,
+    FUNCTIONS_OF_1_0,
+    FUNCTIONS_OF_1_1,
+    MASKS,
+    RENAMED,
+)
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 from tsarchive.strict_json import parse_object
@@ -51,6 +61,9 @@ if TYPE_CHECKING:
 MODEL = "model.json"
 # 6 was never released: its modules are in a data.pkl beside the table of tensors.
 NEWEST_READ = 5
+# Torch 1.0 wrote version 1, 1.1 version 3 and 1.2 version 5.
+FIRST_OF_1_1 = 2
+FIRST_OF_1_2 = 4
 # From this version on, values of attributes are in attributes.pkl.
 FIRST_WITH_ATTRIBUTES = 2
 # Deeper than any model; only a file made to exhaust the stack has more.
@@ -352,10 +365,23 @@ DIALECT = Dialect(
     functions=FUNCTIONS,
     renamed=OLD_NAMES,
     dtypes=DTYPES,
+    element_dtypes=ELEMENT_DTYPES,
     masks=MASKS,
     flags=FLAGS,
 )
 CODE_FOLDERS = ("code/", f"{LIBRARIES}/")
+
+
+DIALECT_OF_1_0 = DIALECT._replace(functions=FUNCTIONS_OF_1_0)
+DIALECT_OF_1_1 = DIALECT._replace(functions=FUNCTIONS_OF_1_1, element_dtypes=ELEMENT_DTYPES_OF_1_1)
+
+
+def dialect_of(model: Model) -> Dialect:
+    """Return the dialect of the release that wrote a model: 1.0, 1.1 or 1.2."""
+    if model.version < FIRST_OF_1_1:
+        return DIALECT_OF_1_0
+    return DIALECT_OF_1_1 if model.version < FIRST_OF_1_2 else DIALECT
+
 
 # Present in torch.nn.Module, but in models of these releases only once it was changed.
 _TRAINING = Attribute("training", BOOL)
@@ -491,7 +517,8 @@ class LegacyView(PickledView):
     @cached_property
     def _main(self) -> tuple[Module, CodeImporter]:
         """Return the main module, and the importer that knows its class."""
-        classes = signatures_of_code(self.code, _no_constant, OPERATOR_VERSION, dialect=DIALECT)
+        dialect = dialect_of(self.model)
+        classes = signatures_of_code(self.code, _no_constant, OPERATOR_VERSION, dialect=dialect)
         return module_of(self.model.main, classes, self.code), classes
 
     @cached_property
