@@ -60,7 +60,7 @@ def test_a_lowered_module_tells_what_it_can_do(qualified):
     assert (found.severity, found.nature) == (Severity.INFO, Nature.ABILITY)
     assert not errors(lowered(qualified))
     module = tsarchive.load(io.BytesIO(lowered(qualified)))
-    with pytest.raises(tsarchive.ArchiveError, match="demo is not registered"):
+    with pytest.raises(tsarchive.ArchiveError, match=r"demo.*not registered"):
         module(torch.ones(2), None)
 
 
@@ -105,7 +105,7 @@ def test_a_module_that_torch_lowers(tmp_path):
     report = tsarchive.audit(path)
     assert [(f.rule, f.severity) for f in report.findings] == [("code-native-class", Severity.INFO)]
     assert "__backends__.test_backend" in report.classes
-    with pytest.raises(tsarchive.UnknownClassError, match=r"torch\.ops\.load_library"):
+    with pytest.raises(tsarchive.SourceError, match=r"torch\.ops\.load_library"):
         tsarchive.load(path)
 
 

@@ -99,7 +99,6 @@ def test_real_archives_call_the_overloads_that_torch_chooses(path):
 BY_OLDER_TORCH = {
     "debian-pytorch-2.6.0__TestSerialization.test_lstm.scripted.pt",
     "debian-pytorch-2.6.0__TestSerialization.test_lstm.traced.pt",
-    "pytorch-android-demo-app__asl.ptl",
     "pytorch-android-demo-app__mobile_model1_05207e3.pt",
 }
 

@@ -247,6 +247,8 @@ def test_what_is_missing_is_what_torch_refuses(path):
         if "Legacy model format" in first_line:
             assert not found
             return
+        if "torch.classes.xnnpack." in first_line:
+            return  # functions and classes of ours stand for these
         # torch stops at the first one.
         assert any(name in first_line for name in (*found.operators, *found.classes))
     else:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import Range, Source, byte_length
 
 from .function_sources import (
@@ -93,7 +94,9 @@ class PlaceReader:
         self._empty: dict[tuple[str, int], Range] = {}
         self._views: dict[tuple[str, ...], list[View]] = {}
         self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
-        self._ranges: dict[tuple[str, str], Range] = {}
+        self._ranges: dict[tuple[str, str, str], Range] = {}
+        # The functions of each name in a code record; several where several files have the record.
+        self._namesakes: dict[tuple[str, str], dict[str, int]] = {}
         self._waiting: list[Place] = []
         self._is_old = False
         self._text_behind = text_behind
@@ -133,15 +136,16 @@ class PlaceReader:
         pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
         for place in waiting:
             name = place.function.rpartition(".")[2]
-            if (range_ := self._ranges.get((place.shown, name))) is not None:
+            key = (place.shown, name, place.function if "Serialized " in place.shown else "")
+            if (range_ := self._ranges.get(key)) is not None:
                 place.found = range_
                 continue
-            highlight = read_highlight(place.shown)
+            highlight = self._of_one_file(read_highlight(place.shown), place.function)
             range_ = self._known(highlight, place.function)
             if range_ is not None:
                 place.found = range_
                 if highlight.file is not None:  # each stack is a source of its own
-                    self._ranges[place.shown, name] = range_
+                    self._ranges[key] = range_
             elif (marked := read_marks(highlight)) is not None:
                 line = highlight.line if highlight.file else marked.first
                 if highlight.file and highlight.code_file is not None:
@@ -156,6 +160,15 @@ class PlaceReader:
             join_pieces(functions.values())
         for place, part, line, marked in seen:
             place.found = Range(part.source, *_exact(part, line, marked))
+
+    def _of_one_file(self, highlight: Highlight, function: str) -> Highlight:
+        """Tell records of one name apart: each has one function of a name, mangling aside."""
+        if highlight.code_file is None:
+            return highlight
+        known = self._namesakes.setdefault((highlight.code_file, unmangled(function)), {})
+        number = known.setdefault(function, len(known))
+        record = f"{highlight.code_file}#{number}" if number else highlight.code_file
+        return replace(highlight, code_file=record)
 
     def _known(self, highlight: Highlight, function: str) -> Range | None:
         """Return a range in a source whose whole text is known."""

@@ -32,7 +32,7 @@ from tsarchive.ir.classes import (
     InterfaceType,
 )
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.names import NATIVE_PREFIX, base_name
+from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX, base_name
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
 from tsarchive.ir.types import (
     ANY,
@@ -80,6 +80,7 @@ class Adopter:
         self._places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
+        self._numbers: dict[ClassType, int] = {}  # among the classes of its name
         self._roots: list[Any] = []
 
     # --- types ---
@@ -111,6 +112,7 @@ class Adopter:
 
     def _class(self, type_: Any, name: str, known: list[tuple[Any, Type]]) -> ClassType:
         class_ = ClassType(name, is_native=name.startswith(NATIVE_PREFIX))
+        self._numbers[class_] = len(known)
         known.append((type_, class_))
         self._torch_types[class_] = type_
         if class_.is_native:
@@ -152,9 +154,10 @@ class Adopter:
                 held = TENSOR if isinstance(value, TableConstant) else type_of_constant(value)
                 class_.constants[name] = ClassConstant(name, held, value)
         holder = torch._C._create_object_with_type(type_)
+        own_name = _told_apart(class_.qualified_name, self._numbers[class_])
         for name in type_.method_names():
             class_.methods[name] = self.function(
-                holder._get_method(name), f"{class_.qualified_name}.{name}"
+                holder._get_method(name), f"{class_.qualified_name}.{name}", f"{own_name}.{name}"
             )
         if class_.is_module:
             class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
@@ -227,12 +230,15 @@ class Adopter:
             default = self.value(argument.default_value, type_)
         return Argument(argument.name, type_, default, argument.kwarg_only, argument.N)
 
-    def function(self, script: Any, qualified_name: str) -> Function:
-        """Adopt a ScriptFunction or ScriptMethod; its graph on first use."""
+    def function(self, script: Any, qualified_name: str, place_name: str = "") -> Function:
+        """Adopt a ScriptFunction or ScriptMethod; its graph on first use.
+
+        ``place_name`` tells it apart from others of its name, for the places of nodes.
+        """
         return Function(
             qualified_name,
             self.schema(script.schema),
-            lambda: self._graph(script.graph, qualified_name),
+            lambda: self._graph(script.graph, place_name or qualified_name),
         )
 
     def function_type(self, constant: Any) -> Type:
@@ -794,6 +800,14 @@ def _field_names(shown: str) -> tuple[str, ...]:
         level_one.append(char if depth == 1 else "")
         depth += char in "(["
     return tuple(re.findall(r"(\w+) : ", "".join(level_one)))
+
+
+def _told_apart(class_name: str, number: int) -> str:
+    """Return the name that torch would give the class if all files were read into one unit."""
+    if not number:
+        return class_name
+    module, _, last = class_name.rpartition(".")
+    return f"{module}.{MANGLE_PREFIX}{number}.{last}"
 
 
 class _GraphCopy:

@@ -282,8 +282,8 @@ class _Reading:
         type_ = node.input.type
         if not has_unknown(type_) and self._lead_to_method(type_, node.name):
             return
-        if isinstance(type_, ClassType) and type_.is_native:
-            return  # methods of classes bound from C++ are theirs
+        if isinstance(type_, ClassType) and (type_.is_native or type_.is_revived):
+            return  # methods of classes bound from C++, or that were once, are theirs
         if node.name == "__call__":
             for name in _CALLED:
                 self._by_name(name)

@@ -19,13 +19,15 @@ import torch
 from torch.compiler import is_compiling
 
 from tsarchive.errors import ArchiveError, CallError, ScriptError
-from tsarchive.ir.classes import Function
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import annotation
+from tsarchive.operators.libraries import what_registers
 
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
+from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
 from .natives.table import fault
 from .operators import called_by_tracers
@@ -97,9 +99,13 @@ class Signature:
             return self._converters[position](value)
         except (Mismatch, TypeError, ValueError, OverflowError, RuntimeError) as error:
             argument = self.arguments[position]
+            type_ = argument.type
+            is_missing = isinstance(type_, ClassType) and is_foreign(type_)
+            reason = ", which is not registered," if is_missing else ""
             raise CallError(
-                f"{self.name}() expects a value of type {annotation(argument.type)!r} for the "
-                f"argument {argument.name!r}, not {type(value).__name__!r}"
+                f"{self.name}() expects a value of type {annotation(type_)!r}{reason} for the "
+                f"argument {argument.name!r}, not {type(value).__name__!r}",
+                hint=what_registers(annotation(type_)) if is_missing else None,
             ) from (None if isinstance(error, Mismatch) else error)
 
     def shown(self) -> inspect.Signature:
