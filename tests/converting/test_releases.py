@@ -486,6 +486,11 @@ OLDER = {
         (X[None], X[None], X[None], MASK.float(), 0.0, False, None, False),
         (*(torch.rand(2, heads, 3, 4) for heads in (4, 2, 2)), None, 0.0, True, None, True),
     ],
+    "aten::stft": [
+        (X, 4, None, 3, torch.ones(3), True, False, True, None),
+        (torch.complex(X, X), 4, 2, None, None, False, None, None, None),
+    ],
+    "aten::stft.center": [(X, 4, 2, None, None, True, "constant", False, None, True, None)],
 }
 
 
@@ -494,6 +499,8 @@ OLDER = {
 def test_older_forms_compute_what_the_operator_does(operator, tmp_path):
     """Here with the operators of the installed torch, which mean the same."""
     (schema,) = (s for s in overloads_of(operator.partition(".")[0]) if s.full_name == operator)
+    if schema not in overloads_of(schema.name, INSTALLED):
+        pytest.skip("the installed torch does not have it")
     (function,) = older_functions()[operator]
     parameters = [f"{a.name}: {annotation(a.type)}" for a in schema.arguments]
     given = "".join(f"{argument.name}, " for argument in schema.arguments)
@@ -521,6 +528,20 @@ def test_every_older_form_is_compared():
     only_raise = {name for name, forms in older_functions().items() if forms[0].only_in_branch}
     alike = {"aten::floordiv.builtin_Tensor", "aten::floordiv.builtin_Scalar"}
     assert older_functions().keys() == OLDER.keys() | only_raise | alike
+
+
+def test_stft_is_aligned_to_its_window_by_later_releases_alone(tmp_path):
+    """Only the run tells whether a script gives the argument of torch 2.7."""
+    call = "torch.stft(x, 4, None, None, None, False, None, True, aligned)"
+    given = "x: Tensor, aligned: Optional[bool]"
+    source = scripted(tmp_path, f"return {call}", arguments=given)
+    records, done, out = converted(source, tmp_path, "2.6")
+    check_operators(records, "2.6")
+    assert [calls.operator for calls in done.rewritten] == ["aten::stft"]
+    for module in (tsarchive.load(out), torch.jit.load(out)):
+        assert equal(module(X, None), torch.ops.aten.stft(X, 4, return_complex=True))
+        with pytest.raises(Exception, match="needs torch 2.7"):
+            module(X, True)
 
 
 def test_what_only_raises_stands_in_branches_alone(tmp_path):
