@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+import zipfile
 from functools import partial
 
 import pytest
@@ -330,6 +331,58 @@ def test_removed_operators_give_what_they_gave(torch_version, tmp_path):
             assert equal(found[0], found[2]), method
 
 
+@pytest.mark.parametrize("torch_version", ["1.7", "1.13"])
+@pytest.mark.filterwarnings("ignore")
+def test_transforms_of_real_tensors_run_in_torch_2(torch_version, tmp_path):
+    source = FIXTURES / "removed" / f"{torch_version}.pt"
+    calls = torch.load(FIXTURES / "removed" / f"{torch_version}.io.pt", weights_only=True)
+    _, done, out = converted(source, tmp_path, INSTALLED)
+    assert {"aten::stft", "aten::istft"} <= {call.operator for call in done.rewritten}
+    module = torch.jit.load(out)
+    names = [name for name in calls if "of_real" in name or "istft" in name]
+    assert len(names) > 4
+    for name in names:
+        found = getattr(module, name)(*calls[name]["arguments"])
+        torch.testing.assert_close(found, calls[name]["expected"])
+
+
+UNTOLD = "torch.istft(torch.stft(x, 4, None, None, None, False), 4)"
+TOLD = "torch.stft(x, 4, None, None, None, False, None, {})"
+
+
+def scripted_by_torch_1(tmp_path, expression):
+    source = scripted(tmp_path, f"return {expression}")
+    records = records_of(source.read_bytes())
+    with zipfile.ZipFile(source, "w") as archive:
+        for name, data in records.items():
+            if name not in ("byteorder", ".data/serialization_id"):
+                archive.writestr(f"source/{name}", data)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("expression", "release", "operators"),
+    [
+        (UNTOLD, INSTALLED, {"aten::stft", "aten::istft"}),
+        (UNTOLD, "1.13", set()),
+        (TOLD.format("True"), INSTALLED, set()),
+        (TOLD.format("False"), INSTALLED, set()),
+        (TOLD.format("None"), INSTALLED, {"aten::stft"}),
+    ],
+)
+def test_transforms_change_where_torch_2_may_refuse_them(expression, release, operators, tmp_path):
+    source = scripted_by_torch_1(tmp_path, expression)
+    _, done, _ = converted(source, tmp_path, release)
+    assert {call.operator for call in done.rewritten} == operators
+
+
+def test_transforms_of_torch_2_stay(tmp_path):
+    source = scripted(tmp_path, f"return {UNTOLD}")
+    records, done, _ = converted(source, tmp_path, INSTALLED)
+    assert not done.rewritten
+    assert records[CODE] == records_of(source.read_bytes())[CODE]
+
+
 def write(records, path):
     made_by_the_writer = ".data/serialization_id"
     kept = [NewRecord(n, d) for n, d in records.items() if n != made_by_the_writer]
@@ -540,7 +593,7 @@ def test_stft_is_aligned_to_its_window_by_later_releases_alone(tmp_path):
     assert [calls.operator for calls in done.rewritten] == ["aten::stft"]
     for module in (tsarchive.load(out), torch.jit.load(out)):
         assert equal(module(X, None), torch.ops.aten.stft(X, 4, return_complex=True))
-        with pytest.raises(Exception, match="needs torch 2.7"):
+        with pytest.raises(Exception, match="align_to_window"):
             module(X, True)
 
 

@@ -53,6 +53,9 @@ from .saving import bytecode_alone
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
 
+# Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
+_SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
+
 
 @dataclass(frozen=True, slots=True)
 class Retargeted:
@@ -126,7 +129,8 @@ class _Archive:
             debug=DebugRecords(container),
         )
         self.target = Target(release, self.version, operator_schemas, native_class)
-        self.retargeting = Retargeting(self.target)
+        is_of_torch_2 = any(name in container.records for name in _SINCE_TORCH_2)
+        self.retargeting = Retargeting(self.target, may_be_of_torch_1=not is_of_torch_2)
         self.plain = PlainClasses(release)
         self._reader = self.code
         self.dialect = Dialect(
