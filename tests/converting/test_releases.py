@@ -618,6 +618,26 @@ def test_the_tables_name_operators_that_there_are():
         assert all(map(versions_of, older)), older
 
 
+NAMED = {
+    "aten::align_to": 'torch.align_to(x, ["N"])',
+    "aten::sum.dim_DimnameList": 'torch.sum(x, ["N"])',
+}
+
+
+@pytest.mark.parametrize("operator", NAMED)
+def test_what_is_refused_here_is_kept_where_it_runs(operator, tmp_path):
+    assert release_named("2.12") < newest_release()
+    body = f"if torch.gt(torch.dim(x), 9):\n  y = {NAMED[operator]}\nelse:\n  y = x\nreturn y"
+    source = scripted(tmp_path, body)
+    records, done, _ = converted(source, tmp_path, "2.12")
+    assert not done.rewritten
+    assert records[CODE] == records_of(source.read_bytes())[CODE]
+    check_operators(records, "2.12")
+    for release in (None, "2.15"):
+        with pytest.raises(TargetError, match="nothing stands for it"):
+            converted(source, tmp_path, release)
+
+
 def test_what_torch_removed_for_good_is_refused_by_default(tmp_path):
     """No import lets it run, unlike operators of libraries."""
     with pytest.raises(TargetError, match="Caffe2") as raised:
