@@ -383,6 +383,16 @@ def test_transforms_of_torch_2_stay(tmp_path):
     assert records[CODE] == records_of(source.read_bytes())[CODE]
 
 
+def test_solve_is_written_for_the_release_that_lacks_it_first(tmp_path):
+    """Torch 1.12 lacks the step that writes it for later ones, too."""
+    body = "a, b = torch.solve(x, torch.add(torch.eye(2), 1))\nreturn a"
+    records, _, out = converted(scripted(tmp_path, body), tmp_path, "1.12")
+    check_operators(records, "1.12")
+    expected = torch.linalg.solve(torch.eye(2) + 1, X)
+    for module in (tsarchive.load(out), torch.jit.load(out)):
+        torch.testing.assert_close(module(X), expected)
+
+
 def write(records, path):
     made_by_the_writer = ".data/serialization_id"
     kept = [NewRecord(n, d) for n, d in records.items() if n != made_by_the_writer]
@@ -580,7 +590,8 @@ def _copies(values):
 def test_every_older_form_is_compared():
     only_raise = {name for name, forms in older_functions().items() if forms[0].only_in_branch}
     alike = {"aten::floordiv.builtin_Tensor", "aten::floordiv.builtin_Scalar"}
-    assert older_functions().keys() == OLDER.keys() | only_raise | alike
+    has_own_test = {"aten::solve"}
+    assert older_functions().keys() == OLDER.keys() | only_raise | alike | has_own_test
 
 
 def test_stft_is_aligned_to_its_window_by_later_releases_alone(tmp_path):

@@ -246,7 +246,7 @@ class Target:
         """Return a function of operators of this release that does what a call does."""
         older = older_forms.older_functions().get(node.operator, ())
         names = [function.name for function in older if in_branch or not function.only_in_branch]
-        for name in (*names, *_removed_forms(node)):
+        for name in (*_removed_forms(node), *names):
             found = self._functions.find(name)
             if isinstance(found, FunctionType) and self._is_one_for(found.function, node):
                 return found.function
@@ -574,7 +574,7 @@ class _Body:
         later = (Release(name) for name in listed_versions() if Release(name) > release)
         since = next((r.name for r in later if self._has_expression(r, node, version)), None)
         if not self.target.operators(kind):
-            reason = f"torch {release} has no operator {node.operator}"
+            reason = f"torch {release} has no operator {node.operator}, and none to write it with"
         elif self.target.is_old(node.operator) and older_forms.is_changed(node):
             reason = f"{node.operator} means something else in torch {release}"
         else:
