@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+import zipfile
 from functools import partial
 
 import pytest
@@ -330,6 +331,69 @@ def test_removed_operators_give_what_they_gave(torch_version, tmp_path):
             assert equal(found[0], found[2]), method
 
 
+@pytest.mark.parametrize("torch_version", ["1.7", "1.13"])
+@pytest.mark.filterwarnings("ignore")
+def test_transforms_of_real_tensors_run_in_torch_2(torch_version, tmp_path):
+    source = FIXTURES / "removed" / f"{torch_version}.pt"
+    calls = torch.load(FIXTURES / "removed" / f"{torch_version}.io.pt", weights_only=True)
+    _, done, out = converted(source, tmp_path, INSTALLED)
+    assert {"aten::stft", "aten::istft"} <= {call.operator for call in done.rewritten}
+    module = torch.jit.load(out)
+    names = [name for name in calls if "of_real" in name or "istft" in name]
+    assert len(names) > 4
+    for name in names:
+        found = getattr(module, name)(*calls[name]["arguments"])
+        torch.testing.assert_close(found, calls[name]["expected"])
+
+
+UNTOLD = "torch.istft(torch.stft(x, 4, None, None, None, False), 4)"
+TOLD = "torch.stft(x, 4, None, None, None, False, None, {})"
+
+
+def scripted_by_torch_1(tmp_path, expression):
+    source = scripted(tmp_path, f"return {expression}")
+    records = records_of(source.read_bytes())
+    with zipfile.ZipFile(source, "w") as archive:
+        for name, data in records.items():
+            if name not in ("byteorder", ".data/serialization_id"):
+                archive.writestr(f"source/{name}", data)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("expression", "release", "operators"),
+    [
+        (UNTOLD, INSTALLED, {"aten::stft", "aten::istft"}),
+        (UNTOLD, "1.13", set()),
+        (TOLD.format("True"), INSTALLED, set()),
+        (TOLD.format("False"), INSTALLED, set()),
+        (TOLD.format("None"), INSTALLED, {"aten::stft"}),
+    ],
+)
+def test_transforms_change_where_torch_2_may_refuse_them(expression, release, operators, tmp_path):
+    source = scripted_by_torch_1(tmp_path, expression)
+    _, done, _ = converted(source, tmp_path, release)
+    assert {call.operator for call in done.rewritten} == operators
+
+
+def test_transforms_of_torch_2_stay(tmp_path):
+    source = scripted(tmp_path, f"return {UNTOLD}")
+    records, done, _ = converted(source, tmp_path, INSTALLED)
+    assert not done.rewritten
+    assert records[CODE] == records_of(source.read_bytes())[CODE]
+
+
+@pytest.mark.filterwarnings("ignore:torch.lu_solve")
+def test_solve_is_written_for_the_release_that_lacks_it_first(tmp_path):
+    """Torch 1.12 lacks the step that writes it for later ones, too."""
+    body = "a, b = torch.solve(x, torch.add(torch.eye(2), 1))\nreturn a"
+    records, _, out = converted(scripted(tmp_path, body), tmp_path, "1.12")
+    check_operators(records, "1.12")
+    expected = torch.linalg.solve(torch.eye(2) + 1, X)
+    for module in (tsarchive.load(out), torch.jit.load(out)):
+        torch.testing.assert_close(module(X), expected)
+
+
 def write(records, path):
     made_by_the_writer = ".data/serialization_id"
     kept = [NewRecord(n, d) for n, d in records.items() if n != made_by_the_writer]
@@ -486,6 +550,11 @@ OLDER = {
         (X[None], X[None], X[None], MASK.float(), 0.0, False, None, False),
         (*(torch.rand(2, heads, 3, 4) for heads in (4, 2, 2)), None, 0.0, True, None, True),
     ],
+    "aten::stft": [
+        (X, 4, None, 3, torch.ones(3), True, False, True, None),
+        (torch.complex(X, X), 4, 2, None, None, False, None, None, None),
+    ],
+    "aten::stft.center": [(X, 4, 2, None, None, True, "constant", False, None, True, None)],
 }
 
 
@@ -494,6 +563,8 @@ OLDER = {
 def test_older_forms_compute_what_the_operator_does(operator, tmp_path):
     """Here with the operators of the installed torch, which mean the same."""
     (schema,) = (s for s in overloads_of(operator.partition(".")[0]) if s.full_name == operator)
+    if schema not in overloads_of(schema.name, INSTALLED):
+        pytest.skip("the installed torch does not have it")
     (function,) = older_functions()[operator]
     parameters = [f"{a.name}: {annotation(a.type)}" for a in schema.arguments]
     given = "".join(f"{argument.name}, " for argument in schema.arguments)
@@ -520,7 +591,22 @@ def _copies(values):
 def test_every_older_form_is_compared():
     only_raise = {name for name, forms in older_functions().items() if forms[0].only_in_branch}
     alike = {"aten::floordiv.builtin_Tensor", "aten::floordiv.builtin_Scalar"}
-    assert older_functions().keys() == OLDER.keys() | only_raise | alike
+    has_own_test = {"aten::solve"}
+    assert older_functions().keys() == OLDER.keys() | only_raise | alike | has_own_test
+
+
+def test_stft_is_aligned_to_its_window_by_later_releases_alone(tmp_path):
+    """Only the run tells whether a script gives the argument of torch 2.7."""
+    call = "torch.stft(x, 4, None, None, None, False, None, True, aligned)"
+    given = "x: Tensor, aligned: Optional[bool]"
+    source = scripted(tmp_path, f"return {call}", arguments=given)
+    records, done, out = converted(source, tmp_path, "2.6")
+    check_operators(records, "2.6")
+    assert [calls.operator for calls in done.rewritten] == ["aten::stft"]
+    for module in (tsarchive.load(out), torch.jit.load(out)):
+        assert equal(module(X, None), torch.ops.aten.stft(X, 4, return_complex=True))
+        with pytest.raises(Exception, match="align_to_window"):
+            module(X, True)
 
 
 def test_what_only_raises_stands_in_branches_alone(tmp_path):
@@ -542,6 +628,26 @@ def test_the_tables_name_operators_that_there_are():
     for name, older in older_names().items():
         assert versions_of(name), name
         assert all(map(versions_of, older)), older
+
+
+NAMED = {
+    "aten::align_to": 'torch.align_to(x, ["N"])',
+    "aten::sum.dim_DimnameList": 'torch.sum(x, ["N"])',
+}
+
+
+@pytest.mark.parametrize("operator", NAMED)
+def test_what_is_refused_here_is_kept_where_it_runs(operator, tmp_path):
+    assert release_named("2.12") < newest_release()
+    body = f"if torch.gt(torch.dim(x), 9):\n  y = {NAMED[operator]}\nelse:\n  y = x\nreturn y"
+    source = scripted(tmp_path, body)
+    records, done, _ = converted(source, tmp_path, "2.12")
+    assert not done.rewritten
+    assert records[CODE] == records_of(source.read_bytes())[CODE]
+    check_operators(records, "2.12")
+    for release in (None, "2.15"):
+        with pytest.raises(TargetError, match="nothing stands for it"):
+            converted(source, tmp_path, release)
 
 
 def test_what_torch_removed_for_good_is_refused_by_default(tmp_path):

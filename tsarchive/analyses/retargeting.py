@@ -246,11 +246,25 @@ class Target:
         """Return a function of operators of this release that does what a call does."""
         older = older_forms.older_functions().get(node.operator, ())
         names = [function.name for function in older if in_branch or not function.only_in_branch]
-        for name in (*names, *_removed_forms(node)):
+        for name in (*_removed_forms(node), *names):
             found = self._functions.find(name)
             if isinstance(found, FunctionType) and self._is_one_for(found.function, node):
                 return found.function
         return None
+
+    def function_of_real(self, node: Node) -> Function | None:
+        """Return a function that takes the real tensors that an operator refuses here, and took.
+
+        None for calls that say what they give, and for those of other operators.
+        """
+        name = removed.for_real_tensors(node.operator)
+        is_refused = self.release.is_since(removed.REAL_REFUSED_SINCE)
+        if name is None or not is_refused or node.upgrader is not None or _is_told(node):
+            return None
+        found = self._functions.find(name)
+        assert isinstance(found, FunctionType)
+        rest = node.inputs[len(found.function.schema.arguments) :]
+        return found.function if all(map(must_be_none, rest)) else None
 
     def _is_one_for(self, function: Function, node: Node) -> bool:
         """Return whether a function takes what a call gives, and has operators of this release."""
@@ -266,6 +280,14 @@ class Target:
             return all(map(self._is_whole, called_by(function)))
         except ArchiveError:
             return False
+
+
+def _is_told(node: Node) -> bool:
+    """Return whether a call of stft says whether it gives complex numbers."""
+    assert node.schema is not None
+    given = zip(node.schema.arguments, node.inputs, strict=True)
+    told = next(value for argument, value in given if argument.name == "return_complex")
+    return node.kind == "aten::stft" and isinstance(told.constant, bool)
 
 
 def _no_constant(index: int) -> tuple[Any, Type]:
@@ -392,11 +414,13 @@ def _may_go(node: Node, argument: Argument, value: Value) -> bool:
 class Retargeting:
     """Rewrites the graphs of one program, and notes what cannot be said.
 
-    ``functions`` are those that rewritten calls need besides the program's own.
+    ``functions`` are those that rewritten calls need besides the program's own. Where the program
+    ``may_be_of_torch_1``, its transforms take real tensors.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, may_be_of_torch_1: bool = False) -> None:
         self.target = target
+        self.may_be_of_torch_1 = may_be_of_torch_1
         self.obstacles: list[Obstacle] = []
         self.rewritten: Counter[Rewriting] = Counter()
         self.functions: dict[Function, None] = {}
@@ -474,6 +498,11 @@ class _Body:
 
     def _operator(self, block: Block, node: Node, version: int | None, *, in_branch: bool) -> None:
         self.program.has_old_meanings |= was_old(node)
+        of_real = self._function_of_real(node)
+        if of_real is not None:
+            _set_inputs(node, node.inputs[: len(of_real.schema.arguments)])
+            self._replace(block, node, of_real)
+            return
         if node.upgrader is None and self.target.is_as_read(node.kind):
             return
         before = _form(node)
@@ -484,10 +513,18 @@ class _Body:
         elif isinstance(found, Spelling):
             self._spell(node, found, before)
         else:
-            self.program.require(found)
-            names = dict.fromkeys(n.operator for n in _all_nodes(found) if n.schema is not None)
-            self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
-            self._call_function(block, node, found)
+            self._replace(block, node, found)
+
+    def _function_of_real(self, node: Node) -> Function | None:
+        is_own = self.record == removed.RECORD  # the functions that stand for others do not change
+        is_old = self.program.may_be_of_torch_1 and not is_own
+        return self.target.function_of_real(node) if is_old else None
+
+    def _replace(self, block: Block, node: Node, function: Function) -> None:
+        self.program.require(function)
+        names = dict.fromkeys(n.operator for n in _all_nodes(function) if n.schema is not None)
+        self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
+        self._call_function(block, node, function)
 
     def _with_dtype(self, node: Node) -> None:
         """Say the dtype that ``full`` takes from the value, where releases took that for float."""
@@ -537,7 +574,7 @@ class _Body:
         later = (Release(name) for name in listed_versions() if Release(name) > release)
         since = next((r.name for r in later if self._has_expression(r, node, version)), None)
         if not self.target.operators(kind):
-            reason = f"torch {release} has no operator {node.operator}"
+            reason = f"torch {release} has no operator {node.operator}, and none to write it with"
         elif self.target.is_old(node.operator) and older_forms.is_changed(node):
             reason = f"{node.operator} means something else in torch {release}"
         else:

@@ -7,8 +7,9 @@ schemas; those of before torch 1.4 are written out, each on a line of its own be
 that has it, with overload names of this table. ``# as aten::x:`` stands before operators that
 do what another does with the same arguments, where ``*`` is their own name, and
 ``# refused, reason:`` before those that no function gives back, which may be patterns. A paragraph
-without ``#`` is a function that others call. Where an overload has a function, the one that writes
-its results into given tensors needs none.
+without ``#`` is a function that others call; ``# of real tensors:`` stands before one that does in
+every torch what an operator did until torch 2 refused real tensors. Where an overload has a
+function, the one that writes its results into given tensors needs none.
 ``packed_layers.txt`` goes on with layers of XNNPACK, and has classes behind their qualified names.
 """
 
@@ -45,6 +46,10 @@ TRIED_FIRST: Final = frozenset(
 """Operators whose overloads of today take what the old ones took, and then do not run it. A call
 that writes all arguments of an old one means that."""
 
+REAL_REFUSED_SINCE: Final = "2.0"
+"""The first torch that refuses the real tensors of :func:`for_real_tensors`."""
+
+_OF_REAL: Final = "of real tensors: "
 _DEFINITION: Final = re.compile(r"^def (\w+)(\(([^)]*)\) -> .*):$", re.MULTILINE)
 _PARAMETER: Final = re.compile(r"(\w+): ")
 _CALLED: Final = re.compile(rf"{re.escape(QUALIFIER)}\.(\w+)")
@@ -76,6 +81,12 @@ def last_torch_with(schema: FunctionSchema) -> str:
     """Return the newest version of torch that has an overload, of before torch 1.4, too."""
     is_written = schema in _table().schemas.get(schema.name, ())
     return _table().last[schema.full_name] if is_written else last_version_of(schema)
+
+
+def for_real_tensors(full_name: str) -> str | None:
+    """Return the function that still takes the real tensors that an operator took, if one does."""
+    name = _table().of_real.get(full_name)
+    return None if name is None else f"{QUALIFIER}.{name}"
 
 
 def text() -> str:
@@ -136,6 +147,7 @@ class _Table:
         self.schemas: dict[str, list[FunctionSchema]] = {}
         self.last: dict[str, str] = {}
         self.same: dict[str, str] = {}
+        self.of_real: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         for paragraph in paragraphs:
             self._read(paragraph)
@@ -148,6 +160,9 @@ class _Table:
         if code:
             function = _function(code)
             self.texts[function.name] = code
+            if comment and comment[0].startswith(_OF_REAL):
+                self.of_real[comment[0].removeprefix(_OF_REAL)] = function.name
+                return
             for name in self._names(comment):
                 self.functions.setdefault(name, []).append(function)
             return

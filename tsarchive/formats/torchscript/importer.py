@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import (
     BOOL,
@@ -434,12 +435,14 @@ def runnable_code(
     files: Mapping[str, Callable[[], str] | str],
     constant: Callable[[int], tuple[Any, Type]],
     version: int,
+    *,
+    operators: Callable[[str], Sequence[FunctionSchema]] = readable_schemas,
     **options: Any,
 ) -> CodeImporter:
     """Make a CodeImporter with what this process has registered; ``options`` are passed on."""
     return CodeImporter(
         files,
-        operators=readable_schemas,
+        operators=operators,
         constant=constant,
         version=version,
         native_class=any_native_class,

@@ -7,7 +7,7 @@ it said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,15 +24,18 @@ from tsarchive.formats.base import RewrittenCalls
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, annotation
 from tsarchive.ir.values import TableConstant
 from tsarchive.operators.releases import Release
+from tsarchive.operators.removed import removed
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import TODAY, Dialect, version_record
+from tsarchive.run.foreign import readable_schemas
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 
 from .code_records import (
@@ -52,6 +55,9 @@ from .saving import bytecode_alone
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
+
+# Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
+_SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +125,27 @@ class _Archive:
         self.table = ConstantNumbers(Importer(container, None, guard))
         self.texts = dict(CodeRecords(container))
         self.version = version
+        self.target = Target(release, self.version, operator_schemas, native_class)
         self.code = runnable_code(
             self.texts,
             self.table.constant,
             format_version(container),
+            operators=self._operators,
             debug=DebugRecords(container),
         )
-        self.target = Target(release, self.version, operator_schemas, native_class)
-        self.retargeting = Retargeting(self.target)
+        is_of_torch_2 = any(name in container.records for name in _SINCE_TORCH_2)
+        self.retargeting = Retargeting(self.target, may_be_of_torch_1=not is_of_torch_2)
         self.plain = PlainClasses(release)
         self._reader = self.code
         self.dialect = Dialect(
             release.names_empty_types, release.lists_buffers, release.has_class_constants
         )
+
+    def _operators(self, name: str) -> Sequence[FunctionSchema]:
+        """Return the overloads of an operator, with those that are refused here and not there."""
+        refused = [entry.schema for entry in removed(name) if entry.refusal]
+        there = self.target.operators(name) if refused else ()
+        return (*readable_schemas(name), *(schema for schema in there if schema in refused))
 
     def written(self) -> Retargeted:
         codes = {record: self._rewritten(record) for record in self.texts}
