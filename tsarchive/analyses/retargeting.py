@@ -499,7 +499,7 @@ class _Body:
         """Note packed weights in the place of a tensor, or a tensor in theirs."""
         release = self.target.release
         if not release.packs_into_tensors and _mixes_packed(node):
-            reason = f"torch {release} does not take packed weights for tensors, nor back"
+            reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
             operator = node.operator if node.schema is not None else ""
             self.program.refuse(self.record, node, reason, operator=operator)
 
@@ -570,7 +570,8 @@ def _mixes_packed(node: Node) -> bool:
     if node.schema is not None:
         pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
         return any(
-            (type_ == TENSOR and is_packed(value.type)) or (is_packed(type_) and value.type == TENSOR)
+            (type_ == TENSOR and is_packed(value.type))
+            or (is_packed(type_) and value.type == TENSOR)
             for type_, value in pairs
         )
     owner, value = node.inputs

@@ -111,11 +111,8 @@ def newest_release() -> Release:
 def release_named(version: str) -> Release:
     """Return the release of a version such as "2.9", "2.9.1" or "2.9.1+cpu".
 
-    Raises CallError for one whose operators are not known, and for what is no string.
+    Raises CallError for one whose operators are not known.
     """
-    if not isinstance(version, str):
-        given = f"the {type(version).__name__} {version!r}"
-        raise CallError(f'for_torch is a string, such as "1.13", not {given}')
     match, known = _VERSION.fullmatch(version), listed_versions()
     if match is None or match[1] not in known:
         raise CallError(

@@ -52,14 +52,20 @@ from .saving import bytecode_alone
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
+_ADVICE: Final = "Change these lines in the source"
+_LATER: Final = "Give a later version, or change these lines in the source"
 
 
 @dataclass(frozen=True, slots=True)
 class Retargeted:
-    """The records for a release, and how often calls of each operator were written otherwise."""
+    """The records for a release, and how often calls of each operator were written otherwise.
+
+    ``left_out`` are records of bytecode, which says what the code said before.
+    """
 
     records: list[NewRecord]
     rewritten: tuple[RewrittenCalls, ...]
+    left_out: tuple[str, ...]
 
 
 def retargeted(
@@ -128,6 +134,7 @@ class _Archive:
         self.target = Target(release, self.version, operator_schemas, native_class)
         self.retargeting = Retargeting(self.target)
         self.plain = PlainClasses(release)
+        self.unregistered: dict[Obstacle, str | None] = {}
         self._reader = self.code
         self.dialect = Dialect(
             release.names_empty_types, release.lists_buffers, release.has_class_constants
@@ -143,7 +150,13 @@ class _Archive:
         self._raise_obstacles()
         found = list(self._replaced(self._changed_records(bodies)))
         rewritten = self.retargeting.rewritten.items()
-        return Retargeted(found, tuple(RewrittenCalls(*what, count) for what, count in rewritten))
+        calls = tuple(RewrittenCalls(*what, count) for what, count in rewritten)
+        return Retargeted(found, calls, self._left_out(found))
+
+    def _left_out(self, written: Iterable[NewRecord]) -> tuple[str, ...]:
+        kept = {record.name for record in written}
+        lost = bytecode_alone(self.container) & self.container.records.keys() - kept
+        return tuple(sorted(lost))
 
     @property
     def has_old_meanings(self) -> bool:
@@ -208,8 +221,13 @@ class _Archive:
 
     def _obstacle(self, record: str, error: ArchiveError) -> None:
         line = getattr(error, "line", None) or 0
-        found = Obstacle(error.record or record, line, "", error.message)
+        operator = getattr(error, "unregistered", None) or ""
+        text = (getattr(error, "construct", None) or "").strip()
+        place = error.record or record, line
+        found = Obstacle(*place, operator, error.message, construct=text)
         self.retargeting.obstacles.append(found)
+        if operator:
+            self.unregistered[found] = error.hint
 
     # Text
 
@@ -388,11 +406,16 @@ class _Archive:
         if not found:
             return
         shown = "".join(f"\n  {obstacle}" for obstacle in found)
-        raise TargetError(
-            f"torch {self.release} cannot load this archive, and not all of it can be said in "
-            f"another way:{shown}",
-            obstacles=found,
-        )
+        advice = dict.fromkeys(filter(None, self.unregistered.values()))
+        if self.unregistered.keys() >= {*found}:
+            message = f"the archive cannot be checked for torch {self.release}"
+        else:
+            message = (
+                f"torch {self.release} cannot load this archive, and not all of it can be said in "
+                "another way"
+            )
+            advice[_LATER if any(one.since for one in found) else _ADVICE] = None
+        raise TargetError(f"{message}:{shown}", obstacles=found, hint=". ".join(advice))
 
 
 def _is_code(name: str) -> bool:
