@@ -227,7 +227,7 @@ def _write_forward(path, body):
     head = records[name].decode().partition("  def ")[0]
     owner = "__torch__.PlaceholderModule"
     text = f"{head}  def forward(self: {owner}, x: Tensor) -> Tensor:\n{body}"
-    records = {n: data for n, data in records.items() if not n.endswith("debug_pkl")}
+    records = {n: data for n, data in records.items() if not n.endswith(("debug_pkl", "_id"))}
     write_container(path, [NewRecord(n, d) for n, d in {**records, name: text.encode()}.items()])
 
 
