@@ -22,6 +22,7 @@ from tsarchive.formats.base import (
     Format,
     LoadOptions,
     RewrittenCalls,
+    Written,
     ZipFormat,
     leave_out,
 )
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 _FORWARD: Final = "forward"
 _EXPORTED: Final = "exported program"
+_NO_BYTECODE: Final = (
+    ". Bytecode is not made here: torch's _save_for_lite_interpreter makes it; tsarchive.save "
+    "keeps that of a file"
+)
 _FIXED_SIZES: Final = "the sizes of an exported program are as they were exported"
 
 
@@ -54,7 +59,8 @@ class Conversion:
     1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``nbytes`` is the
     size of the file that was written.
 
-    ``rewritten`` tells of TorchScript which calls were written with other operators.
+    ``rewritten`` tells of TorchScript which calls were written with other operators, ``left_out``
+    which records were not written: the bytecode for phones, where the code is another now.
 
     Of a program of ExecuTorch, ``data`` is the data file that was written beside it, and
     ``agreements`` tell of each method with an example call whether our runner, the runtime and
@@ -69,6 +75,7 @@ class Conversion:
     data: str | None = None
     agreements: tuple[Agreement, ...] = ()
     rewritten: tuple[RewrittenCalls, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def convert(
@@ -121,7 +128,7 @@ def convert(
     ``load`` and ``save`` raise.
     """
     destination = _format_of_name(dst)
-    release = None if for_torch is None else release_named(for_torch)
+    release = None if for_torch is None else _release(for_torch)
     _require(
         release is None or destination.has_releases,
         "for_torch",
@@ -167,14 +174,14 @@ def _from_archive(
     step(f"loading {os.fspath(src)}")
     module = load_opened(opened, options)
     _check_example(example, is_traced=destination.has_programs and not source.has_programs)
-    rewritten: Sequence[RewrittenCalls] = ()
+    written = Written()
     if is_saved and not destination.has_releases:
         step(f"writing {os.fspath(dst)}")
         save(module, dst)
     else:
         step(f"writing {os.fspath(dst)}" if is_saved else destination.conversion)
-        rewritten = destination.convert(module, source, dst, example, release)
-    return _conversion(src, source.kind, dst, destination, rewritten)
+        written = destination.convert(module, source, dst, example, release)
+    return _conversion(src, source.kind, dst, destination, written)
 
 
 def _from_programs(
@@ -186,7 +193,7 @@ def _from_programs(
 ) -> Conversion:
     """Exported programs as the archive that they are saved as, or as TorchScript."""
     _check_example(example, is_traced=False)
-    rewritten: Sequence[RewrittenCalls] = ()
+    written = Written()
     if destination.holds(src):
         save(src, dst)
     else:
@@ -194,8 +201,8 @@ def _from_programs(
         save(src, stream)
         stream.seek(0)
         loaded = load(stream)
-        rewritten = destination.convert(loaded, format_of_module(loaded), dst, example, release)
-    return _conversion(src, _EXPORTED, dst, destination, rewritten)
+        written = destination.convert(loaded, format_of_module(loaded), dst, example, release)
+    return _conversion(src, _EXPORTED, dst, destination, written)
 
 
 def _conversion(
@@ -203,12 +210,20 @@ def _conversion(
     source_kind: str,
     dst: str | os.PathLike[str],
     destination: Format,
-    rewritten: Sequence[RewrittenCalls] = (),
+    written: Written | None = None,
 ) -> Conversion:
     source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
     path = os.fspath(dst)
-    return Conversion(source, source_kind, path, destination.kind, size, rewritten=tuple(rewritten))
+    kinds = source_kind, path, destination.kind
+    return Conversion(source, *kinds, size, **(written or Written())._asdict())
+
+
+def _release(for_torch: Any) -> Release:
+    if not isinstance(for_torch, str):
+        given = f"the {type(for_torch).__name__} {for_torch!r}"
+        raise CallError(f'for_torch is a string, such as "1.13", not {given}')
+    return release_named(for_torch)
 
 
 def _require(holds: bool, argument: str, reason: str) -> None:
@@ -224,7 +239,7 @@ def _format_of_name(path: str | os.PathLike[str]) -> Format:
         raise CallError(
             f"the name {os.path.basename(os.fspath(path))!r} does not say what to write",
             hint="Names of PT2 archives end in .pt2, those of TorchScript in .pt, .pth or .ts, "
-            "those of programs of ExecuTorch in .pte",
+            "those of programs of ExecuTorch in .pte" + (_NO_BYTECODE if suffix == ".ptl" else ""),
         )
     return found
 

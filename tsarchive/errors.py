@@ -64,9 +64,11 @@ class TargetError(UnsupportedError):
     concerns no line), the ``operator``, a ``reason``, and the release that can, as ``since``.
     """
 
-    def __init__(self, message: str, *, obstacles: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, message: str, *, obstacles: Sequence[Any] = (), hint: str | None = None
+    ) -> None:
         record = obstacles[0].record if obstacles else None
-        super().__init__(message, record=record)
+        super().__init__(message, record=record, hint=hint)
         self.obstacles = tuple(obstacles)
 
 
@@ -117,9 +119,11 @@ class UnknownOperatorError(SourceError, LookupError):
     """Code names an operator that is not registered in this process, or no overload matches.
 
     ``is_removed`` says that no torch of today has it, and that nothing stands for it.
+    ``unregistered`` names the operator where this process has none of its name.
     """
 
     is_removed = False
+    unregistered: str | None = None
 
 
 class PolicyError(SourceError, PermissionError):

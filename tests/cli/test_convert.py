@@ -9,12 +9,14 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import FIXTURES
+from tests.support.archives import FIXTURES, records_of
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
 from tests.support.features import stores_weights_apart
+from tsarchive.container import NewRecord, write_container
 
 KEYS = {
     "source", "source_kind", "destination", "kind", "bytes", "data", "agreements", "rewritten",
+    "left_out",
 }  # fmt: skip
 
 
@@ -200,6 +202,50 @@ def test_removed_operators_are_named(tmp_path):
     assert "call of aten::" in done.stdout
 
 
+def test_operators_on_tensors_are_named_alone(tmp_path):
+    """The document names all."""
+    source = FIXTURES / "old" / "1.8.1" / "phone_lite.ptl"
+    lines = run("convert", source, tmp_path / "net.pt").stdout.splitlines()
+    assert "written as aten::conv2d, aten::clamp, aten::contiguous" in str(lines)
+    assert lines[-1].startswith("the bytecode is left out")
+    found = document("convert", source, tmp_path / "net.pt")
+    assert any("aten::dim" in calls["written_as"] for calls in found["rewritten"])
+    assert "bytecode.pkl" in found["left_out"]
+    plain = source.with_name("phone_plain_lite.ptl")
+    assert document("convert", plain, tmp_path / "net.pt")["left_out"] == []
+
+
+def test_bytecode_is_not_made(tmp_path):
+    found = error("convert", SEQUENTIAL, tmp_path / "net.ptl")
+    assert "_save_for_lite_interpreter makes it" in found["hint"]
+
+
+def _write_forward(path, body):
+    """Write a module of one method, ``forward(x)``."""
+    records = records_of((FIXTURES / "archives" / "script_function.pt").read_bytes())
+    name = "code/__torch__.py"
+    head = records[name].decode().partition("  def ")[0]
+    owner = "__torch__.PlaceholderModule"
+    text = f"{head}  def forward(self: {owner}, x: Tensor) -> Tensor:\n{body}"
+    records = {n: data for n, data in records.items() if not n.endswith(("debug_pkl", "_id"))}
+    write_container(path, [NewRecord(n, d) for n, d in {**records, name: text.encode()}.items()])
+
+
+def test_calls_that_only_raise(tmp_path):
+    source, out = tmp_path / "net.pt", tmp_path / "new.pt"
+    code = (
+        "    if self.training:\n"
+        "      y = torch._upsample_lanczos2d_aa(x, None, False, [2., 2.])\n"
+        "    else:\n"
+        "      y = x\n"
+        "    return y\n"
+    )
+    _write_forward(source, code)
+    done = run("convert", source, out, "--for-torch", "2.9")
+    call = "1 call of aten::_upsample_lanczos2d_aa.vec, which torch 2.9 lacks"
+    assert f"{call}, raises an error when it is reached" in done.stdout.splitlines()
+
+
 def test_what_another_torch_cannot_read_is_named_by_line(tmp_path):
     source, out = FIXTURES / "archives" / "with_profiler.pt", tmp_path / "net.pt"
     done = run("convert", source, out, "--for-torch", "1.9")
@@ -217,6 +263,6 @@ def test_what_another_torch_cannot_read_is_named_by_line(tmp_path):
 def test_unknown_versions_of_torch(tmp_path):
     found = error("convert", SEQUENTIAL, tmp_path / "net.pt", "--for-torch", "3.1")
     assert "torch 3.1" in found["message"]
-    assert "1.4, 1.5" in found["hint"]
+    assert found["hint"] == "Give a version from 1.4 to 2.15, such as 2.9"
     found = error("convert", SEQUENTIAL, tmp_path / "net.pt2", "--for-torch", "2.9")
     assert found["hint"] == "Leave out --for-torch"

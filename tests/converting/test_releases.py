@@ -204,9 +204,9 @@ def test_calls_are_written_as_a_release_has_them(release, before, after, tmp_pat
 @pytest.mark.parametrize(
     ("release", "code", "reason", "since"),
     _rows(
-        ("1.11", 'torch.gelu(x, approximate="tanh")', "does not take this call", "1.12"),
+        ("1.11", 'torch.gelu(x, approximate="tanh")', "without some of these arguments", "1.12"),
         ("1.7", "torch.floor_divide(x, x)", "aten::floor_divide means something else", "1.8"),
-        ("1.7", 'torch.div(x, x, rounding_mode="floor")', "does not take this call", "1.8"),
+        ("1.7", 'torch.div(x, x, rounding_mode="floor")', "without some of these arguments", "1.8"),
         ("1.5", "torch.tensor(1.5)", "aten::tensor.float means something else", "1.6"),
         ("1.6", "torch.linalg_eigh(x)[0]", "has no operator aten::linalg_eigh", "1.8"),
         ("1.4", "torch.silu(torch.linalg_inv_ex(x)[0])", "no operator aten::linalg_inv_ex", "1.9"),
@@ -230,9 +230,58 @@ def test_code_that_cannot_be_read_is_kept_or_refused(tmp_path):
     assert text_of(records) == before
     with pytest.raises(TargetError) as caught:
         converted(source, tmp_path, "2.9")
-    found = {obstacle.line: obstacle.reason for obstacle in caught.value.obstacles}
-    assert all("nowhere::" in reason for reason in found.values())
+    found = {obstacle.line: obstacle for obstacle in caught.value.obstacles}
+    assert {each.operator for each in found.values()} == {"nowhere::one", "nowhere::other"}
+    assert all(each.operator in each.reason for each in found.values())
+    assert all("ops.nowhere." in each.construct for each in found.values())
     assert len(found) == 2
+    assert caught.value.message.startswith("the archive cannot be checked for torch 2.9:")
+    assert "It comes with a library that defines the namespace 'nowhere'" in caught.value.hint
+
+
+def test_only_some_of_what_stands_in_the_way_is_unregistered(tmp_path):
+    other = "def other(x: Tensor) -> Tensor:\n  return ops.nowhere.other(x)\n"
+    source = scripted(tmp_path, "return torch.linalg_eigh(x)[0]", more=other)
+    with pytest.raises(TargetError, match=r"torch 1\.6 cannot load this archive") as caught:
+        converted(source, tmp_path, "1.6")
+    assert "'nowhere'" in caught.value.hint
+    assert caught.value.hint.endswith("Give a later version, or change these lines in the source")
+
+
+def test_versions_are_strings(tmp_path):
+    expected = 'for_torch is a string, such as "1.13", not the float 1.13'
+    with pytest.raises(CallError, match=re.escape(expected)):
+        tsarchive.convert(ARCHIVES / "raise_message.pt", tmp_path / "new.pt", for_torch=1.13)
+
+
+PACKED = """\
+class Packed(Module):
+  __parameters__ = []
+  training : bool
+  param : Tensor
+  def __getstate__(self: __torch__.Packed) -> Tuple[Tensor, bool]:
+    w, _ = ops.quantized.linear_unpack(self.param)
+    return (w, self.training)
+  def __setstate__(self: __torch__.Packed, state: Tuple[Tensor, bool]) -> None:
+    self.param = ops.quantized.linear_prepack((state)[0], None)
+    self.training = (state)[1]
+    return None
+"""
+
+
+@pytest.mark.parametrize("release", [None, "2.15", "1.13", "1.12", "1.11", "1.6"])
+def test_packed_weights_in_tensors_are_refused_where_torch_does(release, tmp_path):
+    """Dynamic recurrent layers of torch 1.4 and 1.5 declare them so; torch 1.6 to 1.11 run it."""
+    source = scripted(tmp_path, "return x", version=3, more=PACKED)
+    if release in ("1.11", "1.6"):
+        records, _, _ = converted(source, tmp_path, release)
+        assert "ops.quantized.linear_prepack(" in text_of(records)
+        return
+    with pytest.raises(TargetError, match="does not take packed weights for tensors") as caught:
+        converted(source, tmp_path, release)
+    places = [obstacle.construct for obstacle in caught.value.obstacles]
+    assert any(text.startswith("self.param = ") for text in places)
+    assert caught.value.hint == "Change these lines in the source"
 
 
 def test_old_meanings_stay_where_a_release_upgrades_them(tmp_path):
@@ -480,7 +529,8 @@ def test_releases_are_named_by_their_versions(name, tmp_path):
 def test_other_releases_are_not_known(name, tmp_path):
     with pytest.raises(CallError, match="not known") as caught:
         tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / "out.pt", for_torch=name)
-    assert all(version in caught.value.hint for version in listed_versions())
+    first, *_, last = listed_versions()
+    assert caught.value.hint == f"Give a version from {first} to {last}, such as 2.9"
 
 
 def test_only_torchscript_is_written_for_releases(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from tsarchive.errors import ArchiveError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import Dialect
-from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step
+from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step, is_packed
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -26,6 +26,7 @@ from tsarchive.ir.types import (
     COMPLEX,
     INT,
     NONE,
+    TENSOR,
     EnumType,
     HandleType,
     NamedType,
@@ -51,6 +52,7 @@ _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution"
 # The text declares the type of their results.
 _DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
 _STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
+_TOO_FEW: Final = "without some of these arguments"
 _CLOSURES: Final = frozenset({"prim::fork", "prim::awaitable"})
 
 
@@ -65,7 +67,8 @@ class Obstacle(NamedTuple):
     construct: str = ""
 
     def __str__(self) -> str:
-        since = f"; torch {self.since} is the first that can" if self.since else ""
+        ability = "takes them" if self.reason.endswith(_TOO_FEW) else "can"
+        since = f"; torch {self.since} is the first that {ability}" if self.since else ""
         place = f"{self.record}:{self.line}" if self.line else self.record
         return f"{place}: {self.reason}{since}" + (
             f"\n    {self.construct}" if self.construct else ""
@@ -490,6 +493,8 @@ class _Body:
                 self._operator(block, node, version, in_branch=in_branch)
             elif node.kind in _STATEMENTS:
                 self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
+            elif node.kind == "prim::SetAttr":
+                self._packed(node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
             inner_version = self.target.free_version if node.kind in _CLOSURES else version
             for inner in nested_blocks(node):
@@ -498,6 +503,7 @@ class _Body:
 
     def _operator(self, block: Block, node: Node, version: int | None, *, in_branch: bool) -> None:
         self.program.has_old_meanings |= was_old(node)
+        self._packed(node)
         of_real = self._function_of_real(node)
         if of_real is not None:
             _set_inputs(node, node.inputs[: len(of_real.schema.arguments)])
@@ -525,6 +531,14 @@ class _Body:
         names = dict.fromkeys(n.operator for n in _all_nodes(function) if n.schema is not None)
         self.program.rewritten[Rewriting(node.operator, tuple(names))] += 1
         self._call_function(block, node, function)
+
+    def _packed(self, node: Node) -> None:
+        """Note packed weights in the place of a tensor, or a tensor in theirs."""
+        release = self.target.release
+        if not release.packs_into_tensors and _mixes_packed(node):
+            reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
+            operator = node.operator if node.schema is not None else ""
+            self.program.refuse(self.record, node, reason, operator=operator)
 
     def _with_dtype(self, node: Node) -> None:
         """Say the dtype that ``full`` takes from the value, where releases took that for float."""
@@ -578,7 +592,7 @@ class _Body:
         elif self.target.is_old(node.operator) and older_forms.is_changed(node):
             reason = f"{node.operator} means something else in torch {release}"
         else:
-            reason = f"{kind} of torch {release} does not take this call of {node.operator}"
+            reason = f"torch {release} has {kind} {_TOO_FEW}"
         self.program.refuse(self.record, node, reason, operator=node.operator, since=since)
 
     def _has_expression(self, release: Release, node: Node, version: int | None) -> bool:
@@ -586,6 +600,20 @@ class _Body:
         if version is not None and not was_old(node):
             version = release.newest_format
         return self.target.of(release).expression(node, version, in_branch=False) is not None
+
+
+def _mixes_packed(node: Node) -> bool:
+    """Return whether packed weights are given for a tensor, or a tensor for packed weights."""
+    if node.schema is not None:
+        pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
+        return any(
+            (type_ == TENSOR and is_packed(value.type))
+            or (is_packed(type_) and value.type == TENSOR)
+            for type_, value in pairs
+        )
+    owner, value = node.inputs
+    slots = owner.type.attributes if isinstance(owner.type, ClassType) else {}
+    return is_packed(value.type) and slots[node.attributes["name"]].type == TENSOR
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tsarchive
-from tsarchive.describing.text import plural
+from tsarchive.describing.text import in_commands, plural
 from tsarchive.formats.registry import format_named
+from tsarchive.operators.registry import schema_texts
+from tsarchive.operators.releases import Release, newest_release, release_named
 
 from .command import FINDINGS, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options, split_file
@@ -23,7 +25,9 @@ from .output import print_json, progress, say
 if TYPE_CHECKING:
     from tsarchive.converting import Conversion
     from tsarchive.executorch_export import Agreement
+    from tsarchive.formats.base import RewrittenCalls
 
+_RAISE = "prim::RaiseException"
 _STEPS = 2
 _STEPS_TO_EXECUTORCH = 3
 _SIZE = re.compile(
@@ -126,7 +130,7 @@ def command(
     if as_json:
         print_json(_document(done))
     else:
-        _show(done, data)
+        _show(done, data, newest_release() if for_torch is None else release_named(for_torch))
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
 
 
@@ -134,9 +138,12 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
     """Print what stands in the way of an archive for a release of torch."""
     if as_json:
         obstacles = [obstacle._asdict() for obstacle in error.obstacles]
-        print_json({"source": file, "obstacles": obstacles})
+        hint = in_commands(error.hint) if error.hint else None
+        print_json({"source": file, "obstacles": obstacles, "hint": hint})
     else:
         say(f"{file}: {error.message}", keep="\n")
+        if error.hint:
+            say(f"  hint: {in_commands(error.hint)}")
     return FINDINGS
 
 
@@ -158,13 +165,14 @@ def _document(done: Conversion) -> dict[str, Any]:
     return document
 
 
-def _show(done: Conversion, asked: str | None) -> None:
+def _show(done: Conversion, asked: str | None, release: Release) -> None:
     kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
     for calls in done.rewritten:
-        written_as = ", ".join(calls.written_as)
-        say(f"{plural(calls.count, 'call')} of {calls.operator} written as {written_as}")
+        say(_rewritten(calls, release))
+    if done.left_out:
+        say("the bytecode is left out, since the code is not what it was made from any more")
     if done.data is not None:
         say(f"its constants are in {done.data}")
     elif asked is not None:
@@ -173,6 +181,23 @@ def _show(done: Conversion, asked: str | None) -> None:
         say(_agreement(found))
     if format_named(done.kind).is_lowered and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
+
+
+def _rewritten(calls: RewrittenCalls, release: Release) -> str:
+    """Tell of calls and the operators on tensors that stand in their place, if there are any."""
+    start = f"{plural(calls.count, 'call')} of {calls.operator}"
+    shown = [name for name in calls.written_as if _gives_tensors(name, release)]
+    if not shown and _RAISE in calls.written_as and calls.operator != _RAISE:
+        raises = "raises" if calls.count == 1 else "raise"
+        reached = "it is" if calls.count == 1 else "they are"
+        return f"{start}, which torch {release} lacks, {raises} an error when {reached} reached"
+    return f"{start} written as {', '.join(shown or calls.written_as)}"
+
+
+def _gives_tensors(operator: str, release: Release) -> bool:
+    texts = schema_texts(operator.partition(".")[0], release.name)
+    heads = {text.partition("(")[0]: text.rpartition("->")[2] for text in texts}
+    return "Tensor" in heads.get(operator, "")
 
 
 def _agreement(found: Agreement) -> str:

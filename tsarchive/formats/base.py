@@ -21,6 +21,7 @@ from typing import (
     ClassVar,
     Final,
     Literal,
+    NamedTuple,
     NoReturn,
     Protocol,
     TypeAlias,
@@ -491,12 +492,11 @@ class Format(ABC):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
-    ) -> Sequence[RewrittenCalls]:
+    ) -> Written:
         """Write a module that was loaded from ``source`` in this format.
 
         ``example`` is a call that is traced; ``release`` is the torch to write for, where it is
-        not the newest. Return the calls that were written with other operators. Raises
-        UnsupportedError for what this format cannot hold.
+        not the newest. Raises UnsupportedError for what this format cannot hold.
         """
         raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
 
@@ -717,6 +717,13 @@ class RewrittenCalls:
     operator: str
     written_as: tuple[str, ...]
     count: int
+
+
+class Written(NamedTuple):
+    """What a conversion wrote otherwise: calls of operators, and records that it left out."""
+
+    rewritten: tuple[RewrittenCalls, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 Step = Callable[[str], None]

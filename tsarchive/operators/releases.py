@@ -88,6 +88,11 @@ class Release:
         return self.is_since("1.5")
 
     @property
+    def packs_into_tensors(self) -> bool:
+        """Whether packed weights may be tensors, as in code of torch 1.3 to 1.5."""
+        return not self.is_since("1.12")
+
+    @property
     def lists_buffers(self) -> bool:
         """Whether classes may have a list ``__buffers__``."""
         return self.is_since("1.6")
@@ -108,10 +113,10 @@ def release_named(version: str) -> Release:
 
     Raises CallError for one whose operators are not known.
     """
-    match = _VERSION.fullmatch(version)
-    if match is None or match[1] not in listed_versions():
+    match, known = _VERSION.fullmatch(version), listed_versions()
+    if match is None or match[1] not in known:
         raise CallError(
             f"the operators of torch {version} are not known",
-            hint=f"Those of these versions are: {', '.join(listed_versions())}",
+            hint=f"Give a version from {known[0]} to {known[-1]}, such as 2.9",
         )
     return Release(match[1])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, RewrittenCalls, View
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, View, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
@@ -135,7 +135,9 @@ class _Pt2(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
-    ) -> Sequence[RewrittenCalls]:
+    ) -> Written:
+        from tsarchive.formats.base import Written
+
         from .exporter import traced_program
 
         program = traced_program(
@@ -148,7 +150,7 @@ class _Pt2(ZipFormat):
             if name.startswith(_EXTRA)
         }
         self.save(program, dst, SaveOptions(extras))
-        return ()
+        return Written()
 
     def models(self, container: Container) -> Sequence[str]:
         from .records import Records

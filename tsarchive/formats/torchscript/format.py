@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Format, Importer, SaveOptions, ZipFormat
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, RewrittenCalls, View
+    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, View, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
@@ -103,8 +103,9 @@ class _TorchScript(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
-    ) -> Sequence[RewrittenCalls]:
+    ) -> Written:
         from tsarchive.container import write_container
+        from tsarchive.formats.base import Written
         from tsarchive.operators.releases import newest_release
 
         from .retargeting import retargeted
@@ -119,7 +120,7 @@ class _TorchScript(ZipFormat):
             guard=classes.enforcement.guard,
         )
         write_container(dst, found.records)
-        return found.rewritten
+        return Written(found.rewritten, found.left_out)
 
     def _scripted(
         self, module: ArchiveModule, source: Format

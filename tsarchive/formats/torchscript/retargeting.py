@@ -55,6 +55,8 @@ from .saving import bytecode_alone
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
+_ADVICE: Final = "Change these lines in the source"
+_LATER: Final = "Give a later version, or change these lines in the source"
 
 # Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
 _SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
@@ -62,10 +64,14 @@ _SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
 
 @dataclass(frozen=True, slots=True)
 class Retargeted:
-    """The records for a release, and how often calls of each operator were written otherwise."""
+    """The records for a release, and how often calls of each operator were written otherwise.
+
+    ``left_out`` are records of bytecode, which says what the code said before.
+    """
 
     records: list[NewRecord]
     rewritten: tuple[RewrittenCalls, ...]
+    left_out: tuple[str, ...]
 
 
 def retargeted(
@@ -136,6 +142,7 @@ class _Archive:
         is_of_torch_2 = any(name in container.records for name in _SINCE_TORCH_2)
         self.retargeting = Retargeting(self.target, may_be_of_torch_1=not is_of_torch_2)
         self.plain = PlainClasses(release)
+        self.unregistered: dict[Obstacle, str | None] = {}
         self._reader = self.code
         self.dialect = Dialect(
             release.names_empty_types, release.lists_buffers, release.has_class_constants
@@ -157,7 +164,13 @@ class _Archive:
         self._raise_obstacles()
         found = list(self._replaced(self._changed_records(bodies)))
         rewritten = self.retargeting.rewritten.items()
-        return Retargeted(found, tuple(RewrittenCalls(*what, count) for what, count in rewritten))
+        calls = tuple(RewrittenCalls(*what, count) for what, count in rewritten)
+        return Retargeted(found, calls, self._left_out(found))
+
+    def _left_out(self, written: Iterable[NewRecord]) -> tuple[str, ...]:
+        kept = {record.name for record in written}
+        lost = bytecode_alone(self.container) & self.container.records.keys() - kept
+        return tuple(sorted(lost))
 
     @property
     def has_old_meanings(self) -> bool:
@@ -222,8 +235,13 @@ class _Archive:
 
     def _obstacle(self, record: str, error: ArchiveError) -> None:
         line = getattr(error, "line", None) or 0
-        found = Obstacle(error.record or record, line, "", error.message)
+        operator = getattr(error, "unregistered", None) or ""
+        text = (getattr(error, "construct", None) or "").strip()
+        place = error.record or record, line
+        found = Obstacle(*place, operator, error.message, construct=text)
         self.retargeting.obstacles.append(found)
+        if operator:
+            self.unregistered[found] = error.hint
 
     # Text
 
@@ -402,11 +420,16 @@ class _Archive:
         if not found:
             return
         shown = "".join(f"\n  {obstacle}" for obstacle in found)
-        raise TargetError(
-            f"torch {self.release} cannot load this archive, and not all of it can be said in "
-            f"another way:{shown}",
-            obstacles=found,
-        )
+        advice = dict.fromkeys(filter(None, self.unregistered.values()))
+        if self.unregistered.keys() >= {*found}:
+            message = f"the archive cannot be checked for torch {self.release}"
+        else:
+            message = (
+                f"torch {self.release} cannot load this archive, and not all of it can be said in "
+                "another way"
+            )
+            advice[_LATER if any(one.since for one in found) else _ADVICE] = None
+        raise TargetError(f"{message}:{shown}", obstacles=found, hint=". ".join(advice))
 
 
 def _is_code(name: str) -> bool:
