@@ -116,10 +116,19 @@ class UnknownClassError(ArchiveError, LookupError):
 class UnknownOperatorError(SourceError, LookupError):
     """Code names an operator that is not registered in this process, or no overload matches.
 
-    ``is_removed`` says that no torch of today has it, and that nothing stands for it.
+    ``operator`` is its qualified name, where one is named. ``is_removed`` says that no torch of
+    today has it, and that nothing stands for it.
     """
 
+    operator: str | None = None
     is_removed = False
+
+    @classmethod
+    def of(cls, operator: str, message: str, *, hint: str | None = None) -> UnknownOperatorError:
+        """Return the error that is about this operator."""
+        error = cls(message, hint=hint)
+        error.operator = operator
+        return error
 
 
 class PolicyError(SourceError, PermissionError):

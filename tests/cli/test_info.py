@@ -187,6 +187,34 @@ def test_a_library_is_imported_first(needy, command, code):
     assert "operator doubling::twice" not in done.stdout + done.stderr
 
 
+def test_the_operator_that_is_missing_is_told_with_both_options(needy):
+    found = error("run", needy / "net.pt", "--random", "2x3")
+    assert found["operator"] == "doubling::twice"
+    assert "--import" in found["hint"]
+    assert '--allow "doubling::*"' in found["hint"]
+    allowed = error("run", needy / "net.pt", "--random", "2x3", "--allow", "doubling::twice")
+    assert "--import" in allowed["hint"]
+    assert "--allow" not in allowed["hint"]
+
+
+def test_a_package_names_the_library_that_it_needs(needy, tmp_path):
+    shown = run("decompile", needy / "net.pt", "-o", tmp_path / "package").stdout
+    begins = "The package needs a library before it is called: doubling::twice comes with a library"
+    assert begins in " ".join(shown.split())
+
+
+@pytest.mark.long("test_what_this_process_lacks_is_a_finding")
+def test_fresh_processes_import_the_library(needy):
+    env = {"PYTHONPATH": str(needy)}
+    command = ("-m", "tsarchive", "jitter", "--canonical", "net.pt")
+    without = process(*command, cwd=needy, env=env)
+    assert without.returncode == 2
+    assert "Traceback" not in without.stderr
+    done = process(*command, "--import", "doubling", cwd=needy, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "the same bytes in fresh processes" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["info", "run", "jitter", "demo"])
 def test_a_library_that_cannot_be_imported(command):
     found = error(command, SEQUENTIAL, "--import", "no_such_module")

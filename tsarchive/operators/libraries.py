@@ -80,4 +80,4 @@ def last_with(schema: FunctionSchema) -> str:
 def unregistered(kind: str) -> UnknownOperatorError:
     """Return the error for an operator that this process does not have."""
     message = f"the operator {kind} is not registered in this process"
-    return UnknownOperatorError(message, hint=what_registers(kind))
+    return UnknownOperatorError.of(kind, message, hint=what_registers(kind))
