@@ -53,8 +53,8 @@ def check_jitter(
     ``map_location`` is where archives are loaded to, ``policy`` what their code may reach, as for
     ``load``. With ``canonical=True``
     two fresh processes of other hash seeds, in other working directories, load the archive, or
-    the first save of a module, and save it in the canonical form. Before that they import ``imports``,
-    names of modules or paths of shared libraries that register operators, as this process has done.
+    the first save of a module, and save it in the canonical form. Before that they import what
+    ``imports`` names: modules, or paths of shared libraries, that register operators.
     Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails;
     UnsupportedError for the canonical form of a file of ExecuTorch, which has none.
     """

@@ -8,18 +8,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.support.archives import ARCHIVES
+from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, error, process, run, write_archive
+from tests.support.registry_calls import archive_of
 from tsarchive.formats.records import GROUPS, Reader
 from tsarchive.formats.registry import zip_format
+from tsarchive.operators.registry import operator_names
+from tsarchive.operators.removed import is_removed, removed
 
+PACKED = FIXTURES / "old" / "1.13.1" / "phone_lite.ptl"
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
     "compression", "groups", "program", "exported", "executorch", "tensors",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
-    "signatures", "native_classes", "operators", "needs",
+    "signatures", "native_classes", "operators", "needs", "removed",
 }  # fmt: skip
 TENSOR_KEYS = {
     "count", "elements", "storages", "bytes", "parameters", "parameter_elements", "dtypes",
@@ -274,3 +278,56 @@ def test_groups_of_records(name, group, others):
     assert found.role.described == group
     assert found.reader is not Reader.FOREIGN
     assert group in GROUPS
+
+
+def written(tmp_path, calls: str):
+    """An archive whose code has these statements."""
+    code = f"""class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  def forward(self: __torch__.M, x: Tensor) -> Tensor:
+{calls}    return x
+"""
+    path = tmp_path / "model.pt"
+    path.write_bytes(archive_of(code))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("torch.symeig(x, False, True)", {"aten::symeig": "tsarchive convert old.pt new.pt"}),
+        ("torch.gesv(x, x)", {"aten::gesv": "they run here"}),
+        ("torch.align_as(x, x)", {"aten::align_as": "what calls them is refused here"}),
+        ("ops.mine.twice(x)", {}),
+        ("torch.linalg_solve(x, x)", {}),
+    ],
+)
+def test_operators_that_torch_removed(tmp_path, call, advice):
+    path = written(tmp_path, f"    _0 = {call}\n")
+    found = document("info", path)["program"]["removed"]
+    assert found.keys() == advice.keys()
+    assert all(words in found[name] for name, words in advice.items())
+    shown = run("info", path).stdout
+    assert all(text in shown for text in (*found, *found.values()))
+    assert ("torch has no more" in shown) == bool(advice)
+
+
+def test_many_operators_that_torch_removed_are_counted(tmp_path):
+    gone = (name for name in operator_names() if name.startswith("aten::") and is_removed(name))
+    names = [n for n in gone if any(overload.upgrader for overload in removed(n))][:14]
+    path = written(tmp_path, "".join(f"    _0 = torch.{n[6:]}(x)\n" for n in names))
+    assert list(document("info", path)["program"]["removed"]) == sorted(names)
+    lines = run("info", path).stdout.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("removed"))
+    assert lines[place].endswith("and 2 more")
+    assert lines[place + 1].strip().startswith("14 that torch has no more: they run here")
+
+
+def test_packed_layers_and_bytecode_are_named():
+    facts = document("info", PACKED)
+    assert "xnnpack.LinearOpContext" in facts["program"]["removed"]
+    assert "prepacked::linear_clamp_run" in facts["program"]["removed"]
+    assert facts["groups"]["bytecode"]["records"] == 1
+    (row,) = (line for line in run("info", PACKED).stdout.splitlines() if "bytecode" in line)
+    assert row.split()[:2] == ["bytecode", "1"]

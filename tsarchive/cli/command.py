@@ -22,8 +22,8 @@ class Failure(TypedDict):
     """An error as the value of ``error`` in a JSON document.
 
     ``code`` is the line of the archive's code that it is about, ``origin`` the line of user
-    source behind it, as ``file:line: text``. ``operator`` is what a policy refuses or this process lacks, and
-    ``function`` what names it.
+    source behind it, as ``file:line: text``. ``operator`` is what a policy refuses, or this process
+    lacks, and ``function`` what names it.
     """
 
     type: str
@@ -92,7 +92,7 @@ def describe(error: Exception) -> Failure:
 
 
 def _hint(error: ArchiveError) -> str | None:
-    """Return the hint for the command line, with all options that an operator of a library takes."""
+    """Return the hint for the command line, with all options that a library takes."""
     if not error.hint:
         return None
     hint = in_commands(error.hint)
