@@ -118,12 +118,20 @@ class UnknownClassError(ArchiveError, LookupError):
 class UnknownOperatorError(SourceError, LookupError):
     """Code names an operator that is not registered in this process, or no overload matches.
 
-    ``is_removed`` says that no torch of today has it, and that nothing stands for it.
-    ``unregistered`` names the operator where this process has none of its name.
+    ``operator`` is its qualified name, where one is named; ``is_unregistered`` says that this process
+    has none of its name, ``is_removed`` that no torch of today has it, and nothing stands for it.
     """
 
+    operator: str | None = None
     is_removed = False
-    unregistered: str | None = None
+    is_unregistered = False
+
+    @classmethod
+    def of(cls, operator: str, message: str, *, hint: str | None = None) -> UnknownOperatorError:
+        """Return the error that is about this operator."""
+        error = cls(message, hint=hint)
+        error.operator = operator
+        return error
 
 
 class PolicyError(SourceError, PermissionError):

@@ -6,6 +6,7 @@ With ``canonical``, so does saving the canonical form in other processes.
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def check_jitter(
     map_location: str | torch.device | None = None,
     canonical: bool = False,
     policy: Policy | None = None,
+    imports: Sequence[str] = (),
 ) -> JitterReport:
     """Save twice, load and save again; compare the saves, and their code with its own graphs.
 
@@ -51,11 +53,12 @@ def check_jitter(
     ``map_location`` is where archives are loaded to, ``policy`` what their code may reach, as for
     ``load``. With ``canonical=True``
     two fresh processes of other hash seeds, in other working directories, load the archive, or
-    the first save of a module, and save it in the canonical form.
+    the first save of a module, and save it in the canonical form. Before that they import what
+    ``imports`` names: modules, or paths of shared libraries, that register operators.
     Raises what ``load`` and ``save`` raise; ArchiveError when a fresh process fails;
     UnsupportedError for the canonical form of a file of ExecuTorch, which has none.
     """
-    terms = _Terms(map_location, policy or Policy.default(), canonical)
+    terms = _Terms(map_location, policy or Policy.default(), canonical, tuple(imports))
     if isinstance(source, str | os.PathLike):
         path = source
         return _check_file(lambda: path, terms)
@@ -73,6 +76,7 @@ class _Terms:
     map_location: str | torch.device | None
     policy: Policy
     canonical: bool
+    imports: tuple[str, ...]
     model: str | None = None
 
     def load(self, file: str | os.PathLike[str] | BinaryIO) -> ArchiveModule:
@@ -144,7 +148,7 @@ def _compare_processes(module: torch.nn.Module, first: bytes, terms: _Terms) -> 
 
     buffer = io.BytesIO()
     save(module, buffer, canonical=True)
-    saves = canonical_saves(first, terms.map_location, terms.policy, terms.model)
+    saves = canonical_saves(first, terms.map_location, terms.policy, terms.imports, terms.model)
     compared = (_comparison(buffer.getvalue(), content) for content in saves)
     return next((found for found in compared if not found.same), SaveComparison())
 
@@ -156,11 +160,23 @@ def _compare_with_read(read: Container, first: Container) -> ReadComparison:
 
 
 _SAVE = """
-import sys, tsarchive
-archive, device, model, target, trusted, *allowed = sys.argv[1:]
-policy = tsarchive.Policy(frozenset(allowed), bool(trusted))
+import json, sys, tsarchive
+from tsarchive.cli.options import import_all
+archive, device, model, target, trusted, allowed, imports = sys.argv[1:]
+policy = tsarchive.Policy(frozenset(json.loads(allowed)), bool(trusted))
+import_all(json.loads(imports))
 module = tsarchive.load(archive, map_location=device or None, policy=policy, model=model or None)
 tsarchive.save(module, target, canonical=True)
+"""
+# Under torch's own output, an error of the process is what begins with this.
+_FAILED = "failed: "
+_RUN = f"""
+import sys
+try:
+    exec(sys.argv.pop(1))
+except Exception as error:
+    lines = str(error).splitlines() or ["no message"]
+    sys.exit(f"{_FAILED}{{type(error).__name__}}: {{lines[0]}}")
 """
 # Hash seeds: 0 disables randomization of hashes.
 _SEEDS = ("0", "4242")
@@ -170,6 +186,7 @@ def canonical_saves(
     archive: bytes,
     map_location: str | torch.device | None,
     policy: Policy,
+    imports: Sequence[str] = (),
     model: str | None = None,
 ) -> list[bytes]:
     """Return the canonical form of an archive as saved by fresh processes, one per hash seed.
@@ -183,20 +200,29 @@ def canonical_saves(
         device = "" if map_location is None else str(map_location)
         pairs = zip(_SEEDS, places, strict=True)
         trusted = "trusted" if policy.is_trusting else ""
-        terms = [device, model or "", "canonical.pt", trusted, *policy.allowed]
+        names = [json.dumps(sorted(policy.allowed)), json.dumps(imports)]
+        terms = [device, model or "", "canonical.pt", trusted, *names]
         started = [_start(seed, place, [str(source), *terms]) for seed, place in pairs]
         failures = [process.communicate()[1] for process in started]
         for process, failure in zip(started, failures, strict=True):
             if process.returncode:
-                raise ArchiveError(f"a fresh process cannot save the canonical form: {failure}")
+                reason = _reason(failure) or f"it ended with {process.returncode}"
+                raise ArchiveError(f"a fresh process cannot save the canonical form: {reason}")
         return [(place / "canonical.pt").read_bytes() for place in places]
+
+
+def _reason(output: str) -> str:
+    """Return the line with which a process says why it failed; the last one if none does."""
+    lines = output.strip().splitlines()
+    said = (line.removeprefix(_FAILED) for line in lines if line.startswith(_FAILED))
+    return next(said, lines[-1] if lines else "")
 
 
 def _start(seed: str, place: Path, arguments: list[str]) -> subprocess.Popen[str]:
     place.mkdir()
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-c", _SAVE, *arguments],
+        [sys.executable, "-c", _RUN, _SAVE, *arguments],
         cwd=place,
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
         stdout=subprocess.DEVNULL,

@@ -8,18 +8,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.support.archives import ARCHIVES
+from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import SEQUENTIAL, document, error, process, run, write_archive
+from tests.support.registry_calls import archive_of
 from tsarchive.formats.records import GROUPS, Reader
 from tsarchive.formats.registry import zip_format
+from tsarchive.operators.registry import operator_names
+from tsarchive.operators.removed import is_removed, removed
 
+PACKED = FIXTURES / "old" / "1.13.1" / "phone_lite.ptl"
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
     "compression", "groups", "program", "exported", "executorch", "tensors",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
-    "signatures", "native_classes", "operators", "needs",
+    "signatures", "native_classes", "operators", "needs", "removed",
 }  # fmt: skip
 TENSOR_KEYS = {
     "count", "elements", "storages", "bytes", "parameters", "parameter_elements", "dtypes",
@@ -187,6 +191,34 @@ def test_a_library_is_imported_first(needy, command, code):
     assert "operator doubling::twice" not in done.stdout + done.stderr
 
 
+def test_the_operator_that_is_missing_is_told_with_both_options(needy):
+    found = error("run", needy / "net.pt", "--random", "2x3")
+    assert found["operator"] == "doubling::twice"
+    assert "--import" in found["hint"]
+    assert '--allow "doubling::*"' in found["hint"]
+    allowed = error("run", needy / "net.pt", "--random", "2x3", "--allow", "doubling::twice")
+    assert "--import" in allowed["hint"]
+    assert "--allow" not in allowed["hint"]
+
+
+def test_a_package_names_the_library_that_it_needs(needy, tmp_path):
+    shown = run("decompile", needy / "net.pt", "-o", tmp_path / "package").stdout
+    begins = "The package needs a library before it is called: doubling::twice comes with a library"
+    assert begins in " ".join(shown.split())
+
+
+@pytest.mark.long("test_what_this_process_lacks_is_a_finding")
+def test_fresh_processes_import_the_library(needy):
+    env = {"PYTHONPATH": str(needy)}
+    command = ("-m", "tsarchive", "jitter", "--canonical", "net.pt")
+    without = process(*command, cwd=needy, env=env)
+    assert without.returncode == 2
+    assert "Traceback" not in without.stderr
+    done = process(*command, "--import", "doubling", cwd=needy, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "the same bytes in fresh processes" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["info", "run", "jitter", "demo"])
 def test_a_library_that_cannot_be_imported(command):
     found = error(command, SEQUENTIAL, "--import", "no_such_module")
@@ -246,3 +278,56 @@ def test_groups_of_records(name, group, others):
     assert found.role.described == group
     assert found.reader is not Reader.FOREIGN
     assert group in GROUPS
+
+
+def written(tmp_path, calls: str):
+    """An archive whose code has these statements."""
+    code = f"""class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  def forward(self: __torch__.M, x: Tensor) -> Tensor:
+{calls}    return x
+"""
+    path = tmp_path / "model.pt"
+    path.write_bytes(archive_of(code))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        ("torch.symeig(x, False, True)", {"aten::symeig": "tsarchive convert old.pt new.pt"}),
+        ("torch.gesv(x, x)", {"aten::gesv": "they run here"}),
+        ("torch.align_as(x, x)", {"aten::align_as": "what calls them is refused here"}),
+        ("ops.mine.twice(x)", {}),
+        ("torch.linalg_solve(x, x)", {}),
+    ],
+)
+def test_operators_that_torch_removed(tmp_path, call, advice):
+    path = written(tmp_path, f"    _0 = {call}\n")
+    found = document("info", path)["program"]["removed"]
+    assert found.keys() == advice.keys()
+    assert all(words in found[name] for name, words in advice.items())
+    shown = run("info", path).stdout
+    assert all(text in shown for text in (*found, *found.values()))
+    assert ("torch has no more" in shown) == bool(advice)
+
+
+def test_many_operators_that_torch_removed_are_counted(tmp_path):
+    gone = (name for name in operator_names() if name.startswith("aten::") and is_removed(name))
+    names = [n for n in gone if any(overload.upgrader for overload in removed(n))][:14]
+    path = written(tmp_path, "".join(f"    _0 = torch.{n[6:]}(x)\n" for n in names))
+    assert list(document("info", path)["program"]["removed"]) == sorted(names)
+    lines = run("info", path).stdout.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("removed"))
+    assert lines[place].endswith("and 2 more")
+    assert lines[place + 1].strip().startswith("14 that torch has no more: they run here")
+
+
+def test_packed_layers_and_bytecode_are_named():
+    facts = document("info", PACKED)
+    assert "xnnpack.LinearOpContext" in facts["program"]["removed"]
+    assert "prepacked::linear_clamp_run" in facts["program"]["removed"]
+    assert facts["groups"]["bytecode"]["records"] == 1
+    (row,) = (line for line in run("info", PACKED).stdout.splitlines() if "bytecode" in line)
+    assert row.split()[:2] == ["bytecode", "1"]

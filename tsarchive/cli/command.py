@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 import click
 
 from tsarchive.describing.text import in_commands, visible
-from tsarchive.errors import ArchiveError, place_text
+from tsarchive.errors import ArchiveError, UnknownOperatorError, place_text
 from tsarchive.operators.registry import with_untried_torch
 
 from .output import code_apart, print_json, say
@@ -22,8 +22,8 @@ class Failure(TypedDict):
     """An error as the value of ``error`` in a JSON document.
 
     ``code`` is the line of the archive's code that it is about, ``origin`` the line of user
-    source behind it, as ``file:line: text``. ``operator`` is what a policy refuses, and
-    ``function`` what names it.
+    source behind it, as ``file:line: text``. ``operator`` is what a policy refuses, or this process
+    lacks, and ``function`` what names it.
     """
 
     type: str
@@ -70,7 +70,7 @@ def describe(error: Exception) -> Failure:
             origin=getattr(error, "origin", None),
             operator=getattr(error, "operator", None),
             function=getattr(error, "function", None),
-            hint=in_commands(error.hint) if error.hint else None,
+            hint=_hint(error),
         )
     if isinstance(error, ReportedFailure):
         return error.facts
@@ -89,6 +89,29 @@ def describe(error: Exception) -> Failure:
         return failure(name, "this needs torch, which is not installed", "pip install torch")
     hint = "This is a defect of tsarchive: 'tsarchive --traceback COMMAND ...' shows where"
     return failure(name, f"unexpected {name}: {error}", with_untried_torch(hint))
+
+
+def _hint(error: ArchiveError) -> str | None:
+    """Return the hint for the command line, with all options that a library takes."""
+    if not error.hint:
+        return None
+    hint = in_commands(error.hint)
+    name = getattr(error, "operator", None)
+    if "--import" in hint and isinstance(error, UnknownOperatorError) and _is_refused(name):
+        namespace = str(name).partition("::")[0]
+        hint += f'; running it takes --allow "{namespace}::*", too'
+    return hint
+
+
+def _is_refused(name: str | None) -> bool:
+    """Return whether the policy that the options of this command make refuses an operator."""
+    from .options import chosen_policy
+
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.params
+    if name is None or "allow" not in given:
+        return False
+    return chosen_policy(given["allow"], trust=given["trust"]).refusal(name) is not None
 
 
 def is_without_torch(error: Exception) -> bool:

@@ -76,5 +76,7 @@ def _show(report: DecompileReport) -> None:
     for call in report.untranslated:
         say(f"not translated: {call}")
     for name, advice in report.libraries.items():
-        say(f"to be imported before it is called: {name}. {advice}")
+        rest = advice.removeprefix("It ")
+        said = f"{name} {rest}" if rest != advice else f"{name}. {advice}"
+        say(f"The package needs a library before it is called: {said}")
     say(f"{report.root} and load() are in {report.directory}")

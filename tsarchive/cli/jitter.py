@@ -18,7 +18,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, format_named
 
 from .command import FINDINGS, UNUSABLE, Command, describe, json_option, report
-from .options import chosen_policy, import_option, policy_options
+from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ _READ = ("saved:", "printed:")
 @import_option
 @policy_options
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     files: tuple[str, ...],
     *,
     folder: str | None,
@@ -73,7 +75,12 @@ def command(
         raise click.UsageError("Missing argument 'FILE...', or --all with a folder.")
     found = [] if folder is None else list(files_below(folder))
     policy = chosen_policy(allow, trust=trust)
-    options = {"map_location": map_location, "canonical": canonical, "policy": policy}
+    options = {
+        "map_location": map_location,
+        "canonical": canonical,
+        "policy": policy,
+        "imports": ctx.meta[IMPORTS],
+    }
     results, skipped = _check_all([*files, *found], len(files), options, as_json=as_json)
     if as_json:
         print_json({"files": results, **({} if folder is None else {"skipped": skipped})})

@@ -182,7 +182,8 @@ class ProgramFacts:
     """The facts about code. ``signatures`` are those of the main class.
 
     ``operators`` counts the places that call an operator, ``native_classes`` are torchbind
-    classes. ``needs`` are those of both that do not come with torch, each with what to do.
+    classes. ``needs`` are those of both that do not come with torch, ``removed`` those that the
+    newest torch does not have any more, each with what to do.
     ``has_traced_inputs``: torch.jit.trace made the module and left its example inputs. A traced
     module that was loaded and saved again has lost them.
     """
@@ -197,6 +198,7 @@ class ProgramFacts:
     native_classes: tuple[str, ...]
     operators: Mapping[str, int]
     needs: Mapping[str, str]
+    removed: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +381,15 @@ def _program_lines(program: ProgramFacts) -> Lines:
         yield "torchbind classes", ", ".join(program.native_classes)
     yield "operators", _counts(program.operators, _OPERATORS_SHOWN)
     yield from named("needs", program.needs, "nothing beyond torch")
+    yield from _removed_lines(program.removed)
+
+
+def _removed_lines(removed: Mapping[str, str]) -> Lines:
+    """Yield what torch has no more; names with the same advice together, and that below them."""
+    for number, advice in enumerate(dict.fromkeys(removed.values())):
+        names = [name for name, other in removed.items() if other == advice]
+        yield "" if number else "removed", listed(names, _NAMES_SHOWN)
+        yield "", f"{len(names):,} that torch has no more: {advice}"
 
 
 def _exported_lines(facts: ExportedFacts) -> Lines:

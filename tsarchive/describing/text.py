@@ -94,6 +94,7 @@ _WORDS: Final = tuple(
         (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
     )
 )
+_RUNS_HERE: Final = "they run here; for torch.jit: tsarchive convert old.pt new.pt"
 _ALLOWING: Final = re.compile(r"policy=Policy\.default\(\)\.allow\(([^)]*)\)")
 _ALLOWED: Final = re.compile(r'"([^"]*)"')
 
@@ -118,3 +119,19 @@ def advice(name: str) -> str:
 
     hint = what_registers(name if "::" in name else f"{NATIVE_PREFIX}{name}")
     return in_commands(hint)
+
+
+def advice_if_removed(name: str) -> str | None:
+    """Advise on an operator or torchbind class that torch removed; None for one that it has."""
+    from tsarchive.ir.names import NATIVE_PREFIX
+    from tsarchive.operators.libraries import last_with
+    from tsarchive.operators.removed import defined_classes, is_removed, removed
+
+    if "::" not in name:
+        return _RUNS_HERE if f"{NATIVE_PREFIX}{name}" in defined_classes() else None
+    if not is_removed(name):
+        return None
+    overloads = removed(name)
+    if any(overload.upgrader for overload in overloads):
+        return _RUNS_HERE
+    return f"what calls them is refused here; {last_with(overloads[0].schema)}"

@@ -197,8 +197,8 @@ class _Bytecode(_Foreign):
     title = "bytecode for the lite interpreter"
     what_it_is = "a program in bytecode for the lite interpreter of torch, without its code"
     what_to_do = (
-        "Load what it was made from, or an archive as _save_for_lite_interpreter wrote it, which "
-        "has code as well: bytecode is listed and audited here, and not run"
+        "Its bytecode is listed and audited here, not run. Use the TorchScript file that it was "
+        "made from, or the file as _save_for_lite_interpreter wrote it, which also has the code"
     )
     record_table = RecordTable(
         Row(r"(data|constants)\.pkl", Role.OBJECTS),

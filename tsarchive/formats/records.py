@@ -12,7 +12,7 @@ class Role(Enum):
     """The purpose of a record, as the groups that audit and info count it in."""
 
     CODE = "code", "code"
-    BYTECODE = "pickles", "code"
+    BYTECODE = "pickles", "bytecode"
     PROGRAM = "programs", "code"
     PYTHON = "Python source", "code"
     OBJECTS = "pickles", "objects"
@@ -52,7 +52,8 @@ class Role(Enum):
 
 
 GROUPS: Final = (
-    "extra", "machine code", "inputs", "debug", "code", "tensors", "objects", "other",
+    "extra", "machine code", "inputs", "debug", "code", "bytecode", "tensors", "objects",
+    "other",
 )  # fmt: skip
 """The groups of facts of zip archives, in the order in which they are shown."""
 

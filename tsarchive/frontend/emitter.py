@@ -146,7 +146,7 @@ class Emitter:
             kind, call = self._of_dialect(kind, call, node)
         try:
             if self.world is not None and any(v.type is UNKNOWN for v in call.values):
-                raise UnknownOperatorError(f"the arguments of {kind} are not known")
+                raise UnknownOperatorError.of(kind, f"the arguments of {kind} are not known")
             candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
             if candidate.refusal and self.world is None and not self.context.infers_foreign:
                 raise refused(candidate)

@@ -229,7 +229,7 @@ class Overloads:
         if by_tensors is not None:
             return by_tensors
         reasons = no_overload(kind, (*known, *old), (*mismatches, *found), call)
-        raise UnknownOperatorError(reasons)
+        raise UnknownOperatorError.of(kind, reasons)
 
 
 _PACKED: Final = f"{NATIVE_PREFIX}quantized."
@@ -271,7 +271,8 @@ def refused(candidate: Candidate) -> UnknownOperatorError:
     """Return the error for an overload that torch removed, and nothing stands for."""
     kind = candidate.schema.full_name
     message = f"torch has the operator {kind} no more, and nothing stands for it: "
-    error = UnknownOperatorError(message + candidate.refusal, hint=last_with(candidate.schema))
+    hint = last_with(candidate.schema)
+    error = UnknownOperatorError.of(kind, message + candidate.refusal, hint=hint)
     error.is_removed = True
     return error
 

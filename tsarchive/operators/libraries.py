@@ -80,6 +80,6 @@ def last_with(schema: FunctionSchema) -> str:
 def unregistered(kind: str) -> UnknownOperatorError:
     """Return the error for an operator that this process does not have."""
     message = f"the operator {kind} is not registered in this process"
-    error = UnknownOperatorError(message, hint=what_registers(kind))
-    error.unregistered = kind
+    error = UnknownOperatorError.of(kind, message, hint=what_registers(kind))
+    error.is_unregistered = True
     return error

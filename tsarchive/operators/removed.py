@@ -27,7 +27,7 @@ from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
-from .overloads import last_version_of, old_overloads_of
+from .overloads import builtins_of, last_version_of, old_overloads_of
 from .registry import listed_versions, versions_of
 from .upgraders import Candidate
 
@@ -67,6 +67,13 @@ def removed(name: str) -> tuple[Candidate, ...]:
     pairs = zip(_schemas(name), _made(name), strict=True)
     found = (_candidate(schema, made) for schema, made in pairs)
     return tuple([candidate for candidate in found if candidate is not None])
+
+
+def is_removed(name: str) -> bool:
+    """Return whether the newest torch has no operator of this name any more."""
+    if listed_versions()[-1] in versions_of(name) or any(builtins_of(name)):
+        return False
+    return bool(removed(name))
 
 
 @cache

@@ -82,7 +82,7 @@ def schema_without_text(node: Node) -> FunctionSchema:
     for schema in operator_schemas(node.kind):
         if schema.is_vararg:
             return schema
-    raise UnknownOperatorError(f"no operator fits a node of kind {node.kind}")
+    raise UnknownOperatorError.of(node.kind, f"no operator fits a node of kind {node.kind}")
 
 
 def implementation(schema: FunctionSchema) -> Implementation:
@@ -133,7 +133,8 @@ def find_native(schema: FunctionSchema) -> Implementation | None:
 def _registered(schema: FunctionSchema) -> Implementation:
     if schema.is_vararg or any(_has_variable(argument.type) for argument in schema.arguments):
         reason = "can only run inside torch's own interpreter"
-        raise UnknownOperatorError(f"the operator {schema.full_name} {reason}")
+        name = schema.full_name
+        raise UnknownOperatorError.of(name, f"the operator {name} {reason}")
     namespace, _, name = schema.name.partition("::")
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
@@ -143,7 +144,7 @@ def _registered(schema: FunctionSchema) -> Implementation:
             raise unregistered(schema.name) from None
         message = f"this process has no operator {schema.full_name}"
         hint = "Import the library that registers it before loading the archive"
-        raise UnknownOperatorError(message, hint=hint) from None
+        raise UnknownOperatorError.of(schema.full_name, message, hint=hint) from None
     return overload
 
 

@@ -79,7 +79,8 @@ class Operators:
             if schema.overload == name and not schema.is_vararg:
                 return schema
         shown = f"{kind}.{name}" if name else kind
-        raise UnknownOperatorError(
+        raise UnknownOperatorError.of(
+            shown,
             f"the operator {shown} is not registered in this process",
             hint=None if schemas else what_registers(kind),
         )

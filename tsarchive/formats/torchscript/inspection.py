@@ -557,7 +557,7 @@ def torchscript_facts(
 
 def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFacts:
     from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
-    from tsarchive.describing.text import advice
+    from tsarchive.describing.text import advice, advice_if_removed
 
     class_of = class_finder(archive.classes)
     objects = list(objects_of(archive.root))
@@ -568,6 +568,8 @@ def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFac
     if has_unnamed_classes:
         kinds[CLASS] += modules
     main_class = class_of(archive.root)
+    names = (*archive.needs.operators, *archive.needs.classes)
+    removed = {name: told for name in sorted(names) if (told := advice_if_removed(name))}
     return ProgramFacts(
         main_class=main_class.qualified_name,
         has_traced_inputs="traced_inputs.pkl" in archive.records,
@@ -579,6 +581,7 @@ def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFac
         native_classes=archive.needs.classes,
         operators=archive.needs.operators,
         needs={name: advice(name) for name in archive.needs.foreign},
+        removed=removed,
     )
 
 

@@ -235,12 +235,12 @@ class _Archive:
 
     def _obstacle(self, record: str, error: ArchiveError) -> None:
         line = getattr(error, "line", None) or 0
-        operator = getattr(error, "unregistered", None) or ""
+        operator = getattr(error, "operator", None) or ""
         text = (getattr(error, "construct", None) or "").strip()
         place = error.record or record, line
         found = Obstacle(*place, operator, error.message, construct=text)
         self.retargeting.obstacles.append(found)
-        if operator:
+        if getattr(error, "is_unregistered", False):
             self.unregistered[found] = error.hint
 
     # Text
