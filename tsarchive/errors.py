@@ -118,8 +118,9 @@ class UnknownClassError(ArchiveError, LookupError):
 class UnknownOperatorError(SourceError, LookupError):
     """Code names an operator that is not registered in this process, or no overload matches.
 
-    ``operator`` is its qualified name, where one is named; ``is_unregistered`` says that this process
-    has none of its name, ``is_removed`` that no torch of today has it, and nothing stands for it.
+    ``operator`` is its qualified name, where one is named. ``is_unregistered`` says that this
+    process has none of its name, ``is_removed`` that no torch of today has it, and nothing stands
+    for it.
     """
 
     operator: str | None = None

@@ -75,3 +75,20 @@ def test_torch_1_7_reads_no_objects_among_the_constants(tmp_path):
     path = OLD / "1.13.1" / "phone_transposed.pt"
     with pytest.raises(TargetError, match="constants that are objects"):
         tsarchive.convert(path, tmp_path / "new.pt", for_torch="1.7")
+
+
+@pytest.mark.parametrize("release", [None, "2.15", "1.12"])
+@pytest.mark.parametrize("name", ["dynamic_lstm", "jit_quantized_lstm", "jit_quantized_gru"])
+@pytest.mark.parametrize("torch_of", ["1.4.0", "1.5.1"])
+def test_recurrent_layers_that_torch_since_1_12_refuses(torch_of, name, release, tmp_path):
+    with pytest.raises(TargetError, match=r"torch 1\.11 (does|runs it)") as caught:
+        tsarchive.convert(OLD / torch_of / f"{name}.pt", tmp_path / "new.pt", for_torch=release)
+    assert all(obstacle.line and obstacle.construct for obstacle in caught.value.obstacles)
+
+
+def test_recurrent_layers_for_the_last_torch_that_runs_them(tmp_path):
+    path = OLD / "1.5.1" / "dynamic_lstm.pt"
+    tsarchive.convert(path, tmp_path / "new.pt", for_torch="1.11")
+    assert equal(
+        results(tsarchive.load(tmp_path / "new.pt"), path), results(tsarchive.load(path), path)
+    )

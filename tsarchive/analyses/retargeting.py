@@ -52,6 +52,12 @@ _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution"
 # The text declares the type of their results.
 _DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
 _STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
+# Recurrent layers whose weights are tensors, or packed into some.
+_LISTS_OF_WEIGHTS: Final = frozenset(
+    f"aten::quantized_{cell}.{overload}_legacy"
+    for cell in ("lstm", "gru")
+    for overload in ("input", "data")
+)
 _TOO_FEW: Final = "without some of these arguments"
 _CLOSURES: Final = frozenset({"prim::fork", "prim::awaitable"})
 
@@ -535,9 +541,14 @@ class _Body:
     def _packed(self, node: Node) -> None:
         """Note packed weights in the place of a tensor, or a tensor in theirs."""
         release = self.target.release
-        if not release.packs_into_tensors and _mixes_packed(node):
+        if release.packs_into_tensors:
+            return
+        operator = node.operator if node.schema is not None else ""
+        if operator in _LISTS_OF_WEIGHTS:
+            reason = f"{operator} only raises an error in torch {release}; torch 1.11 runs it"
+            self.program.refuse(self.record, node, reason, operator=operator)
+        elif _mixes_packed(node):
             reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
-            operator = node.operator if node.schema is not None else ""
             self.program.refuse(self.record, node, reason, operator=operator)
 
     def _with_dtype(self, node: Node) -> None:
