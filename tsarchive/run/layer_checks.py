@@ -197,7 +197,9 @@ def _is_usual_average_pool(*given: Any) -> bool:
 
 
 def _most(numbers: Numbers) -> int:
-    return numbers if isinstance(numbers, int) else max(numbers, default=0)
+    if isinstance(numbers, int):
+        return numbers
+    return max(numbers) if numbers else 0  # torch.compile knows no max with a default
 
 
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
