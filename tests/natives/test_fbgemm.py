@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import pytest
 import torch
@@ -25,7 +26,9 @@ def ramp(*shape):
 
 def quantized(rows, columns):
     """A weight, its row sums, its scale and zero point."""
-    return NATIVES["aten::fbgemm_linear_quantize_weight"](ramp(rows, columns))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch 2.15 calls the operator deprecated
+        return NATIVES["aten::fbgemm_linear_quantize_weight"](ramp(rows, columns))
 
 
 def test_weights_are_quantized_as_by_torch():

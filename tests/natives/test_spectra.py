@@ -71,9 +71,9 @@ def test_inverse_takes_numbers_and_their_parts(x):
 
 @pytest.mark.parametrize("x", [REAL, REAL.view(2, 3, 4), torch.ones(3, 2).long(), torch.ones(())])
 def test_torch_refuses_what_holds_no_parts(x):
-    with pytest.raises(RuntimeError) as theirs:
+    with pytest.raises((RuntimeError, TypeError)) as theirs:
         of_torch(ISTFT, *inverse(x))
-    with pytest.raises(RuntimeError) as ours:
+    with pytest.raises(theirs.type) as ours:
         NATIVES[ISTFT](*inverse(x))
     assert str(ours.value) == str(theirs.value)
 
