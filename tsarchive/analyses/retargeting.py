@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
-from tsarchive.frontend.context import Dialect
+from tsarchive.frontend.context import Dialect, no_constant
 from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step, is_packed
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
@@ -249,7 +249,7 @@ class Target:
     @cached_property
     def _functions(self) -> CodeImporter:
         texts = {older_forms.RECORD: older_forms.text(), removed.RECORD: removed.text()}
-        return self.code(texts, constant=_no_constant, evaluate=lambda schema: None)
+        return self.code(texts, constant=no_constant, evaluate=lambda schema: None)
 
     def function(self, node: Node, *, in_branch: bool) -> Function | None:
         """Return a function of operators of this release that does what a call does."""
@@ -297,10 +297,6 @@ def _is_told(node: Node) -> bool:
     given = zip(node.schema.arguments, node.inputs, strict=True)
     told = next(value for argument, value in given if argument.name == "return_complex")
     return node.kind == "aten::stft" and isinstance(told.constant, bool)
-
-
-def _no_constant(index: int) -> tuple[Any, Type]:
-    raise IndexError(index)
 
 
 def _removed_forms(node: Node) -> Iterator[str]:

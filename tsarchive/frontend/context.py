@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownClassError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -69,6 +69,11 @@ class Dialect(NamedTuple):
 
 
 CURRENT: Final = Dialect()
+
+
+def no_constant(index: int) -> NoReturn:
+    """Stand for the table of constants of code that has none."""
+    raise IndexError(index)
 
 
 class Context(ABC):

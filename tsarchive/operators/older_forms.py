@@ -9,16 +9,15 @@ they stand for those that code of torch.nn.functional names besides others, and 
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tsarchive.ir.graph import Node
 from tsarchive.ir.types import FLOAT, Type
 
+from .registry import table_text
 from .upgraders import UPGRADERS
 
 RECORD: Final = "code/__torch__/older_forms.py"
@@ -141,7 +140,4 @@ def _operators(paragraph: str) -> Iterator[tuple[str, bool]]:
 @cache
 def text() -> str:
     """Return the functions as a record of code."""
-    # importlib.resources does the same, and imports seventy modules.
-    loader: Any = sys.modules[__name__].__loader__
-    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/older_forms.txt")
-    return data.decode("ascii").rstrip() + "\n"
+    return table_text("older_forms.txt").rstrip() + "\n"

@@ -102,10 +102,15 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 
 @cache
 def _lines() -> list[str]:
+    return table_text("schemas.txt").splitlines()
+
+
+def table_text(name: str) -> str:
+    """Return the text of a table that lies beside the modules here."""
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
-    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/schemas.txt")
-    return data.decode("ascii").splitlines()
+    data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/{name}")
+    return data.decode("ascii")
 
 
 @cache

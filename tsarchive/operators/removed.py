@@ -15,20 +15,18 @@ function, the one that writes its results into given tensors needs none.
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument, FunctionSchema, parse_schema
 from tsarchive.ir.types import OptionalType, Type, VarType, annotation
 
 from .overloads import builtins_of, last_version_of, old_overloads_of
-from .registry import listed_versions, versions_of
+from .registry import listed_versions, table_text, versions_of
 from .upgraders import Candidate
 
 RECORD: Final = "code/__torch__/removed_from_torch.py"
@@ -209,11 +207,7 @@ def _function(code: str) -> _Function:
 
 @cache
 def _table() -> _Table:
-    # importlib.resources does the same, and imports seventy modules.
-    loader: Any = sys.modules[__name__].__loader__
-    folder = os.path.dirname(__file__)
-    data: Iterator[bytes] = (loader.get_data(f"{folder}/{name}") for name in _FILES)
-    texts = (part.decode("ascii").rstrip() for part in data)
+    texts = (table_text(name).rstrip() for name in _FILES)
     return _Table("\n\n".join(texts).split("\n\n"))
 
 

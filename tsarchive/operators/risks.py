@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
 
+from .registry import table_text
+
 
 class Risk(Enum):
     """The worst that an operator or a class bound from C++ can do."""
@@ -115,10 +117,8 @@ def row_of(operator: str) -> Row:
 @cache
 def rows() -> tuple[Row, ...]:
     """Return the whole table, one row a pattern."""
-    from importlib.resources import files
-
-    text = files("tsarchive.operators").joinpath("risks.txt").read_text("ascii")
-    return tuple(row for paragraph in text.split("\n\n") for row in _rows(paragraph))
+    paragraphs = table_text("risks.txt").split("\n\n")
+    return tuple(row for paragraph in paragraphs for row in _rows(paragraph))
 
 
 def _rows(paragraph: str) -> Iterator[Row]:

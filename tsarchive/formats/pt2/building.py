@@ -10,10 +10,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.context import no_constant
 from tsarchive.frontend.matching import (
     BLOCKED,
     Call,
@@ -59,10 +60,6 @@ class Choice(NamedTuple):
 
 def _old_schemas(kind: str) -> Iterator[FunctionSchema]:
     yield from (candidate.schema for candidate in removed(kind))
-
-
-def _no_constant(index: int) -> NoReturn:
-    raise IndexError(index)
 
 
 class Operators:
@@ -139,7 +136,7 @@ class Operators:
         return CodeImporter(
             {},
             operators=self.find,
-            constant=_no_constant,
+            constant=no_constant,
             version=0,
             native_class=lambda name: None,
             evaluate=lambda schema: None,

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
 from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.context import no_constant
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -114,7 +115,7 @@ class Library:
         self._code = CodeImporter(
             {**_CONTEXT_MANAGERS, **quantized_decomposed.files()},
             operators=operators,
-            constant=_no_constant,
+            constant=no_constant,
             version=_VERSION,
             native_class=lambda name: None,
             evaluate=lambda schema: None,
@@ -133,10 +134,6 @@ class Library:
         found = self._code.find(name)
         assert isinstance(found, FunctionType)
         return found.function
-
-
-def _no_constant(index: int) -> tuple[object, ClassType]:
-    raise IndexError(index)
 
 
 class HigherOrderCall(NamedTuple):
