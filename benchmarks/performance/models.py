@@ -18,8 +18,9 @@ from tsarchive.models import decoder, resnet
 
 MIB = 2**20
 Arguments = tuple[Any, ...]
-SCRIPTED, TRACED, EXPORTED, LOWERED = "scripted", "traced", "exported", "lowered"
-SUFFIXES = {SCRIPTED: "pt", TRACED: "pt", EXPORTED: "pt2", LOWERED: "pte"}
+SCRIPTED, TRACED, FROZEN = "scripted", "traced", "frozen"
+EXPORTED, LOWERED = "exported", "lowered"
+SUFFIXES = {SCRIPTED: "pt", TRACED: "pt", FROZEN: "pt", EXPORTED: "pt2", LOWERED: "pte"}
 TORCHVISION = (
     "densenet121", "efficientnet_b0", "googlenet", "mnasnet0_5", "mobilenet_v3_small",
     "regnet_y_400mf", "shufflenet_v2_x0_5", "squeezenet1_1",
@@ -30,7 +31,8 @@ TORCHVISION = (
 class Network:
     """A network that is created anew each time, with the same weights.
 
-    forms: the forms in which it is measured: scripted, traced, exported or lowered.
+    forms: the forms in which it is measured: scripted, traced, exported or lowered. Each that can
+    be scripted can be frozen, which makes one large function of it.
     """
 
     build: Callable[[], nn.Module]
@@ -42,6 +44,8 @@ class Network:
         module = self.build().eval()
         if form == SCRIPTED:
             return torch.jit.script(module)
+        if form == FROZEN:
+            return torch.jit.freeze(torch.jit.script(module))
         return torch.jit.trace(module, self.arguments(), check_trace=False)
 
     def program(self) -> torch.export.ExportedProgram:
@@ -147,6 +151,24 @@ class Layered(nn.Module):
         return x
 
 
+class Blocks(nn.Module):
+    """Weights of a given size in 200 modules, as a convolutional network has them."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        channels = int((size / 4 / 9 / 100) ** 0.5)
+        blocks = [
+            nn.Sequential(nn.Conv2d(channels, channels, 3), nn.BatchNorm2d(channels))
+            for _ in range(100)
+        ]
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
 def many_modules(count: int) -> nn.Module:
     return nn.Sequential(*(nn.Linear(2, 2) for _ in range(count)))
 
@@ -172,6 +194,7 @@ FAMILIES: dict[str, Callable[[int], Network]] = {
     "unrolled": unrolled,
     "submodules": submodules,
     "layered": layered,
+    "modules": lambda size: Network(lambda: Blocks(size), image, (SCRIPTED,)),
 }
 
 

@@ -2,7 +2,8 @@
 
 Each probe is a function of a side, ``tsarchive`` or ``torch.jit``, and of its settings. torch is
 imported before anything is measured, with one thread. The modules of tsarchive that the work
-will need are imported first and timed apart, as ``imports``: they cost once in a process.
+will need are imported first and timed apart, as ``imports``: they cost once in a process. Where
+settings say so they are not: what is measured then includes them.
 """
 
 from __future__ import annotations
@@ -126,6 +127,19 @@ def middle(readings: list[Reading]) -> Reading:
 
 
 # --- probes ---
+
+
+@probe
+def ready(side: str, settings: Settings) -> Found:
+    """Measure importing ``tsarchive.load``, after torch."""
+    prepared(side, {})
+    return {"imports": timed(imported_loader) if side == OURS else timed(lambda: None)}
+
+
+def imported_loader() -> None:
+    import tsarchive
+
+    _ = tsarchive.load
 
 
 @probe
@@ -279,11 +293,29 @@ def peak(side: str, settings: Settings) -> Found:
 
 
 @probe
+def checked(side: str, settings: Settings) -> Found:
+    """Measure ``audit`` and ``verify`` of a file, or reading all of it."""
+    imports = prepared(side, settings, needs_torch=False)
+    if side != OURS:
+        found = timed(lambda: Path(settings["path"]).read_bytes())
+        return {"audit": found, "verify": found}
+    import tsarchive
+
+    path = settings["path"]
+    return {
+        "imports": imports,
+        "audit": timed(lambda: tsarchive.audit(path)),
+        "verify": timed(lambda: tsarchive.verify(path)),
+    }
+
+
+@probe
 def process(side: str, settings: Settings) -> Found:
-    """Measure a whole process: ``tsarchive info FILE``, or one that imports torch and exits."""
+    """Measure a whole process: a command of tsarchive, or one that imports torch and exits."""
     command = [sys.executable, "-c", "import torch"]
     if side == OURS:
-        command = [sys.executable, "-m", "tsarchive", "info", settings["path"]]
+        command = [sys.executable, "-m", "tsarchive", *settings["command"]]
+        command += [settings["path"]] if settings["takes_path"] else []
     readings = []
     for _ in range(settings["processes"]):
         before = children_seconds()

@@ -39,7 +39,7 @@ class Bench:
     tell: Callable[[str], None]
     _names: Found = field(default_factory=dict)
     _made: dict[tuple[str, str], Found] = field(default_factory=dict)
-    _modules: dict[str, list[str]] = field(default_factory=dict)
+    _modules: dict[tuple[str, bool], list[str]] = field(default_factory=dict)
     _found: dict[str, Readings] = field(default_factory=dict)
 
     def names(self, group: str) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ class Bench:
         key = json.dumps([probe, settings, sides])
         if key not in self._found:
             self.tell(f"{probe} {settings['name']} {settings['form']}")
-            warm = {**settings, "modules": self.modules(probe, settings)}
+            warm = {**settings, **self._warmed(probe, settings)}
             found: Readings = {side: [] for side in sides}
             for run in range(runs or self.runs):
                 for side in sides if run % 2 == 0 else sides[::-1]:
@@ -80,16 +80,28 @@ class Bench:
             self._found[key] = found
         return self._found[key]
 
+    def _warmed(self, probe: str, settings: Found) -> Found:
+        """Return what a probe imports before it measures, and the compile cache that it finds."""
+        cache = {}
+        if settings.get("cached"):
+            cache = {"cache": str(self.folder / "cache")}
+            self._probe(probe, OURS, settings | cache)
+        if settings.get("imports_later"):
+            return cache
+        return {**cache, "modules": self.modules(probe, settings | cache)}
+
     def modules(self, probe: str, settings: Found) -> list[str]:
         """Return the modules of ours that a probe imports, in order; that run also warms caches."""
-        if probe not in self._modules:
-            self._modules[probe] = self._probe(probe, OURS, settings)["modules"]
-        return self._modules[probe]
+        key = probe, bool(settings.get("cache"))
+        if key not in self._modules:
+            self._modules[key] = self._probe(probe, OURS, settings)["modules"]
+        return self._modules[key]
 
     def _probe(self, probe: str, side: str, settings: Found) -> Found:
         command = [sys.executable, str(_PROBES), probe, side, json.dumps(settings)]
         environment = {**os.environ, **_ONE_THREAD}
         environment.pop(_NO_BYTECODE, None)
+        environment["TSARCHIVE_CACHE"] = settings.get("cache", "0")
         try:
             done = subprocess.run(
                 command,
