@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import (
+    CONSTANT,
     Block,
     Node,
     Placed,
@@ -24,7 +25,7 @@ from tsarchive.ir.graph import (
     is_constant_true,
     matching_exit,
 )
-from tsarchive.ir.types import INT, ListType
+from tsarchive.ir.types import INT, TENSOR, ListType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
@@ -39,6 +40,7 @@ from .slots import SlotKind, as_submodule, as_tensor
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
+_NUMBER: Final = "0123456789_"
 
 
 class _Part(NamedTuple):
@@ -66,9 +68,8 @@ def generate(
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
-    lines = [f"{line}\n" for line in writer.lines]
-    code = compile("".join(lines), "<tsarchive>", "exec", dont_inherit=True)
-    return Source(name, lines, code, writer.globals.values, writer.places)
+    code = compile("".join(writer.lines), "<tsarchive>", "exec", dont_inherit=True)
+    return Source(name, writer.lines, code, writer.globals.values, writer.places)
 
 
 class _Writer(Expressions):
@@ -129,8 +130,12 @@ class _Writer(Expressions):
             self.line(f"{self.own_members} = {members}")
 
     def line(self, text: str) -> None:
-        self.lines.append(_INDENT * self.level + text)
+        self.lines.append(f"{_INDENT * self.level}{text}\n")
         self.places.append(self._place)
+
+    def _add(self, statement: str) -> None:
+        """Add a statement to the last line."""
+        self.lines[-1] = f"{self.lines[-1][:-1]}; {statement}\n"
 
     @contextmanager
     def _indented(self) -> Iterator[None]:
@@ -163,32 +168,56 @@ class _Writer(Expressions):
         Values that are ``given`` to these nodes belong to them alone.
         """
         outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
-        ends = last_uses(nodes, self._live_nodes, given)
-        running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
+        live = self._live_nodes
+        running = [node for node in nodes if node in live and node.kind != CONSTANT]
+        ends = last_uses(nodes, live, given)
         self._before.update(zip(running[1:], running, strict=False))
         position = 0
-        while position < len(nodes):
-            node = nodes[position]
+        while position < len(running):
+            node = running[position]
             self._place = node.place
             if node.kind == "prim::Enter":
-                exit_ = matching_exit(nodes, position)
-                self._with(nodes[position : exit_ + 1])
+                exit_ = matching_exit(running, position)
+                self._with(running[position : exit_ + 1])
                 position = exit_
-            elif node in self._live_nodes and not node.is_constant:
-                self.ending = set(ends.get(node, ()))
+            else:
+                self.ending = ending = ends.get(node, ())
                 _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
-                self._drop(node, ends.get(node, ()))
+                if ending:
+                    self._drop(node, ending)
             position += 1
         self._here = outside
 
     def _drop(self, node: Node, values: Sequence[Value]) -> None:
         """Give up the variables of tensors that were used for the last time."""
-        held = [v for v in values if not (self._is_inline(v.node) or v.node in self.on_numbers)]
-        names = [self.text[v] for v in held if v in self.live_values and v not in self.passed_on]
-        if names and node.blocks:
+        names = [self.text[value] for value in values if self._is_held(value)]
+        if node.blocks and names:
             self.line(f"del {', '.join(names)}")
         elif names:
-            self.lines[-1] += f"; del {', '.join(names)}"
+            self._add(f"del {', '.join(names)}")
+
+    def _is_held(self, value: Value) -> bool:
+        """Return whether a variable holds a value at the end of the node that uses it last."""
+        if value not in self.live_values or value in self.passed_on:
+            return False
+        return not (self._is_inline(value.node) or value.node in self.on_numbers)
+
+    def _target(self, value: Value) -> str:
+        """A variable for the result of a node: one that a tensor leaves, else a new one.
+
+        The tensor is given up by that, once the result is there. A name in the source stays.
+        """
+        if value.type is not TENSOR:
+            return self.define(value)
+        wanted = value.name and value.name.rstrip(_NUMBER)
+        for left in self.ending:
+            if left.type is TENSOR and self._is_held(left):
+                name = self.text[left]
+                if not wanted or name.rstrip(_NUMBER) == wanted:
+                    self.passed_on.add(left)
+                    self.text[value] = name
+                    return name
+        return self.define(value)
 
     def _targets(self, values: Sequence[Value]) -> str:
         """New variables for the results of a node, ``_`` for those that nothing uses."""
@@ -205,8 +234,13 @@ class _Writer(Expressions):
             return
         if node in self.pure and self.fold(node.output, text, self._here):
             return
-        if any(output in self.live_values for output in node.outputs):
-            self.line(f"{self._targets(node.outputs)} = {text}")
+        outputs = node.outputs
+        if len(outputs) == 1 and outputs[0] in self.live_values:
+            target = self._target(outputs[0])
+            if target != text:
+                self.line(f"{target} = {text}")
+        elif any(output in self.live_values for output in outputs):
+            self.line(f"{self._targets(outputs)} = {text}")
         else:
             self.line(text)
 
@@ -245,7 +279,7 @@ class _Writer(Expressions):
         left = [value for value in left if value.node in made and value.node.kind not in ALIASES]
         spare = dict.fromkeys(map(self.use, left)).keys() - names
         if spare:
-            self.lines[-1] += f"; del {', '.join(sorted(spare))}"
+            self._add(f"del {', '.join(sorted(spare))}")
 
     def _if(self, node: Node) -> None:
         if self._outlined([node]):
@@ -262,7 +296,7 @@ class _Writer(Expressions):
         if first and second:
             self._forget_lines(before)
             self._choose(node, node.outputs[used[0]], first, second)
-        elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
+        elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass\n"]:
             self._forget_lines(middle)
 
     def _condition(self, node: Node) -> str:

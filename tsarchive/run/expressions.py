@@ -14,11 +14,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final, TypeGuard
+from types import BuiltinFunctionType, MethodDescriptorType
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import RETURN, Node, Value, must_be_none
+from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import (
@@ -131,6 +132,13 @@ HELPERS: Final[Mapping[str, Any]] = {
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+# Types of constants that Python writes as torch does; those of floats and strings need a look.
+_WRITTEN: Final = {int: INT, bool: BOOL}
+_NAME_OF_ITEMS: Final = {int: "ints", bool: "flags"}
+# A binding that is called as it is; it keeps none of the lists that it is given.
+_UNGUARDED: Final = (BuiltinFunctionType, MethodDescriptorType)
+_MARK: Final = "\0"
+_LIST: Final = "prim::ListConstruct"
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 NAME_OF_KIND: Final = {
     "prim::Param": "argument",
@@ -146,6 +154,24 @@ NAME_OF_KIND: Final = {
     "prim::ListUnpack": "item",
 }
 """Names of the results of nodes that have none of their own."""
+
+
+class _Pattern(NamedTuple):
+    """The text of calls of an operator that differ in variables alone.
+
+    ``order`` are the variables, as ``text`` has them. ``is_pure`` marks what may stand elsewhere.
+    """
+
+    text: str
+    order: Sequence[int]
+    is_pure: bool
+
+    @classmethod
+    def of(cls, text: str, is_pure: bool) -> _Pattern:
+        """Read a text in which marks stand around the numbers of variables."""
+        pieces = text.split(_MARK)
+        fixed = (piece.replace("%", "%%") for piece in pieces[::2])
+        return cls("%s".join(fixed), list(map(int, pieces[1::2])), is_pure)
 
 
 class Expressions:
@@ -175,6 +201,8 @@ class Expressions:
         self._table = self.names.unique("table")
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
+        self._patterns: dict[tuple[Any, ...], _Pattern] = {}
+        self._with_patterns: dict[int, bool] = {}
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -203,13 +231,15 @@ class Expressions:
     def expression(self, node: Node) -> str:
         if node in self.unchanged:
             return self.use(node.inputs[0])
-        text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
+        text = _BY_KIND.get(node.kind, Expressions._patterned)(self, node)
         if makes_text(node) and self._keeps_apart:
             return self.call(own_value, text)
         return text
 
     def _constant(self, value: Value) -> str:
         type_ = value.type
+        if _WRITTEN.get(type(value.node.attributes["value"])) is type_:
+            return repr(value.node.attributes["value"])
         if isinstance(type_, FunctionType):
             raise UnsupportedError(
                 f"{self.function.qualified_name} takes the function "
@@ -386,7 +416,73 @@ class Expressions:
         function = self.dispatch.metered(schema_without_text(node), to_list)
         return f"{self.globals.name('tolist', function)}({arguments})"
 
-    def _operator(self, node: Node) -> str:
+    def _patterned(self, node: Node) -> str:
+        """The text of an operator, from that of an earlier call of the same form if there is one.
+
+        The types of its operands decide over it, and the values of constants.
+        """
+        if not self._has_pattern(node):
+            return self._operator(node)
+        key: list[Any] = [id(node.schema)]
+        variables: list[str] = []
+        for value in node.inputs:
+            made, text = value.node, self.text.get(value) or self.use(value)
+            if made.kind == CONSTANT and type(made.attributes["value"]) is not TableConstant:
+                key += (text, id(value.type))
+            elif made.kind != _LIST:
+                key.append(id(value.type))
+                variables.append(text)
+            elif not all([item.node.kind == CONSTANT for item in made.inputs]):
+                is_inline = text.startswith("[")
+                key.append(_LIST if is_inline else id(value.type))
+                variables.append(text[1:-1] if is_inline else text)
+            elif text.startswith("["):
+                key.append(text)
+            else:
+                return self._operator(node)
+        pattern = self._patterns.get(found := tuple(key))
+        if pattern is None:
+            pattern = self._patterns[found] = self._pattern(node)
+        if pattern.is_pure:
+            self.pure.add(node)
+        return pattern.text % tuple([variables[position] for position in pattern.order])
+
+    def _has_pattern(self, node: Node) -> bool:
+        """Return whether types and constants alone decide over the text of an operator."""
+        schema = node.schema
+        if schema is None or node.upgrader is not None or node.stand_in is not None:
+            return False
+        found = self._with_patterns.get(id(schema))
+        if found is None:
+            key = schema.full_name
+            gives_list = any(isinstance(result.type, ListType) for result in schema.returns)
+            found = not (
+                gives_list or key in RANGED or key in EXACT_STATEMENTS or key in SCALAR_OVERLOADS
+            )
+            self._with_patterns[id(schema)] = found
+        if not found and schema.full_name in SCALAR_OVERLOADS:
+            found = self.second_number(node) is None
+        return found and node not in self.on_numbers
+
+    def _pattern(self, node: Node) -> _Pattern:
+        texts: list[str] = []
+        count = 0
+        for value in node.inputs:
+            made, text = value.node, self.use(value)
+            is_list = made.kind == _LIST
+            if is_list and all(item.node.is_constant for item in made.inputs):
+                texts.append(text)
+            elif made.is_constant and type(made.attributes["value"]) is not TableConstant:
+                texts.append(text)
+            else:
+                mark = f"{_MARK}{count}{_MARK}"
+                texts.append(f"[{mark}]" if is_list and text.startswith("[") else mark)
+                count += 1
+        text = self._operator(node, texts)
+        return _Pattern.of(text, node in self.pure)
+
+    def _operator(self, node: Node, given: Sequence[str] | None = None) -> str:
+        """The text of an operator; ``given`` are those of its operands, if others than usual."""
         schema = node.schema or schema_without_text(node)
         self.linkage.enforcement.check_allowed(schema.full_name, self.function, node)
         if node in self.on_numbers:
@@ -395,7 +491,11 @@ class Expressions:
         if node.stand_in is not None:
             return f"{self.function_name(node.stand_in)}({self.passed(node.inputs)})"
         kinds = enumerations(schema)
-        texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
+        given = [self.use(value) for value in node.inputs] if given is None else given
+        texts = [
+            self._argument(value, text, kinds.get(i))
+            for i, (value, text) in enumerate(zip(node.inputs, given, strict=True))
+        ]
         if node.upgrader is not None:
             upgrader = self.dispatch.metered(schema, UPGRADERS[node.upgrader])
             return f"{self.globals.name(node.upgrader, upgrader)}({_all_arguments(schema, texts)})"
@@ -412,17 +512,29 @@ class Expressions:
         call = None if direct is None else direct(node, texts)
         if call is not None:
             binding, passed = call
+            if isinstance(binding, _UNGUARDED):
+                pairs = zip(node.inputs, passed, strict=False)
+                passed = [self._constant_list(*pair) for pair in pairs]
             return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
         run = self.globals.name(name, self.dispatch.implementation(schema))
         return f"{run}({self._arguments(schema, node, texts)})"
 
-    def _argument(self, value: Value, kind: str | None) -> str:
+    def _constant_list(self, value: Value, text: str) -> str:
+        """The text of an argument of a binding: a tuple made once for a list of numbers."""
+        if not text.startswith("[") or not all(item.node.is_constant for item in value.node.inputs):
+            return text
+        items = tuple(item.node.attributes["value"] for item in value.node.inputs)
+        kinds = set(map(type, items))
+        name = _NAME_OF_ITEMS.get(kinds.pop()) if len(kinds) == 1 else None
+        return text if name is None else self.globals.made((name, items), name, lambda: items)
+
+    def _argument(self, value: Value, text: str, kind: str | None) -> str:
         """The text of an argument; numbers of dtypes, layouts and memory formats are checked."""
         if kind is None or (
             value.node.is_constant and is_number_of(kind, value.node.attributes["value"])
         ):
-            return self.use(value)
-        return self.call(number_check(kind), self.use(value))
+            return text
+        return self.call(number_check(kind), text)
 
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:

@@ -41,7 +41,7 @@ class Identities:
     def of(self, graph: Block, kept: Container[Node], number_of: NumberOf) -> set[Node]:
         """The nodes of ``graph`` whose result is their first operand, among those ``kept``."""
         nodes = [node for node in all_nodes(graph.nodes) if node in kept]
-        candidates = [node for node in nodes if _changes_nothing(node, number_of)]
+        candidates = [n for n in nodes if n.kind in _NEUTRAL and _changes_nothing(n, number_of)]
         found: set[Node] = set()
         while len(found) < len(candidates):
             more = self._unseen(graph, nodes, candidates, found)
