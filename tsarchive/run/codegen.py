@@ -29,7 +29,7 @@ from tsarchive.ir.types import INT, TENSOR, ListType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
-from .expressions import SCALARS, Expressions
+from .expressions import LIST, SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
@@ -225,6 +225,8 @@ class _Writer(Expressions):
         return ", ".join(names)
 
     def _assign(self, node: Node) -> None:
+        if node.kind == LIST and all([value.node.kind == CONSTANT for value in node.inputs]):
+            self.constant_lists.add(node)
         if node.kind in ALIASES or self._is_inline(node):
             self.text[node.output] = self.expression(node)
             return
@@ -249,7 +251,7 @@ class _Writer(Expressions):
 
         Its items are constants, or they are ints and the operator comes next.
         """
-        if node.kind != "prim::ListConstruct" or len(node.output.uses) != 1:
+        if node.kind != LIST or len(node.outputs[0].uses) != 1:
             return False
         user = node.output.uses[0].user
         return (
@@ -257,7 +259,7 @@ class _Writer(Expressions):
             and find_native(user.schema) is None
             and user.upgrader is None
             and (
-                all(value.node.is_constant for value in node.inputs)
+                node in self.constant_lists
                 or (node.output.type == ListType(INT) and self._before.get(user) is node)
             )
         )

@@ -138,7 +138,7 @@ _NAME_OF_ITEMS: Final = {int: "ints", bool: "flags"}
 # A binding that is called as it is; it keeps none of the lists that it is given.
 _UNGUARDED: Final = (BuiltinFunctionType, MethodDescriptorType)
 _MARK: Final = "\0"
-_LIST: Final = "prim::ListConstruct"
+LIST: Final = "prim::ListConstruct"
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 NAME_OF_KIND: Final = {
     "prim::Param": "argument",
@@ -180,7 +180,8 @@ class Expressions:
     ``live_values`` are those that running code uses, ``ending`` those that end with the node at
     hand, and ``on_numbers`` nodes of traces that work on numbers instead of tensors. ``folded``
     holds expressions that stand where their values are used; texts of ``pure`` nodes may stand
-    elsewhere in their block. ``ranges`` are the known bounds of ints.
+    elsewhere in their block. ``ranges`` are the known bounds of ints, ``constant_lists`` make lists
+    of constants.
     """
 
     def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
@@ -202,7 +203,9 @@ class Expressions:
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
         self._patterns: dict[tuple[Any, ...], _Pattern] = {}
-        self._with_patterns: dict[int, bool] = {}
+        self._have_patterns: dict[int, bool] = {}
+        self._take_numbers: set[int] = set()
+        self.constant_lists: set[Node] = set()
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -231,7 +234,11 @@ class Expressions:
     def expression(self, node: Node) -> str:
         if node in self.unchanged:
             return self.use(node.inputs[0])
-        text = _BY_KIND.get(node.kind, Expressions._patterned)(self, node)
+        write = _BY_KIND.get(node.kind)
+        return self._patterned(node) if write is None else self._apart(node, write(self, node))
+
+    def _apart(self, node: Node, text: str) -> str:
+        """The text of a node, whose strings are told apart where code may ask for that."""
         if makes_text(node) and self._keeps_apart:
             return self.call(own_value, text)
         return text
@@ -308,7 +315,9 @@ class Expressions:
         return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
-        return self._typed(node, typed_list, f"[{', '.join(map(self.use, node.inputs))}]")
+        items = f"[{', '.join(map(self.use, node.inputs))}]"
+        shows = node.inputs and node.output.type.parts()[0] in SCALARS
+        return items if shows else self._typed(node, typed_list, items)
 
     def _dict(self, node: Node) -> str:
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
@@ -421,25 +430,25 @@ class Expressions:
 
         The types of its operands decide over it, and the values of constants.
         """
-        if not self._has_pattern(node):
-            return self._operator(node)
-        key: list[Any] = [id(node.schema)]
+        numbers = self._decided_by(node)
+        if numbers is None:
+            return self._apart(node, self._operator(node))
+        key: list[Any] = [id(node.schema), *numbers]
         variables: list[str] = []
         for value in node.inputs:
             made, text = value.node, self.text.get(value) or self.use(value)
             if made.kind == CONSTANT and type(made.attributes["value"]) is not TableConstant:
                 key += (text, id(value.type))
-            elif made.kind != _LIST:
+            elif made in self.constant_lists:
+                if not text.startswith("["):  # it may be changed
+                    return self._apart(node, self._operator(node))
+                key.append(text)
+            elif made.kind == LIST and text.startswith("["):
+                key.append(LIST)
+                variables.append(text[1:-1])
+            else:
                 key.append(id(value.type))
                 variables.append(text)
-            elif not all([item.node.kind == CONSTANT for item in made.inputs]):
-                is_inline = text.startswith("[")
-                key.append(_LIST if is_inline else id(value.type))
-                variables.append(text[1:-1] if is_inline else text)
-            elif text.startswith("["):
-                key.append(text)
-            else:
-                return self._operator(node)
         pattern = self._patterns.get(found := tuple(key))
         if pattern is None:
             pattern = self._patterns[found] = self._pattern(node)
@@ -447,38 +456,42 @@ class Expressions:
             self.pure.add(node)
         return pattern.text % tuple([variables[position] for position in pattern.order])
 
-    def _has_pattern(self, node: Node) -> bool:
-        """Return whether types and constants alone decide over the text of an operator."""
+    def _decided_by(self, node: Node) -> Sequence[Any] | None:
+        """What decides over the text of an operator beside the types and constants it is given.
+
+        It is the number in a constant tensor. None where more does.
+        """
         schema = node.schema
-        if schema is None or node.upgrader is not None or node.stand_in is not None:
-            return False
-        found = self._with_patterns.get(id(schema))
+        if schema is None or node.upgrader is not None or node in self.on_numbers:
+            return None
+        found = self._have_patterns.get(id(schema))
         if found is None:
             key = schema.full_name
             gives_list = any(isinstance(result.type, ListType) for result in schema.returns)
-            found = not (
-                gives_list or key in RANGED or key in EXACT_STATEMENTS or key in SCALAR_OVERLOADS
-            )
-            self._with_patterns[id(schema)] = found
-        if not found and schema.full_name in SCALAR_OVERLOADS:
-            found = self.second_number(node) is None
-        return found and node not in self.on_numbers
+            found = not (gives_list or key in RANGED or key in EXACT_STATEMENTS)
+            self._have_patterns[id(schema)] = found
+            if key in SCALAR_OVERLOADS:
+                self._take_numbers.add(id(schema))
+        if not found or node.stand_in is not None:
+            return None
+        if id(schema) not in self._take_numbers:
+            return ()
+        number = self.second_number(node)
+        return () if number is None else (type(number), repr(number))
 
     def _pattern(self, node: Node) -> _Pattern:
         texts: list[str] = []
         count = 0
         for value in node.inputs:
             made, text = value.node, self.use(value)
-            is_list = made.kind == _LIST
-            if is_list and all(item.node.is_constant for item in made.inputs):
+            is_text = made.is_constant and type(made.attributes["value"]) is not TableConstant
+            if is_text or made in self.constant_lists:
                 texts.append(text)
-            elif made.is_constant and type(made.attributes["value"]) is not TableConstant:
-                texts.append(text)
-            else:
-                mark = f"{_MARK}{count}{_MARK}"
-                texts.append(f"[{mark}]" if is_list and text.startswith("[") else mark)
-                count += 1
-        text = self._operator(node, texts)
+                continue
+            mark = f"{_MARK}{count}{_MARK}"
+            texts.append(f"[{mark}]" if made.kind == LIST and text.startswith("[") else mark)
+            count += 1
+        text = self._apart(node, self._operator(node, texts))
         return _Pattern.of(text, node in self.pure)
 
     def _operator(self, node: Node, given: Sequence[str] | None = None) -> str:
@@ -521,7 +534,7 @@ class Expressions:
 
     def _constant_list(self, value: Value, text: str) -> str:
         """The text of an argument of a binding: a tuple made once for a list of numbers."""
-        if not text.startswith("[") or not all(item.node.is_constant for item in value.node.inputs):
+        if value.node not in self.constant_lists or not text.startswith("["):
             return text
         items = tuple(item.node.attributes["value"] for item in value.node.inputs)
         kinds = set(map(type, items))
