@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +25,11 @@ from tsarchive.ir.graph import (
     is_constant_true,
     matching_exit,
 )
-from tsarchive.ir.types import INT, TENSOR, ListType
+from tsarchive.ir.types import INT, TENSOR, ListType, OptionalType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
-from .expressions import LIST, SCALARS, Expressions
+from .expressions import LIST, SCALARS, Expressions, is_module
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
@@ -40,6 +40,12 @@ from .slots import SlotKind, as_submodule, as_tensor
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
+# Nodes beside operators after which what was read is still there.
+_READERS: Final = ALIASES | {
+    "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
+    "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleUnpack", "prim::isinstance",
+}  # fmt: skip
+_READ_ONCE: Final = SCALARS | {TENSOR, OptionalType(TENSOR)}
 _NUMBER: Final = "0123456789_"
 
 
@@ -85,6 +91,10 @@ class _Writer(Expressions):
         self._live_nodes: set[Node] = set()
         self._before: dict[Node, Node] = {}
         self._here: Container[Node | None] = ()
+        # Variables by what they were read from, as long as that has not changed.
+        self._reads: dict[Hashable, str] = {}
+        self._shared: set[str] = set()
+        self._changing: dict[int, bool] = {}
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
         analyses = self.linkage.analyses
@@ -93,7 +103,7 @@ class _Writer(Expressions):
         self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
-            self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.second_number)
+            self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.known_number)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
             # The tuple of the result is made of the wanted items alone.
@@ -172,6 +182,7 @@ class _Writer(Expressions):
         running = [node for node in nodes if node in live and node.kind != CONSTANT]
         ends = last_uses(nodes, live, given)
         self._before.update(zip(running[1:], running, strict=False))
+        self._reads.clear()
         position = 0
         while position < len(running):
             node = running[position]
@@ -185,6 +196,8 @@ class _Writer(Expressions):
                 _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
                 if ending:
                     self._drop(node, ending)
+                if self._reads and self._may_change_reads(node):
+                    self._reads.clear()
             position += 1
         self._here = outside
 
@@ -230,21 +243,60 @@ class _Writer(Expressions):
         if node.kind in ALIASES or self._is_inline(node):
             self.text[node.output] = self.expression(node)
             return
+        key = self._read_key(node)
+        if key in self._reads:
+            self._share(node, self._reads[key])
+            return
         text = self.expression(node)
         if node in self.on_numbers and (text.isidentifier() or text.isdecimal()):
             self.text[node.output] = text
             return
-        if node in self.pure and self.fold(node.output, text, self._here):
-            return
+        if node in self.pure:
+            if self.fold(node.output, text, self._here):
+                return
+            key = text if self.dispatch.inlines else None
+            if key in self._reads:
+                self._share(node, self._reads[key])
+                return
         outputs = node.outputs
         if len(outputs) == 1 and outputs[0] in self.live_values:
             target = self._target(outputs[0])
             if target != text:
                 self.line(f"{target} = {text}")
+            if key is not None:
+                self._reads[key] = target
         elif any(output in self.live_values for output in outputs):
             self.line(f"{self._targets(outputs)} = {text}")
         else:
             self.line(text)
+
+    def _read_key(self, node: Node) -> Hashable:
+        """What a node reads, where an equal node right after it reads the same; else None."""
+        if not self.dispatch.inlines:
+            return None
+        if node.kind == "prim::GetAttr" and is_module(node.input.type):
+            is_same = is_module(node.output.type) or node.output.type in _READ_ONCE
+            return (self.use(node.input), node.name) if is_same else None
+        if node.kind == "aten::size" and len(node.inputs) > 1 and node not in self.on_numbers:
+            return node.input, self.use(node.inputs[1])
+        return None
+
+    def _share(self, node: Node, name: str) -> None:
+        """Let the result of a node be what a variable holds."""
+        self.text[node.output] = name
+        self._shared.add(name)
+
+    def _may_change_reads(self, node: Node) -> bool:
+        """Return whether attributes of modules or sizes of tensors may be others after a node."""
+        schema = node.schema
+        if schema is None or node.stand_in is not None or node.upgrader is not None:
+            return node.kind not in _READERS
+        found = self._changing.get(id(schema))
+        if found is None:
+            is_of_torch = schema.name.startswith(("aten::", "prim::"))
+            found = not is_of_torch or any(argument.is_write for argument in schema.arguments)
+            self._changing[id(schema)] = found
+        return found
 
     def _is_inline(self, node: Node) -> bool:
         """Return whether a list is written where it is used: one operator of torch reads it.
@@ -395,7 +447,7 @@ class _Writer(Expressions):
         is_own = value in self.ending or value.node in self._here
         if len(value.uses) > 1 or not is_own or value.node.kind in ALIASES | {"prim::Constant"}:
             return None
-        if not text.isidentifier() or value.node in self.on_numbers:
+        if not text.isidentifier() or value.node in self.on_numbers or text in self._shared:
             return None
         self.passed_on.add(value)
         return text

@@ -62,7 +62,7 @@ from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import DIVIDED, as_number
+from .passes.peephole import as_number, form_on_numbers
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
@@ -499,8 +499,7 @@ class Expressions:
         schema = node.schema or schema_without_text(node)
         self.linkage.enforcement.check_allowed(schema.full_name, self.function, node)
         if node in self.on_numbers:
-            text = self.use(node.inputs[0])
-            return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
+            return self._on_numbers(node)
         if node.stand_in is not None:
             return f"{self.function_name(node.stand_in)}({self.passed(node.inputs)})"
         kinds = enumerations(schema)
@@ -555,7 +554,38 @@ class Expressions:
         return self.second_number(node)
 
     def second_number(self, node: Node) -> int | float | complex | None:
-        return as_number(self.known_tensor(node.inputs[1]))
+        return self.known_number(node.inputs[1])
+
+    def known_number(self, value: Value) -> int | float | complex | None:
+        """The number that a constant tensor acts as."""
+        return as_number(self.known_tensor(value))
+
+    def _on_numbers(self, node: Node) -> str:
+        """The text of a node that works on the numbers in tensors, with those of its operands."""
+        key = form_on_numbers(node)
+        if key is None:
+            self.ranges[node.output] = self._range(node.input)
+            self.pure.add(node)
+            return self.use(node.input)
+        operands = node.inputs[:2]
+        numbers = [self.known_number(value) for value in operands]
+        texts = [
+            self.use(value) if number is None else str(number)
+            for value, number in zip(operands, numbers, strict=True)
+        ]
+        ranges = [
+            self._range(value) if number is None else (int(number), int(number))
+            for value, number in zip(operands, numbers, strict=True)
+        ]
+        if key not in RANGED and ranges[0][0] >= 0:
+            key = "aten::floordiv.int"
+        form = exact_form(key, ranges, self._wide) if key in RANGED else None
+        if form is None:
+            return f"{self._called('native', key)}({', '.join(texts)})"
+        self.ranges[node.output] = form.range
+        if form.is_pure:
+            self.pure.add(node)
+        return form.text.format(*texts, **{name: self._called(name, key) for name in form.names})
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """The arguments of a call: all for natives; torch fills in defaults itself."""
