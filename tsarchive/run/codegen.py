@@ -8,7 +8,7 @@ no text of an archive is ever executed.
 from __future__ import annotations
 
 import keyword
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -128,16 +128,23 @@ class _Writer(Expressions):
                 self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
 
     def _name_members(self, part: _Part) -> None:
-        """Name the dictionary of a module, where its method reads several of its slots."""
-        self.own_members = ""
+        """Name the dictionary of a module, and its tables, where its method reads several slots."""
+        self.own_members, self.own_tables = "", {}
         module = self.own_module()
         if module is None or part.end is not self.function.graph.return_node:
             return
-        reads = [node for node, _ in module.uses if node in self._live_nodes]
-        if sum(map(self.reads_members, reads)) > 1:
+        nodes = [node for node, _ in module.uses if node in self._live_nodes]
+        reads = Counter(self.slot(node)[0] for node in nodes if self.reads_members(node))
+        own = reads.pop(SlotKind.PLAIN, 0)
+        several = [kind for kind in reads if reads[kind] > 1]
+        if own + sum(1 if kind in several else reads[kind] for kind in reads) > 1:
             members = self.members(module)
             self.own_members = self.names.unique("members")
             self.line(f"{self.own_members} = {members}")
+        for kind in several:
+            table = f"{self.members(module)}[{kind.value!a}]"
+            name = self.own_tables[kind] = self.names.unique(kind.value[1:])
+            self.line(f"{name} = {table}")
 
     def line(self, text: str) -> None:
         self.lines.append(f"{_INDENT * self.level}{text}\n")

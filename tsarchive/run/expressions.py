@@ -199,6 +199,7 @@ class Expressions:
         self.ranges: dict[Value, Range] = {}
         self.function = function
         self.own_members = ""
+        self.own_tables: dict[SlotKind, str] = {}
         self._table = self.names.unique("table")
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
@@ -648,7 +649,10 @@ class Expressions:
         members = self.members(node.input)
         if kind is SlotKind.PLAIN:
             return f"{members}[{key!a}]", ""
-        table = f"{members}[{kind.value!a}]"
+        known = self.own_tables.get(kind) if node.input is self.own_module() else None
+        table = known or f"{members}[{kind.value!a}]"
+        if known and kind is not SlotKind.MODULE:
+            return f"{known}[{key!a}]", f"{key!a} in {known}"
         if kind is SlotKind.MODULE:
             return f"{table}[{key!a}]", ""
         return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"
