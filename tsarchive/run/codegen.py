@@ -45,6 +45,7 @@ _READERS: Final = ALIASES | {
     "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
     "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleUnpack", "prim::isinstance",
 }  # fmt: skip
+_READS: Final = frozenset({"aten::size", "prim::GetAttr"})
 _READ_ONCE: Final = SCALARS | {TENSOR, OptionalType(TENSOR)}
 _NUMBER: Final = "0123456789_"
 
@@ -220,7 +221,8 @@ class _Writer(Expressions):
         """Return whether a variable holds a value at the end of the node that uses it last."""
         if value not in self.live_values or value in self.passed_on:
             return False
-        return not (self._is_inline(value.node) or value.node in self.on_numbers)
+        node = value.node
+        return not ((node.kind == LIST and self._is_inline(node)) or node in self.on_numbers)
 
     def _target(self, value: Value) -> str:
         """A variable for the result of a node: one that a tensor leaves, else a new one.
@@ -247,10 +249,10 @@ class _Writer(Expressions):
     def _assign(self, node: Node) -> None:
         if node.kind == LIST and all([value.node.kind == CONSTANT for value in node.inputs]):
             self.constant_lists.add(node)
-        if node.kind in ALIASES or self._is_inline(node):
-            self.text[node.output] = self.expression(node)
+        if node.kind in ALIASES or (node.kind == LIST and self._is_inline(node)):
+            self.text[node.outputs[0]] = self.expression(node)
             return
-        key = self._read_key(node)
+        key = self._read_key(node) if node.kind in _READS else None
         if key in self._reads:
             self._share(node, self._reads[key])
             return

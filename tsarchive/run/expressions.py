@@ -245,9 +245,11 @@ class Expressions:
         return text
 
     def _constant(self, value: Value) -> str:
-        type_ = value.type
-        if _WRITTEN.get(type(value.node.attributes["value"])) is type_:
-            return repr(value.node.attributes["value"])
+        type_, content = value.type, value.node.attributes["value"]
+        if _WRITTEN.get(type(content)) is type_:
+            return repr(content)
+        if type(content) is TableConstant:
+            return self.globals.name("constant", self.linkage.objects.constant(value.node))
         if isinstance(type_, FunctionType):
             raise UnsupportedError(
                 f"{self.function.qualified_name} takes the function "
@@ -316,9 +318,7 @@ class Expressions:
         return self.call(tuple_slice, self.use(node.input), *bounds)
 
     def _list(self, node: Node) -> str:
-        items = f"[{', '.join(map(self.use, node.inputs))}]"
-        shows = node.inputs and node.output.type.parts()[0] in SCALARS
-        return items if shows else self._typed(node, typed_list, items)
+        return self._typed(node, typed_list, f"[{', '.join(map(self.use, node.inputs))}]")
 
     def _dict(self, node: Node) -> str:
         pairs = zip(node.inputs[::2], node.inputs[1::2], strict=True)
@@ -331,7 +331,8 @@ class Expressions:
         It keeps the type where a later isinstance may ask for one that the elements do not show.
         """
         type_, uses = node.output.type, node.output.uses
-        shows = node.inputs and can_be_inferred(type_.parts()[-1])
+        element = type_.parts()[-1]
+        shows = node.inputs and (element in SCALARS or can_be_inferred(element))
         if shows or all(_keeps_type(user, offset, node.output) for user, offset in uses):
             return items
         made = self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))

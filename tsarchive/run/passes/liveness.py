@@ -104,7 +104,7 @@ def last_uses(
             continue
         if node.kind not in _OWNED_ELSEWHERE:
             for value in node.outputs:
-                if value.type is TENSOR or holds_memory(value.type):
+                if holds_memory(value.type):
                     ends[value] = node
         for inner in all_nodes([node]) if node.blocks else (node,):
             for value in inner.inputs:
@@ -136,9 +136,9 @@ def _escapes(value: Value, inside: Container[Node]) -> bool:
 
 def holds_memory(type_: Type) -> bool:
     """Return whether values of this type may hold tensors; objects keep theirs in any case."""
-    if isinstance(type_, ClassType):
-        return False
-    return type_ in (TENSOR, ANY) or any(map(holds_memory, type_.parts()))
+    if type_ is TENSOR or type_ is ANY:
+        return True
+    return not isinstance(type_, ClassType) and any(map(holds_memory, type_.parts()))
 
 
 def known_result(node: Node) -> int | None:
