@@ -85,7 +85,10 @@ USES = [
     ("return int(torch.div(t, 3))", False),
     ("u = torch.mul(t, 3)\n    return (int(u), torch.add(u, 1))", False),
     ("u = torch.mul(t, 3)\n    return (int(u), int(torch.add(u, u)), n * 2)", True),
-    ("r = n\n    for i in range(3):\n      r = int(torch.add(torch.mul(t, r), i))\n    return r", True),
+    (
+        "r = n\n    for i in range(3):\n      r = int(torch.add(torch.mul(t, r), i))\n    return r",
+        True,
+    ),
 ]
 
 
