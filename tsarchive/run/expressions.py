@@ -12,7 +12,7 @@ from __future__ import annotations
 import keyword
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -191,7 +191,7 @@ class Expressions:
         self.globals = Globals(self.names)
         self.text: dict[Value, str] = {}
         self.live_values: set[Value] = set()
-        self.ending: Container[Value] = ()
+        self.ending: Collection[Value] = ()
         self.passed_on: set[Value] = set()
         self._wide = self.names.unique("wide")
         self.folded: dict[Value, str] = {}
@@ -569,16 +569,7 @@ class Expressions:
             self.ranges[node.output] = self._range(node.input)
             self.pure.add(node)
             return self.use(node.input)
-        operands = node.inputs[:2]
-        numbers = [self.known_number(value) for value in operands]
-        texts = [
-            self.use(value) if number is None else str(number)
-            for value, number in zip(operands, numbers, strict=True)
-        ]
-        ranges = [
-            self._range(value) if number is None else (int(number), int(number))
-            for value, number in zip(operands, numbers, strict=True)
-        ]
+        texts, ranges = zip(*map(self._number_operand, node.inputs[:2]), strict=True)
         if key not in RANGED and ranges[0][0] >= 0:
             key = "aten::floordiv.int"
         form = exact_form(key, ranges, self._wide) if key in RANGED else None
@@ -588,6 +579,12 @@ class Expressions:
         if form.is_pure:
             self.pure.add(node)
         return form.text.format(*texts, **{name: self._called(name, key) for name in form.names})
+
+    def _number_operand(self, value: Value) -> tuple[str, Range]:
+        number = self.known_number(value)
+        if isinstance(number, int):
+            return str(number), (number, number)
+        return self.use(value), self._range(value)
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """The arguments of a call: all for natives; torch fills in defaults itself."""
