@@ -530,7 +530,9 @@ class Expressions:
                 pairs = zip(node.inputs, passed, strict=False)
                 passed = [self._constant_list(*pair) for pair in pairs]
             return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
-        run = self.globals.name(name, self.dispatch.implementation(schema))
+        run = self.globals.made(
+            ("run", id(schema)), name, lambda: self.dispatch.implementation(schema)
+        )
         return f"{run}({self._arguments(schema, node, texts)})"
 
     def _constant_list(self, value: Value, text: str) -> str:
