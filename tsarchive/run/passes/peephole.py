@@ -6,8 +6,9 @@
 * A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
   subtraction, multiplication and division, which decides the dtype of the result.
 
-A trace computes with sizes as tensors without dimensions: ``Int(mul(NumToTensor(size(x, 0)), 4))``.
-Where nothing else can see such a tensor, generated code has the number itself, in 64 bits.
+A trace computes with sizes as tensors without dimensions, as in
+``Int(mul(NumToTensor(size(x, 0)), 4))``. Where nothing else can see such a tensor, generated code
+has the number itself, in 64 bits.
 """
 
 from __future__ import annotations
