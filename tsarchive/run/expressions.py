@@ -2,9 +2,9 @@
 
 A value that is used once may become an expression inside another, and operators Python syntax.
 
-A module keeps all that it has in its ``__dict__``, and the tables in it, as long as it lives. So a
-method asks for these once, and for a slot again wherever something may have changed it since: any
-call may. Attributes of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
+A module keeps its ``__dict__``, and the tables in it, as long as it lives. So a method asks for
+these once, and for a slot again wherever something may have changed it since: any call may.
+Attributes of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
 """
 
 from __future__ import annotations
