@@ -283,7 +283,7 @@ class Recording(TorchDispatchMode):
 # What a call of an operator looks like in generated code.
 SIZES = "2, 3" if TORCH >= (2, 10) else "[2, 3]"  # as the signatures of bindings tell
 WRITTEN = [
-    ("return torch.conv2d(x, x, None, [1, 1], [0, 1])", "aten_conv2d(x, x, None, 1, [0, 1])"),
+    ("return torch.conv2d(x, x, None, [1, 1], [0, 1])", "aten_conv2d(x, x, None, 1, ints)"),
     ("return torch.max_pool2d(x, [2, 2])", "aten_max_pool2d(x, 2)"),
     ("return torch.sum(x, [0])", "aten_sum_dim_IntList(x, 0)"),
     ("return x.view([n, -1])", "aten_view(x, n, -1)"),

@@ -48,10 +48,9 @@ def test_it_reads_like_python():
         "(layer, (x, x := None)[0])",
         "    y = aten_relu(forward_1); del forward_1",
         "    for _ in range(n):",
-        "        y_1 = aten_mul_Scalar(y, 2); del y",
-        "        y = y_1; del y_1",
-        "    reshape = aten_reshape(y, [2, -1]); del y",
-        "    return reshape",
+        "        y = aten_mul_Scalar(y, 2)",
+        "    y = aten_reshape(y, ints)",
+        "    return y",
     ]
 
 
@@ -200,10 +199,32 @@ def test_tensors_go_when_they_are_used_up():
     graph = Graph()
     x = graph.param(TENSOR, "x")
     for number in range(10):
-        x = operator(graph.block, "aten::relu", x, name=f"step{number}")
+        x = operator(graph.block, "aten::relu", x, name="abcdefghij"[number])
     text = source(graph.function(x))
     assert text.count("del ") == 10
-    assert "step3 = aten_relu(step2); del step2" in text
+    assert "d = aten_relu(c); del c" in text
+
+
+@pytest.mark.parametrize("names", [["x"], [None], ["x", None], ["x_1", "x2", None]], ids=str)
+def test_a_result_takes_the_variable_of_a_tensor_that_goes(names):
+    graph = Graph()
+    x = graph.param(TENSOR, "x")
+    for name in names * 3:
+        x = operator(graph.block, "aten::relu", x, name=name)
+    text = source(graph.function(x))
+    assert text.splitlines()[1:] == ["    x = aten_relu(x)"] * len(names) * 3 + ["    return x"]
+
+
+def test_a_variable_is_not_taken_before_the_last_use():
+    graph = Graph()
+    x = graph.param(TENSOR, "x")
+    one = operator(graph.block, "aten::relu", x)
+    two = operator(graph.block, "aten::add.Tensor", x, one, constant(graph.block, 1, INT))
+    three = operator(graph.block, "aten::mul.Tensor", one, two)
+    function = graph.function(three)
+    value = torch.tensor([-2.0, 3.0])
+    assert Classes().compiler.function(function)(value).tolist() == [0.0, 18.0]
+    assert "add = " not in source(function)  # it is in the variable of x
 
 
 def test_a_policy_can_refuse_operators():

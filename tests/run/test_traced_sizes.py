@@ -63,7 +63,32 @@ USES = [
     ("return float(t)", False),
     ("r = 0\n    if bool(t):\n      r = int(t)\n    else:\n      pass\n    return r", False),
     ("return int(torch.floor_divide(t, t))", False),
-    ("return int(torch.mul(t, 3))", False),
+    ("return int(torch.floor_divide(t, n))", False),
+    ("return int(torch.mul(t, 3))", True),
+    ("return int(torch.mul(t, n))", True),
+    ("return int(torch.mul(t, t))", True),
+    ("return int(torch.mul(t, 1.5))", False),
+    ("return int(torch.mul(t, True))", True),
+    ("return int(torch.add(torch.mul(t, 3), t))", True),
+    ("return int(torch.add(t, t, alpha=2))", False),
+    ("return int(torch.add(t, n))", True),
+    ("return int(torch.sub(t, 5))", True),
+    ("return int(torch.sub(torch.neg(t), 2))", True),
+    ("return int(torch.neg(t))", True),
+    ("return int(torch.remainder(t, 7))", True),
+    ("return int(torch.remainder(t, -7))", False),
+    ("return int(torch.remainder(t, 4611686018427387904))", False),
+    ("return int(torch.floor_divide(t, 3))", True),
+    ("return int(torch.div(t, 3, rounding_mode='trunc'))", True),
+    ("return int(torch.div(t, 3, rounding_mode='floor'))", True),
+    ("return int(torch.div(t, 3, rounding_mode=None))", False),
+    ("return int(torch.div(t, 3))", False),
+    ("u = torch.mul(t, 3)\n    return (int(u), torch.add(u, 1))", False),
+    ("u = torch.mul(t, 3)\n    return (int(u), int(torch.add(u, u)), n * 2)", True),
+    (
+        "r = n\n    for i in range(3):\n      r = int(torch.add(torch.mul(t, r), i))\n    return r",
+        True,
+    ),
 ]
 
 
@@ -76,6 +101,26 @@ def test_tensors_that_something_else_sees_stay(body, is_number):
     for n in (-(2**63), -7, 0, 1, 2, 2**63 - 1):
         if not any(text in body for text in WRONG_IN_TORCH):
             check_same(theirs.f, found.f, n)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.MultiheadAttention(8, 2)
+
+    def forward(self, x):
+        return self.inner(x, x, x)
+
+
+def test_attention_makes_no_tensors_of_sizes():
+    torch.manual_seed(0)
+    traced = torch.jit.trace(Attention().eval(), torch.rand(3, 2, 8), check_trace=False)
+    found = our_module(traced)
+    for shape in ((3, 2, 8), (5, 1, 8)):
+        x = torch.rand(shape)
+        assert equal(found(x), traced(x))
+    method = type(found.inner).tsarchive_class.methods["forward"]
+    assert TENSORS not in source(method)
 
 
 def test_a_module():

@@ -8,13 +8,14 @@ no text of an archive is ever executed.
 from __future__ import annotations
 
 import keyword
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import (
+    CONSTANT,
     Block,
     Node,
     Placed,
@@ -24,11 +25,11 @@ from tsarchive.ir.graph import (
     is_constant_true,
     matching_exit,
 )
-from tsarchive.ir.types import INT, ListType
+from tsarchive.ir.types import INT, TENSOR, ListType, OptionalType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
-from .expressions import SCALARS, Expressions
+from .expressions import LIST, SCALARS, Expressions, is_module
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
@@ -39,6 +40,14 @@ from .slots import SlotKind, as_submodule, as_tensor
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
+# Nodes beside operators after which what was read is still there.
+_READERS: Final = ALIASES | {
+    "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
+    "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleUnpack", "prim::isinstance",
+}  # fmt: skip
+_READS: Final = frozenset({"aten::size", "prim::GetAttr"})
+_READ_ONCE: Final = SCALARS | {TENSOR, OptionalType(TENSOR)}
+_NUMBER: Final = "0123456789_"
 
 
 class _Part(NamedTuple):
@@ -66,9 +75,8 @@ def generate(
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
-    lines = [f"{line}\n" for line in writer.lines]
-    code = compile("".join(lines), "<tsarchive>", "exec", dont_inherit=True)
-    return Source(name, lines, code, writer.globals.values, writer.places)
+    code = compile("".join(writer.lines), "<tsarchive>", "exec", dont_inherit=True)
+    return Source(name, writer.lines, code, writer.globals.values, writer.places)
 
 
 class _Writer(Expressions):
@@ -84,6 +92,10 @@ class _Writer(Expressions):
         self._live_nodes: set[Node] = set()
         self._before: dict[Node, Node] = {}
         self._here: Container[Node | None] = ()
+        # Variables by what they were read from, as long as that has not changed.
+        self._reads: dict[Hashable, str] = {}
+        self._shared: set[str] = set()
+        self._changing: dict[int, bool] = {}
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
         analyses = self.linkage.analyses
@@ -92,7 +104,7 @@ class _Writer(Expressions):
         self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
-            self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.second_number)
+            self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.known_number)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
             # The tuple of the result is made of the wanted items alone.
@@ -117,20 +129,31 @@ class _Writer(Expressions):
                 self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
 
     def _name_members(self, part: _Part) -> None:
-        """Name the dictionary of a module, where its method reads several of its slots."""
-        self.own_members = ""
+        """Name the dictionary of a module, and its tables, where its method reads several slots."""
+        self.own_members, self.own_tables = "", {}
         module = self.own_module()
         if module is None or part.end is not self.function.graph.return_node:
             return
-        reads = [node for node, _ in module.uses if node in self._live_nodes]
-        if sum(map(self.reads_members, reads)) > 1:
+        nodes = [node for node, _ in module.uses if node in self._live_nodes]
+        reads = Counter(self.slot(node)[0] for node in nodes if self.reads_members(node))
+        own = reads.pop(SlotKind.PLAIN, 0)
+        several = [kind for kind in reads if reads[kind] > 1]
+        if own + sum(1 if kind in several else reads[kind] for kind in reads) > 1:
             members = self.members(module)
             self.own_members = self.names.unique("members")
             self.line(f"{self.own_members} = {members}")
+        for kind in several:
+            table = f"{self.members(module)}[{kind.value!a}]"
+            name = self.own_tables[kind] = self.names.unique(kind.value[1:])
+            self.line(f"{name} = {table}")
 
     def line(self, text: str) -> None:
-        self.lines.append(_INDENT * self.level + text)
+        self.lines.append(f"{_INDENT * self.level}{text}\n")
         self.places.append(self._place)
+
+    def _add(self, statement: str) -> None:
+        """Add a statement to the last line."""
+        self.lines[-1] = f"{self.lines[-1][:-1]}; {statement}\n"
 
     @contextmanager
     def _indented(self) -> Iterator[None]:
@@ -163,32 +186,60 @@ class _Writer(Expressions):
         Values that are ``given`` to these nodes belong to them alone.
         """
         outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
-        ends = last_uses(nodes, self._live_nodes, given)
-        running = [n for n in nodes if n in self._live_nodes and not n.is_constant]
+        live = self._live_nodes
+        running = [node for node in nodes if node in live and node.kind != CONSTANT]
+        ends = last_uses(nodes, live, given)
         self._before.update(zip(running[1:], running, strict=False))
+        self._reads.clear()
         position = 0
-        while position < len(nodes):
-            node = nodes[position]
+        while position < len(running):
+            node = running[position]
             self._place = node.place
             if node.kind == "prim::Enter":
-                exit_ = matching_exit(nodes, position)
-                self._with(nodes[position : exit_ + 1])
+                exit_ = matching_exit(running, position)
+                self._with(running[position : exit_ + 1])
                 position = exit_
-            elif node in self._live_nodes and not node.is_constant:
-                self.ending = set(ends.get(node, ()))
+            else:
+                self.ending = ending = ends.get(node, ())
                 _STATEMENTS.get(node.kind, _Writer._assign)(self, node)
-                self._drop(node, ends.get(node, ()))
+                if ending:
+                    self._drop(node, ending)
+                if self._reads and self._may_change_reads(node):
+                    self._reads.clear()
             position += 1
         self._here = outside
 
     def _drop(self, node: Node, values: Sequence[Value]) -> None:
         """Give up the variables of tensors that were used for the last time."""
-        held = [v for v in values if not (self._is_inline(v.node) or v.node in self.on_numbers)]
-        names = [self.text[v] for v in held if v in self.live_values and v not in self.passed_on]
-        if names and node.blocks:
+        names = [self.text[value] for value in values if self._is_held(value)]
+        if node.blocks and names:
             self.line(f"del {', '.join(names)}")
         elif names:
-            self.lines[-1] += f"; del {', '.join(names)}"
+            self._add(f"del {', '.join(names)}")
+
+    def _is_held(self, value: Value) -> bool:
+        """Return whether a variable holds a value at the end of the node that uses it last."""
+        if value not in self.live_values or value in self.passed_on:
+            return False
+        node = value.node
+        return not ((node.kind == LIST and self._is_inline(node)) or node in self.on_numbers)
+
+    def _target(self, value: Value) -> str:
+        """A variable for the result of a node: one that a tensor leaves, else a new one.
+
+        The tensor is given up by that, once the result is there. A name in the source stays.
+        """
+        if value.type is not TENSOR:
+            return self.define(value)
+        wanted = value.name and value.name.rstrip(_NUMBER)
+        for left in self.ending:
+            if left.type is TENSOR and self._is_held(left):
+                name = self.text[left]
+                if not wanted or name.rstrip(_NUMBER) == wanted:
+                    self.passed_on.add(left)
+                    self.text[value] = name
+                    return name
+        return self.define(value)
 
     def _targets(self, values: Sequence[Value]) -> str:
         """New variables for the results of a node, ``_`` for those that nothing uses."""
@@ -196,26 +247,72 @@ class _Writer(Expressions):
         return ", ".join(names)
 
     def _assign(self, node: Node) -> None:
-        if node.kind in ALIASES or self._is_inline(node):
-            self.text[node.output] = self.expression(node)
+        if node.kind == LIST and all([value.node.kind == CONSTANT for value in node.inputs]):
+            self.constant_lists.add(node)
+        if node.kind in ALIASES or (node.kind == LIST and self._is_inline(node)):
+            self.text[node.outputs[0]] = self.expression(node)
+            return
+        key = self._read_key(node) if node.kind in _READS else None
+        if key in self._reads:
+            self._share(node, self._reads[key])
             return
         text = self.expression(node)
         if node in self.on_numbers and (text.isidentifier() or text.isdecimal()):
             self.text[node.output] = text
             return
-        if node in self.pure and self.fold(node.output, text, self._here):
-            return
-        if any(output in self.live_values for output in node.outputs):
-            self.line(f"{self._targets(node.outputs)} = {text}")
+        if node in self.pure:
+            if self.fold(node.output, text, self._here):
+                return
+            key = text if self.dispatch.inlines else None
+            if key in self._reads:
+                self._share(node, self._reads[key])
+                return
+        outputs = node.outputs
+        if len(outputs) == 1 and outputs[0] in self.live_values:
+            target = self._target(outputs[0])
+            if target != text:
+                self.line(f"{target} = {text}")
+            if key is not None:
+                self._reads[key] = target
+        elif any(output in self.live_values for output in outputs):
+            self.line(f"{self._targets(outputs)} = {text}")
         else:
             self.line(text)
+
+    def _read_key(self, node: Node) -> Hashable:
+        """What a node reads, where an equal node right after it reads the same; else None."""
+        if not self.dispatch.inlines:
+            return None
+        if node.kind == "prim::GetAttr" and is_module(node.input.type):
+            is_same = is_module(node.output.type) or node.output.type in _READ_ONCE
+            return (self.use(node.input), node.name) if is_same else None
+        if node.kind == "aten::size" and len(node.inputs) > 1 and node not in self.on_numbers:
+            return node.input, self.use(node.inputs[1])
+        return None
+
+    def _share(self, node: Node, name: str) -> None:
+        """Let the result of a node be what a variable holds."""
+        self.text[node.output] = name
+        self._shared.add(name)
+
+    def _may_change_reads(self, node: Node) -> bool:
+        """Return whether attributes of modules or sizes of tensors may be others after a node."""
+        schema = node.schema
+        if schema is None or node.stand_in is not None or node.upgrader is not None:
+            return node.kind not in _READERS
+        found = self._changing.get(id(schema))
+        if found is None:
+            is_of_torch = schema.name.startswith(("aten::", "prim::"))
+            found = not is_of_torch or any(argument.is_write for argument in schema.arguments)
+            self._changing[id(schema)] = found
+        return found
 
     def _is_inline(self, node: Node) -> bool:
         """Return whether a list is written where it is used: one operator of torch reads it.
 
         Its items are constants, or they are ints and the operator comes next.
         """
-        if node.kind != "prim::ListConstruct" or len(node.output.uses) != 1:
+        if node.kind != LIST or len(node.outputs[0].uses) != 1:
             return False
         user = node.output.uses[0].user
         return (
@@ -223,7 +320,7 @@ class _Writer(Expressions):
             and find_native(user.schema) is None
             and user.upgrader is None
             and (
-                all(value.node.is_constant for value in node.inputs)
+                node in self.constant_lists
                 or (node.output.type == ListType(INT) and self._before.get(user) is node)
             )
         )
@@ -245,7 +342,7 @@ class _Writer(Expressions):
         left = [value for value in left if value.node in made and value.node.kind not in ALIASES]
         spare = dict.fromkeys(map(self.use, left)).keys() - names
         if spare:
-            self.lines[-1] += f"; del {', '.join(sorted(spare))}"
+            self._add(f"del {', '.join(sorted(spare))}")
 
     def _if(self, node: Node) -> None:
         if self._outlined([node]):
@@ -262,7 +359,7 @@ class _Writer(Expressions):
         if first and second:
             self._forget_lines(before)
             self._choose(node, node.outputs[used[0]], first, second)
-        elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass"]:
+        elif self.lines[middle + 1 :] == [_INDENT * (self.level + 1) + "pass\n"]:
             self._forget_lines(middle)
 
     def _condition(self, node: Node) -> str:
@@ -359,7 +456,7 @@ class _Writer(Expressions):
         is_own = value in self.ending or value.node in self._here
         if len(value.uses) > 1 or not is_own or value.node.kind in ALIASES | {"prim::Constant"}:
             return None
-        if not text.isidentifier() or value.node in self.on_numbers:
+        if not text.isidentifier() or value.node in self.on_numbers or text in self._shared:
             return None
         self.passed_on.add(value)
         return text

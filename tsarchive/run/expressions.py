@@ -2,9 +2,9 @@
 
 A value that is used once may become an expression inside another, and operators Python syntax.
 
-A module keeps all that it has in its ``__dict__`` as long as it lives. So a method asks for that
-once, and for what is in it wherever it reads a slot: any call may have changed a slot. Attributes
-of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
+A module keeps its ``__dict__``, and the tables in it, as long as it lives. So a method asks for
+these once, and for a slot again wherever something may have changed it since: any call may.
+Attributes of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import keyword
 import math
 from collections import defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final, TypeGuard
+from types import BuiltinFunctionType, MethodDescriptorType
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
-from tsarchive.ir.graph import RETURN, Node, Value, must_be_none
+from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import (
@@ -61,7 +62,7 @@ from .objects import unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import DIVIDED, as_number
+from .passes.peephole import as_number, form_on_numbers
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
@@ -131,6 +132,13 @@ HELPERS: Final[Mapping[str, Any]] = {
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+# Types of constants that Python writes as torch does; those of floats and strings need a look.
+_WRITTEN: Final = {int: INT, bool: BOOL}
+_NAME_OF_ITEMS: Final = {int: "ints", bool: "flags"}
+# A binding that is called as it is; it keeps none of the lists that it is given.
+_UNGUARDED: Final = (BuiltinFunctionType, MethodDescriptorType)
+_MARK: Final = "\0"
+LIST: Final = "prim::ListConstruct"
 _TOLIST_ELEMENTS: dict[Type, int] = {INT: 0, FLOAT: 1, BOOL: 2, COMPLEX: 3}
 NAME_OF_KIND: Final = {
     "prim::Param": "argument",
@@ -148,13 +156,32 @@ NAME_OF_KIND: Final = {
 """Names of the results of nodes that have none of their own."""
 
 
+class _Pattern(NamedTuple):
+    """The text of calls of an operator that differ in variables alone.
+
+    ``order`` are the variables, as ``text`` has them. ``is_pure`` marks what may stand elsewhere.
+    """
+
+    text: str
+    order: Sequence[int]
+    is_pure: bool
+
+    @classmethod
+    def of(cls, text: str, is_pure: bool) -> _Pattern:
+        """Read a text in which marks stand around the numbers of variables."""
+        pieces = text.split(_MARK)
+        fixed = (piece.replace("%", "%%") for piece in pieces[::2])
+        return cls("%s".join(fixed), list(map(int, pieces[1::2])), is_pure)
+
+
 class Expressions:
     """Texts of the values of one function, and the names of what its source refers to.
 
     ``live_values`` are those that running code uses, ``ending`` those that end with the node at
     hand, and ``on_numbers`` nodes of traces that work on numbers instead of tensors. ``folded``
     holds expressions that stand where their values are used; texts of ``pure`` nodes may stand
-    elsewhere in their block. ``ranges`` are the known bounds of ints.
+    elsewhere in their block. ``ranges`` are the known bounds of ints, ``constant_lists`` make lists
+    of constants.
     """
 
     def __init__(self, function: Function, linkage: Linkage, bound: Bound) -> None:
@@ -164,7 +191,7 @@ class Expressions:
         self.globals = Globals(self.names)
         self.text: dict[Value, str] = {}
         self.live_values: set[Value] = set()
-        self.ending: Container[Value] = ()
+        self.ending: Collection[Value] = ()
         self.passed_on: set[Value] = set()
         self._wide = self.names.unique("wide")
         self.folded: dict[Value, str] = {}
@@ -172,9 +199,14 @@ class Expressions:
         self.ranges: dict[Value, Range] = {}
         self.function = function
         self.own_members = ""
+        self.own_tables: dict[SlotKind, str] = {}
         self._table = self.names.unique("table")
         self.unchanged: set[Node] = set()
         self.on_numbers: set[Node] = set()
+        self._patterns: dict[tuple[Any, ...], _Pattern] = {}
+        self._have_patterns: dict[int, bool] = {}
+        self._take_numbers: set[int] = set()
+        self.constant_lists: set[Node] = set()
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -203,13 +235,21 @@ class Expressions:
     def expression(self, node: Node) -> str:
         if node in self.unchanged:
             return self.use(node.inputs[0])
-        text = _BY_KIND.get(node.kind, Expressions._operator)(self, node)
+        write = _BY_KIND.get(node.kind)
+        return self._patterned(node) if write is None else self._apart(node, write(self, node))
+
+    def _apart(self, node: Node, text: str) -> str:
+        """The text of a node, whose strings are told apart where code may ask for that."""
         if makes_text(node) and self._keeps_apart:
             return self.call(own_value, text)
         return text
 
     def _constant(self, value: Value) -> str:
-        type_ = value.type
+        type_, content = value.type, value.node.attributes["value"]
+        if _WRITTEN.get(type(content)) is type_:
+            return repr(content)
+        if type(content) is TableConstant:
+            return self.globals.name("constant", self.linkage.objects.constant(value.node))
         if isinstance(type_, FunctionType):
             raise UnsupportedError(
                 f"{self.function.qualified_name} takes the function "
@@ -291,7 +331,8 @@ class Expressions:
         It keeps the type where a later isinstance may ask for one that the elements do not show.
         """
         type_, uses = node.output.type, node.output.uses
-        shows = node.inputs and can_be_inferred(type_.parts()[-1])
+        element = type_.parts()[-1]
+        shows = node.inputs and (element in SCALARS or can_be_inferred(element))
         if shows or all(_keeps_type(user, offset, node.output) for user, offset in uses):
             return items
         made = self.globals.made(type_, f"new_{annotation(type_)}", lambda: partial(make, type_))
@@ -386,16 +427,89 @@ class Expressions:
         function = self.dispatch.metered(schema_without_text(node), to_list)
         return f"{self.globals.name('tolist', function)}({arguments})"
 
-    def _operator(self, node: Node) -> str:
+    def _patterned(self, node: Node) -> str:
+        """The text of an operator, from that of an earlier call of the same form if there is one.
+
+        The types of its operands decide over it, and the values of constants.
+        """
+        numbers = self._decided_by(node)
+        if numbers is None:
+            return self._apart(node, self._operator(node))
+        key: list[Any] = [id(node.schema), *numbers]
+        variables: list[str] = []
+        for value in node.inputs:
+            made, text = value.node, self.text.get(value) or self.use(value)
+            if made.kind == CONSTANT and type(made.attributes["value"]) is not TableConstant:
+                key += (text, id(value.type))
+            elif made in self.constant_lists:
+                if not text.startswith("["):  # it may be changed
+                    return self._apart(node, self._operator(node))
+                key.append(text)
+            elif made.kind == LIST and text.startswith("["):
+                key.append(LIST)
+                variables.append(text[1:-1])
+            else:
+                key.append(id(value.type))
+                variables.append(text)
+        pattern = self._patterns.get(found := tuple(key))
+        if pattern is None:
+            pattern = self._patterns[found] = self._pattern(node)
+        if pattern.is_pure:
+            self.pure.add(node)
+        return pattern.text % tuple([variables[position] for position in pattern.order])
+
+    def _decided_by(self, node: Node) -> Sequence[Any] | None:
+        """What decides over the text of an operator beside the types and constants it is given.
+
+        It is the number in a constant tensor. None where more does.
+        """
+        schema = node.schema
+        if schema is None or node.upgrader is not None or node in self.on_numbers:
+            return None
+        found = self._have_patterns.get(id(schema))
+        if found is None:
+            key = schema.full_name
+            gives_list = any(isinstance(result.type, ListType) for result in schema.returns)
+            found = not (gives_list or key in RANGED or key in EXACT_STATEMENTS)
+            self._have_patterns[id(schema)] = found
+            if key in SCALAR_OVERLOADS:
+                self._take_numbers.add(id(schema))
+        if not found or node.stand_in is not None:
+            return None
+        if id(schema) not in self._take_numbers:
+            return ()
+        number = self.second_number(node)
+        return () if number is None else (type(number), repr(number))
+
+    def _pattern(self, node: Node) -> _Pattern:
+        texts: list[str] = []
+        count = 0
+        for value in node.inputs:
+            made, text = value.node, self.use(value)
+            is_text = made.is_constant and type(made.attributes["value"]) is not TableConstant
+            if is_text or made in self.constant_lists:
+                texts.append(text)
+                continue
+            mark = f"{_MARK}{count}{_MARK}"
+            texts.append(f"[{mark}]" if made.kind == LIST and text.startswith("[") else mark)
+            count += 1
+        text = self._apart(node, self._operator(node, texts))
+        return _Pattern.of(text, node in self.pure)
+
+    def _operator(self, node: Node, given: Sequence[str] | None = None) -> str:
+        """The text of an operator; ``given`` are those of its operands, if others than usual."""
         schema = node.schema or schema_without_text(node)
         self.linkage.enforcement.check_allowed(schema.full_name, self.function, node)
         if node in self.on_numbers:
-            text = self.use(node.inputs[0])
-            return f"{text} // {self.second_number(node)}" if node.kind == DIVIDED else text
+            return self._on_numbers(node)
         if node.stand_in is not None:
             return f"{self.function_name(node.stand_in)}({self.passed(node.inputs)})"
         kinds = enumerations(schema)
-        texts = [self._argument(value, kinds.get(i)) for i, value in enumerate(node.inputs)]
+        given = [self.use(value) for value in node.inputs] if given is None else given
+        texts = [
+            self._argument(value, text, kinds.get(i))
+            for i, (value, text) in enumerate(zip(node.inputs, given, strict=True))
+        ]
         if node.upgrader is not None:
             upgrader = self.dispatch.metered(schema, UPGRADERS[node.upgrader])
             return f"{self.globals.name(node.upgrader, upgrader)}({_all_arguments(schema, texts)})"
@@ -412,17 +526,31 @@ class Expressions:
         call = None if direct is None else direct(node, texts)
         if call is not None:
             binding, passed = call
+            if isinstance(binding, _UNGUARDED):
+                pairs = zip(node.inputs, passed, strict=False)
+                passed = [self._constant_list(*pair) for pair in pairs]
             return f"{self.globals.name(name, binding)}({_all_arguments(schema, passed)})"
-        run = self.globals.name(name, self.dispatch.implementation(schema))
+        run = self.globals.made(
+            ("run", id(schema)), name, lambda: self.dispatch.implementation(schema)
+        )
         return f"{run}({self._arguments(schema, node, texts)})"
 
-    def _argument(self, value: Value, kind: str | None) -> str:
+    def _constant_list(self, value: Value, text: str) -> str:
+        """The text of an argument of a binding: a tuple made once for a list of numbers."""
+        if value.node not in self.constant_lists or not text.startswith("["):
+            return text
+        items = tuple(item.node.attributes["value"] for item in value.node.inputs)
+        kinds = set(map(type, items))
+        name = _NAME_OF_ITEMS.get(kinds.pop()) if len(kinds) == 1 else None
+        return text if name is None else self.globals.made((name, items), name, lambda: items)
+
+    def _argument(self, value: Value, text: str, kind: str | None) -> str:
         """The text of an argument; numbers of dtypes, layouts and memory formats are checked."""
         if kind is None or (
             value.node.is_constant and is_number_of(kind, value.node.attributes["value"])
         ):
-            return self.use(value)
-        return self.call(number_check(kind), self.use(value))
+            return text
+        return self.call(number_check(kind), text)
 
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
@@ -430,7 +558,35 @@ class Expressions:
         return self.second_number(node)
 
     def second_number(self, node: Node) -> int | float | complex | None:
-        return as_number(self.known_tensor(node.inputs[1]))
+        return self.known_number(node.inputs[1])
+
+    def known_number(self, value: Value) -> int | float | complex | None:
+        """The number that a constant tensor acts as."""
+        return as_number(self.known_tensor(value))
+
+    def _on_numbers(self, node: Node) -> str:
+        """The text of a node that works on the numbers in tensors, with those of its operands."""
+        key = form_on_numbers(node)
+        if key is None:
+            self.ranges[node.output] = self._range(node.input)
+            self.pure.add(node)
+            return self.use(node.input)
+        texts, ranges = zip(*map(self._number_operand, node.inputs[:2]), strict=True)
+        if key not in RANGED and ranges[0][0] >= 0:
+            key = "aten::floordiv.int"
+        form = exact_form(key, ranges, self._wide) if key in RANGED else None
+        if form is None:
+            return f"{self._called('native', key)}({', '.join(texts)})"
+        self.ranges[node.output] = form.range
+        if form.is_pure:
+            self.pure.add(node)
+        return form.text.format(*texts, **{name: self._called(name, key) for name in form.names})
+
+    def _number_operand(self, value: Value) -> tuple[str, Range]:
+        number = self.known_number(value)
+        if isinstance(number, int):
+            return str(number), (number, number)
+        return self.use(value), self._range(value)
 
     def _arguments(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
         """The arguments of a call: all for natives; torch fills in defaults itself."""
@@ -493,7 +649,10 @@ class Expressions:
         members = self.members(node.input)
         if kind is SlotKind.PLAIN:
             return f"{members}[{key!a}]", ""
-        table = f"{members}[{kind.value!a}]"
+        known = self.own_tables.get(kind) if node.input is self.own_module() else None
+        table = known or f"{members}[{kind.value!a}]"
+        if known and kind is not SlotKind.MODULE:
+            return f"{known}[{key!a}]", f"{key!a} in {known}"
         if kind is SlotKind.MODULE:
             return f"{table}[{key!a}]", ""
         return f"{self._table}[{key!a}]", f"{key!a} in ({self._table} := {table})"

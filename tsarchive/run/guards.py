@@ -274,12 +274,16 @@ def _with_copies(
     With ``flags``, only calls that set one of these arguments need the copies.
     """
     names = [argument.name for argument in schema.arguments]
+    places = [names.index(flag) for flag in flags if flag in names]
 
     def passed(name: str, value: Any) -> Any:
         return copy(value) if name in copied and isinstance(value, Tensor) else value
 
     def run_on_copies(*args: Any, **kwargs: Any) -> Any:
-        if flags:
+        if flags and not kwargs:
+            if not any([args[place] for place in places if place < len(args)]):
+                return run(*args)
+        elif flags:
             named = {**dict(zip(names, args, strict=False)), **kwargs}
             if not any(map(named.get, flags)):
                 return run(*args, **kwargs)

@@ -18,6 +18,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from tsarchive.errors import ScriptError
+
 from .checks import Given, check_before, is_within, require, room_of
 
 IsHarmless = Callable[[Any], bool]
@@ -48,8 +50,8 @@ def check_steps(**given: Any) -> None:
     """Numbers of a convolution that its kernels, and those of its gradient, can count with."""
     for name in _STEPS:
         numbers = given.get(name, ())
-        is_near = isinstance(numbers, str) or _most(numbers) < _FAR
-        require(is_near, f"{name} {numbers} of a convolution")
+        if not isinstance(numbers, str) and _most(numbers) >= _FAR:
+            raise ScriptError(f"{name} {numbers} of a convolution")
     data, weight = given["input"], given["weight"]
     rank = weight.dim() - 2
     is_transposed = given.get("transposed", "output_padding" in given)
@@ -411,8 +413,8 @@ def _gates(
 
 
 def _rows(weight: Tensor, rows: int) -> None:
-    fits = weight.dim() > 0 and weight.size(0) == rows
-    require(fits, f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
+    if not (weight.dim() > 0 and weight.size(0) == rows):
+        raise ScriptError(f"a weight of sizes {list(weight.size())} for {rows} rows of gates")
 
 
 def _quantized(gates: int, **given: Any) -> None:
@@ -460,8 +462,8 @@ def _packed_rows(packed: Any, rows: int) -> None:
 def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
     states = _states(hx)
     for state in states:
-        fits = input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)
-        require(fits, f"a state of sizes {list(state.size())} for {list(input.size())}")
+        if not (input.dim() == state.dim() == _MATRIX and input.size(0) == state.size(0)):
+            raise ScriptError(f"a state of sizes {list(state.size())} for {list(input.size())}")
     for name in ("w_ih", "w_hh"):
         check_rows = _rows if isinstance(given[name], Tensor) else _packed_rows
         check_rows(given[name], gates * states[-1].size(-1))

@@ -134,6 +134,8 @@ _ALL_BACKWARD_PRE_HOOKS = torch_module._global_backward_pre_hooks
 _ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 
+# What ``module.__dict__`` gives, without a look for what torch.nn.Module's ``__getattr__`` finds.
+_members_of: Final[Callable[[Any], dict[str, Any]]] = Module.__dict__["__dict__"].__get__
 _OVERLOAD = re.compile("forward__[0-9]+")
 
 
@@ -248,7 +250,7 @@ def is_plain(module: Any, class_: type) -> bool:
     """Return whether ``module`` is exactly of this class, and has no hooks."""
     if type(module) is not class_:
         return False
-    members = module.__dict__
+    members = _members_of(module)
     # This runs before each call of a submodule, so it has no loop over the tables.
     return not (
         members["_forward_hooks"]

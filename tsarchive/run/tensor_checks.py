@@ -15,6 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from tsarchive.errors import ScriptError
+
 from .checks import Given, check_before, is_within, require
 from .natives.conversions import INT64_MAX, INT64_MIN, wrap
 
@@ -160,12 +162,12 @@ def _batch_norm(input: Tensor, training: bool, **given: Any) -> None:
 @check_before("scaled_dot_product_attention")
 def _dot_product(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> None:
     """Queries and keys are of one width, keys and values of one number."""
-    if any(tensor.is_nested for tensor in (query, key, value)):
+    if query.is_nested or key.is_nested or value.is_nested:
         return
-    fits = all(tensor.dim() >= _MATRIX for tensor in (query, key, value))
-    fits = fits and query.size(-1) == key.size(-1) and key.size(-2) == value.size(-2)
-    sizes = ", ".join(str(list(tensor.size())) for tensor in (query, key, value))
-    require(fits, f"attention to sizes {sizes}")
+    fits = min(query.dim(), key.dim(), value.dim()) >= _MATRIX
+    if not (fits and query.size(-1) == key.size(-1) and key.size(-2) == value.size(-2)):
+        sizes = ", ".join(str(list(tensor.size())) for tensor in (query, key, value))
+        raise ScriptError(f"attention to sizes {sizes}")
 
 
 @check_before("fused_moving_avg_obs_fake_quant")

@@ -74,6 +74,7 @@ ALIASES = frozenset(
 
 # Numbers are equal to themselves, even nans.
 _ALWAYS_EQUAL = frozenset({BOOL, INT, FLOAT})
+_MAY_BE_KNOWN = frozenset({"aten::eq", "aten::ne", "aten::len"})
 _OWNED_ELSEWHERE = ALIASES | {"prim::Constant", "prim::GetAttr"}
 
 
@@ -94,17 +95,22 @@ def last_uses(
     Those that they are ``given`` may end as well. Values that something outside of ``nodes`` uses
     do not end.
     """
-    running = [node for node in nodes if node in live]
     ends: dict[Value, Node] = {v: v.node for v in given if holds_memory(v.type)}
-    for node in running:
-        for value in node.outputs:
-            if node.kind not in _OWNED_ELSEWHERE and holds_memory(value.type):
-                ends[value] = node
-        for inner in all_nodes([node]):
-            for value in map(_origin, inner.inputs):
-                if value in ends:
+    inside = set(nodes)
+    for node in nodes:
+        if node.blocks:
+            inside.update(all_nodes([node]))
+        if node not in live:
+            continue
+        if node.kind not in _OWNED_ELSEWHERE:
+            for value in node.outputs:
+                if holds_memory(value.type):
                     ends[value] = node
-    inside = set(all_nodes(nodes))
+        for inner in all_nodes([node]) if node.blocks else (node,):
+            for value in inner.inputs:
+                origin = _origin(value) if value.node.kind in ALIASES else value
+                if origin in ends:
+                    ends[origin] = node
     found: defaultdict[Node, list[Value]] = defaultdict(list)
     for value, node in ends.items():
         if not _escapes(value, inside):
@@ -120,18 +126,19 @@ def _origin(value: Value) -> Value:
 
 
 def _escapes(value: Value, inside: Container[Node]) -> bool:
-    return any(
-        user not in inside
-        or (user.kind in ALIASES and any(_escapes(output, inside) for output in user.outputs))
-        for user, _ in value.uses
-    )
+    for user, _ in value.uses:
+        if user not in inside:
+            return True
+        if user.kind in ALIASES and any(_escapes(output, inside) for output in user.outputs):
+            return True
+    return False
 
 
 def holds_memory(type_: Type) -> bool:
     """Return whether values of this type may hold tensors; objects keep theirs in any case."""
-    if isinstance(type_, ClassType):
-        return False
-    return type_ in (TENSOR, ANY) or any(map(holds_memory, type_.parts()))
+    if type_ is TENSOR or type_ is ANY:
+        return True
+    return not isinstance(type_, ClassType) and any(map(holds_memory, type_.parts()))
 
 
 def known_result(node: Node) -> int | None:
@@ -140,7 +147,9 @@ def known_result(node: Node) -> int | None:
     A value is equal to itself, even where it is nan. A list that is built for nothing but its
     length need not be built.
     """
-    if node.kind in ("aten::eq", "aten::ne") and len(node.inputs) == 2:
+    if node.kind not in _MAY_BE_KNOWN:
+        return None
+    if node.kind != "aten::len" and len(node.inputs) == 2:
         first, second = node.inputs
         if first is not second:
             return None
@@ -201,21 +210,21 @@ class Liveness:
                 changed |= self._sweep(inner)
             if node not in self.nodes and self._is_needed(node):
                 self.nodes.add(node)
-                for value in () if known_result(node) is not None else node.inputs:
-                    self._mark_value(value)
+                if known_result(node) is None:
+                    self._mark_values(node.inputs)
                 changed = True
         return changed
 
-    def _mark_value(self, value: Value) -> None:
-        self.values.add(value)
+    def _mark_values(self, values: Sequence[Value]) -> None:
+        self.values.update(values)
         if self._live_places is not None and self._aliases is not None:
-            self._live_places |= self._aliases.places(value)
+            self._live_places.update(*map(self._aliases.places, values))
 
     def _mark_returns(self, node: Node, block: Block) -> None:
         if node.kind == "prim::Loop":
             self._depends = True
             condition, *carried = block.returns
-            self._mark_value(condition)
+            self._mark_values([condition])
             params = block.params[1:]
         else:
             carried, params = block.returns, []
@@ -225,7 +234,7 @@ class Liveness:
             users = [user for user, _ in params[index].uses] if params else []
             is_carried = any(kept is None or u in kept or u.kind == "prim::Return" for u in users)
             if is_carried or output in self.values:
-                self._mark_value(value)
+                self._mark_values([value])
 
     def _is_needed(self, node: Node) -> bool:
         for output in node.outputs:
