@@ -42,9 +42,10 @@ def _sequence(bracketed: str | None, signs: str) -> str:
     return f"{signs}(?:(?:{parts}){signs})*"
 
 
-_LINES: Final = re.compile(
-    rf"(?:{_sequence(_bracketed(_DEEPEST - 1), f'[{_SIGNS}]*')}\n)+", re.ASCII | re.DOTALL
-)
+_LINE: Final = rf"{_sequence(_bracketed(_DEEPEST - 1), f'[{_SIGNS}]*')}\n"
+_LINES: Final = re.compile(f"(?:{_LINE})+", re.ASCII | re.DOTALL)
+LOGICAL_LINE: Final = re.compile(_LINE, re.ASCII | re.DOTALL)
+"""A line, and those that its brackets join to it, where strings and brackets are plain."""
 
 
 def plain_end(text: str, longest: int) -> int:
