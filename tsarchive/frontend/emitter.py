@@ -187,10 +187,10 @@ class Emitter:
         """
         candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
         given, count = match.inputs, len(call.values)
-        defaults = [input_.source for input_ in given[count:]]
+        defaults = [i.source for i in given[count:] if isinstance(i.source, Argument)]
         is_plain = (
             given[:count] == [*map(Input, range(count))]
-            and all(isinstance(default, Argument) for default in defaults)
+            and len(defaults) == len(given) - count
             and len(match.returns) == 1
             and kind not in _BY_VALUE
         )
@@ -379,6 +379,8 @@ class Emitter:
 
     def attribute(self, base: Reference, name: str, node: Located) -> Reference:
         if type(base) is Typed:
+            if type(base.type) is ClassType:
+                return self._of_object(base, base.type, name, node)
             return self._of_value(base, name, node)
         if type(base) is OperatorNamespace:
             if base.name == "aten" and name == "autograd":

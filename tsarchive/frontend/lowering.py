@@ -535,7 +535,7 @@ class FunctionLowering:
 
     def bind(self, name: str, reference: Reference, node: Located) -> None:
         """Assign without annotation."""
-        outer = self.scope.find_outside(name)
+        outer = None if self.scope.outer is None else self.scope.find_outside(name)
         if outer is not None:  # which keeps its type
             if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
                 text = "{!r} cannot be assigned again inside a block"
@@ -637,7 +637,8 @@ class FunctionLowering:
             reference = self.emit.as_value(reference, node)
         if type(reference) is Typed:
             self.fresh_name(reference.value, name, since)
-        self._note_mention(reference, node)
+        if self._world is not None:
+            self._note_mention(reference, node)
         self.bind(name, reference, node)
 
     def _unpack(
@@ -729,6 +730,7 @@ class FunctionLowering:
         run = self._runs.pop(self._line(node), None) if self._runs else None
         if run is not None:
             self._reader().read(run)
+            self.cursor.statement = self.cursor.position = _last_line(node)
             return
         self._note_mention(self.expression(node.value), node.value)
 
@@ -1038,6 +1040,14 @@ class FunctionLowering:
         rest = union_of(member for member in flat_members(given.type) if member != NONE)
         found = Condition(made, None, subject.id, None, rest)
         return found if is_none else found.inverted(made)
+
+
+def _last_line(node: ast.expr | ast.stmt) -> ast.Pass:
+    """Return a statement that stands in the last line of a node that begins a line."""
+    end = node.end_lineno or node.lineno
+    return ast.Pass(
+        lineno=end, col_offset=node.col_offset, end_lineno=end, end_col_offset=node.end_col_offset
+    )
 
 
 def _assigned_names(

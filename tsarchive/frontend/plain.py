@@ -14,6 +14,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -178,13 +179,17 @@ RESERVED: Final = frozenset(
 
 # What a token is: a sign, the start of a bracket, or something with a value.
 _COMMA, _CLOSING, _KEYWORD, _OPERATOR, _CALLED, _METHOD, _PARENTHESIS, _BRACKET, _ELEMENT = range(9)
-_VALUE, _INTS, _TABLE, _GETATTR, _NAMED = range(9, 14)
+_VALUE, _LITERAL, _INTS, _TABLE, _GETATTR, _NAMED = range(9, 15)
 _CALLS: Final = (_OPERATOR, _CALLED)
 _Token = tuple[int, Any]
 _SIGNS: Final[dict[str, _Token]] = {
     ", ": (_COMMA, None), "(": (_PARENTHESIS, None), "[": (_BRACKET, None),
     ")": (_CLOSING, (*_CALLS, _PARENTHESIS)), "]": (_CLOSING, (_BRACKET, _ELEMENT)),
 }  # fmt: skip
+
+
+# Half the time of a call of the class.
+_new = tuple.__new__
 
 
 class PlainReader:
@@ -266,7 +271,11 @@ class PlainReader:
 
     def _move(self, start: int, end: int) -> None:
         """Let nodes that are appended from now on have this place."""
-        self.cursor.spot = CodePlace(self.cursor.places, self._line, start, self._line, end)
+        self.cursor.spot = self._place(start, end)
+
+    def _place(self, start: int, end: int) -> CodePlace:
+        line = self._line
+        return _new(CodePlace, (self.cursor.places, line, start, line, end))
 
     def _expressions(self, text: str, at: int) -> list[Any]:
         """Return what the expressions denote that begin at a column and end with the line.
@@ -282,7 +291,8 @@ class PlainReader:
         around: list[tuple[Any, ...]] = []
         given: list[Any] = []
         names: dict[str, int] = {}
-        opened, callee = _PARENTHESIS, None
+        opened: int = _PARENTHESIS
+        callee: Any = None
         begun = start = commas = 0
         for token in _TOKEN.findall(text, at):
             before, at = at, at + len(token)
@@ -396,14 +406,14 @@ class PlainReader:
         self, kind: str, given: list[Typed], names: dict[str, int], start: int, end: int
     ) -> Reference:
         """Call an operator, by a plan for calls with arguments of these types if there is one."""
-        place = CodePlace(self.cursor.places, self._line, start, self._line, end)
+        place = self._place(start, end)
         plan: Plan | Literal[False] | None = None
         if not (names or self._has_empty_list):
             key = (kind, *[value[1] for value in given])
             plan = self.plans.get(key, False)
             if plan is False:
                 plan = self.plans[key] = self.emit.plan(kind, Call(given))
-        if plan is None:
+        if not plan:
             self.cursor.spot = place
             call = _arguments(given, names)
             return self.emit.call_named_operator(kind, call, self.cursor.statement)
@@ -444,8 +454,8 @@ class PlainReader:
             return self._resolved(content, start)
         self._move(start, end)
         if code == _GETATTR:
-            name, attribute = content
-            base = self._resolved(name.split("."), start + len("getattr("))
+            parts, attribute = content
+            base = self._resolved(parts, start + len("getattr("))
             self._move(start, end)
             return self.emit.attribute(base, attribute, self.cursor.statement)
         return typed(
@@ -467,50 +477,59 @@ class PlainReader:
 
     def _classified(self, token: str) -> _Token:
         """Return what a token is that is no variable of the innermost block."""
-        found = self.known[token] = self._named(token) or self._literal(token)
+        code, content = _token(token)
+        if code == _LITERAL:
+            found: _Token = _VALUE, typed(self.frame.constant(*content))
+        elif code == _INTS:
+            found = code, [typed(self.frame.constant(item, INT)) for item in content]
+        else:
+            found = code, content
+        self.known[token] = found
         return found
 
-    def _named(self, token: str) -> _Token | None:
-        match = _WORD.fullmatch(token)
-        if match is None:
-            return None
-        point, name, sign = match.groups()
-        parts = name.split(".")
-        if token in _LITERALS:
-            return _VALUE, typed(self.frame.constant(*_LITERALS[token]))
-        if _CONSTANT.fullmatch(token):
-            return _TABLE, int(parts[1][1:])
-        if not _NOT_NAMES.isdisjoint(parts) or (len(parts) > 1 and (point or sign == "=")):
-            raise NotPlain
-        if sign == "=":
-            return _KEYWORD, name
-        if point:
-            if not sign:
-                raise NotPlain
-            return _METHOD, name
-        kind = _operator_kind(parts) if sign else None
-        if kind is not None:
-            return _OPERATOR, kind
-        if sign:
-            return _CALLED, parts
-        return _NAMED, parts
 
-    def _literal(self, token: str) -> _Token:
-        """Return what a literal is, of a string, of a number, or of a list of ints."""
-        constant = self.frame.constant
-        if token[0] == '"' and len(token) > 1:
-            return _VALUE, typed(constant(token[1:-1], STRING))
-        if token[0] == "[":
-            found = [typed(constant(_int(item), INT)) for item in token[1:-1].split(", ")]
-            return _INTS, found
-        if _FLOAT.fullmatch(token):
-            return _VALUE, typed(constant(float(token), FLOAT))
-        getattr_ = _GETTING.fullmatch(token)
-        if getattr_ is None:
-            return _VALUE, typed(constant(_int(token), INT))
-        if getattr_[2] in OF_PYTHON or not _NOT_NAMES.isdisjoint(getattr_[1].split(".")):
+@lru_cache(4096)  # archives give the names
+def _token(token: str) -> _Token:
+    """Return what a token is, whatever stands around it. Raises NotPlain for one that is none."""
+    match = _WORD.fullmatch(token)
+    if match is None:
+        return _literal_token(token)
+    if token in _LITERALS:
+        return _LITERAL, _LITERALS[token]
+    point, name, sign = match.groups()
+    parts = name.split(".")
+    if _CONSTANT.fullmatch(token):
+        return _TABLE, int(parts[1][1:])
+    if not _NOT_NAMES.isdisjoint(parts) or (len(parts) > 1 and (point or sign == "=")):
+        raise NotPlain
+    if sign == "=":
+        return _KEYWORD, name
+    if point:
+        if not sign:
             raise NotPlain
-        return _GETATTR, getattr_.groups()
+        return _METHOD, name
+    kind = _operator_kind(parts) if sign else None
+    if kind is not None:
+        return _OPERATOR, kind
+    return (_CALLED if sign else _NAMED), parts
+
+
+def _literal_token(token: str) -> _Token:
+    """Return what a literal is, of a string, of a number, or of a list of ints."""
+    if token[0] == '"' and len(token) > 1:
+        return _LITERAL, (token[1:-1], STRING)
+    if token[0] == "[":
+        return _INTS, [*map(_int, token[1:-1].split(", "))]
+    if _FLOAT.fullmatch(token):
+        return _LITERAL, (float(token), FLOAT)
+    found = _GETTING.fullmatch(token)
+    if found is None:
+        return _LITERAL, (_int(token), INT)
+    name, attribute = found.groups()
+    parts = name.split(".")
+    if attribute in OF_PYTHON or not _NOT_NAMES.isdisjoint(parts):
+        raise NotPlain
+    return _GETATTR, (parts, attribute)
 
 
 def _is_in_parentheses(text: str, start: int, end: int) -> bool:

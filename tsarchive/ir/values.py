@@ -274,6 +274,8 @@ def _constant_key(value: Any) -> Hashable:
     """Return a key under which only constants that cannot be told apart are equal."""
     if type(value) in _PLAIN:
         return type(value), value
+    if type(value) is TableConstant:
+        return id(value)
     match value:
         case float() | complex():
             return type(value), repr(value)
@@ -281,7 +283,7 @@ def _constant_key(value: Any) -> Hashable:
             return type(value), tuple(map(_constant_key, value))
         case dict():
             return dict, tuple((_constant_key(k), _constant_key(v)) for k, v in value.items())
-        case TableConstant() | ObjectValue() | Function() | EnumMember() | GeneratorSeed():
+        case ObjectValue() | Function() | EnumMember() | GeneratorSeed():
             # torch, too, keeps each mention of an enum member as a constant of its own.
             return id(value)
     return type(value), value
