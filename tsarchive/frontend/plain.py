@@ -108,6 +108,7 @@ _RUN: Final = re.compile(rf"( +){_WORDS}{_LINE}(?:\1{_WORDS}{_LINE})*")
 _RESULT: Final = re.compile(rf"( +)return {_EXPRESSION}\n")
 _ASSIGNED: Final = re.compile(rf"^ *({_TARGETS}),? = ", re.MULTILINE)
 _MOST_IN_LINE: Final = 2_000
+_DEEPEST: Final = 50
 
 
 def plain_text(text: str, first_line: int) -> PlainText | None:
@@ -170,6 +171,7 @@ _CONSTANT: Final = re.compile(r"CONSTANTS\.c(?:0|[1-9][0-9]{0,8})")
 _LITERALS: Final[dict[str, tuple[Any, Type]]] = {
     "True": (True, BOOL), "False": (False, BOOL), "None": (None, NONE),
 }  # fmt: skip
+_NUMBERS: Final = ("inf", "nan")
 _INTS_TYPE: Final = ListType(INT)
 _NOT_NAMES: Final = OF_PYTHON | {*keyword.kwlist, ""}
 RESERVED: Final = frozenset(
@@ -319,6 +321,8 @@ class PlainReader:
                             raise NotPlain
                         names[content] = len(given)
                         continue
+                    if len(around) > _DEEPEST:
+                        raise NotPlain
                     if code != _OPERATOR:
                         place = begun, before, at
                         code, content, before = self._opened(code, content, given, commas, place)
@@ -449,7 +453,10 @@ class PlainReader:
     def _value(self, code: int, content: Any, start: int, end: int) -> Reference:
         """Return what a token stands for that is no literal of one value."""
         if code == _TABLE:
-            return typed(self.frame.constant(*self.constant(content)))
+            try:
+                return typed(self.frame.constant(*self.constant(content)))
+            except IndexError:
+                raise NotPlain from None
         if code == _NAMED:
             return self._resolved(content, start)
         self._move(start, end)
@@ -467,7 +474,9 @@ class PlainReader:
         root, *attributes = parts
         found = self.lowering.reference_of(root)
         if found is None:
-            raise NotPlain
+            if root not in _NUMBERS or attributes:
+                raise NotPlain
+            return typed(self.frame.constant(float(root), FLOAT))
         end = start + len(root)
         for attribute in attributes:
             end += len(attribute) + 1
