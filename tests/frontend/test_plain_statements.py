@@ -215,6 +215,25 @@ def test_the_rest_ends_where_the_lines_do():
     assert [*map(len, found.rest.split("\n"))][3] == len("    bc = x")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = " + "(" * 1_000_000,
+        'x = "' + '\\"' * 1_000_000,
+        "x = '" + "(['" * 1_000_000,
+        "x = " + '"a", ' * 1_000_000 + "!",
+        "x, " * 1_000_000 + "!",
+        "x" * 3_000_000 + " !",
+        "x = " + "x(-1, " * 500_000 + "!",
+        "x = 1\n  " * 300_000 + "!",
+    ],
+    ids=lambda line: line[:12],
+)
+def test_text_that_is_not_plain_is_given_up_soon(line):
+    # Quadratic time would be hours.
+    plain_text(f"def f(x: Tensor) -> Tensor:\n  {line}\n", 1)
+
+
 VALUES = st.sampled_from(
     ["x", "n", "flag", "xs", "t", "s", "a", "b", "self.w", "self.sub", "t.first", "CONSTANTS.c1",
      "None", "True", "1", "-2", "0.5", "\"a, (b\"", "[1, 2]", "[0]", "[]", "xs[0]", "inf",

@@ -197,7 +197,7 @@ class Emitter:
         if not is_plain or candidate.refusal or candidate.upgrader is not None:
             return None
         last = candidate.schema.arguments[count - 1].default if match.written else NO_DEFAULT
-        return Plan(candidate.schema, tuple(defaults), match.returns, last)
+        return Plan(candidate.schema, tuple(defaults), match.returns[0], last)
 
     def _foreign_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Append a call of an operator that a library has, by what the call itself tells."""

@@ -99,7 +99,7 @@ class Plan(NamedTuple):
 
     schema: FunctionSchema
     defaults: tuple[Argument, ...]
-    returns: Sequence[Type]
+    result: Type
     last_default: Any
 
 

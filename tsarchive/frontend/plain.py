@@ -107,6 +107,8 @@ _WORDS: Final = r"(?!(?:return|pass|else|break|continue|import|global|raise|del)
 _RUN: Final = re.compile(rf"( +){_WORDS}{_LINE}(?:\1{_WORDS}{_LINE})*")
 _RESULT: Final = re.compile(rf"( +)return {_EXPRESSION}\n")
 _ASSIGNED: Final = re.compile(rf"^ *({_TARGETS}),? = ", re.MULTILINE)
+# Of other lines; where brackets and quotes do not end, it takes long to see that.
+_LONGEST: Final = 4_000
 _MOST_IN_LINE: Final = 2_000
 _DEEPEST: Final = 50
 
@@ -121,7 +123,7 @@ def plain_text(text: str, first_line: int) -> PlainText | None:
     position, line, end = 0, first_line, len(text)
     while position < end:
         run = _RUN.match(text, position)
-        found = run or LOGICAL_LINE.match(text, position)
+        found = run or LOGICAL_LINE.match(text, position, position + _LONGEST)
         if found is None:
             return None
         position = found.end()
@@ -255,7 +257,7 @@ class PlainReader:
         if not is_value:
             self._move(found.start(1), len(text))
         self.lowering.store_name(target, reference, since, self.cursor.statement)
-        if is_value:
+        if is_value and len(frame.constants) > constants:
             self.lowering.name_constant(target, reference.value, constants)
 
     def _unpack(self, targets: list[str], references: list[Reference], since: int) -> None:
@@ -292,7 +294,7 @@ class PlainReader:
         self._has_empty_list = False
         around: list[tuple[Any, ...]] = []
         given: list[Any] = []
-        names: dict[str, int] = {}
+        names: dict[str, int] | None = None
         opened: int = _PARENTHESIS
         callee: Any = None
         begun = start = commas = 0
@@ -317,6 +319,7 @@ class PlainReader:
                     given, names, commas, opened, callee, start = around.pop()
                 elif code <= _BRACKET:
                     if code == _KEYWORD:
+                        names = {} if names is None else names
                         if content in names or opened not in _CALLS:
                             raise NotPlain
                         names[content] = len(given)
@@ -327,7 +330,7 @@ class PlainReader:
                         place = begun, before, at
                         code, content, before = self._opened(code, content, given, commas, place)
                     around.append((given, names, commas, opened, callee, start))
-                    given, names, commas = [], {}, 0
+                    given, names, commas = [], None, 0
                     opened, callee, start = code, content, before
                     continue
                 elif code == _VALUE:
@@ -362,7 +365,7 @@ class PlainReader:
         raise NotPlain
 
     def _closed(
-        self, opened: int, callee: Any, given: list[Any], commas: int, names: dict[str, int],
+        self, opened: int, callee: Any, given: list[Any], commas: int, names: dict[str, int] | None,
         start: int, end: int,
     ) -> Reference:  # fmt: skip
         """Return what a bracket stands for, with what it belongs to."""
@@ -407,7 +410,7 @@ class PlainReader:
         raise NotPlain
 
     def _operator(
-        self, kind: str, given: list[Typed], names: dict[str, int], start: int, end: int
+        self, kind: str, given: list[Typed], names: dict[str, int] | None, start: int, end: int
     ) -> Reference:
         """Call an operator, by a plan for calls with arguments of these types if there is one."""
         place = self._place(start, end)
@@ -424,7 +427,7 @@ class PlainReader:
         inputs = [value[0] for value in given]
         for argument in plan.defaults:
             inputs.append(self._defaults.get(id(argument)) or self._default(argument))
-        made = self.frame.add(Node(kind, inputs, [], [], {}, plan.schema, place), plan.returns)
+        made = self.frame.add(Node(kind, inputs, [], [], {}, plan.schema, place), plan.result)
         default = plan.last_default
         if default is not NO_DEFAULT and is_default(default, given[-1][0]):
             made.written_arguments = len(given)
@@ -574,8 +577,10 @@ def _int(text: str) -> int:
     return int(text)
 
 
-def _arguments(given: list[Typed], names: dict[str, int]) -> Call:
+def _arguments(given: list[Typed], names: dict[str, int] | None) -> Call:
     """Return the arguments of a call, of which those with names stand last."""
+    if names is None:
+        return Call(given)
     first = len(given) - len(names)
     if [*names.values()] != [*range(first, len(given))]:
         raise NotPlain

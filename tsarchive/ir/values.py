@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,13 +207,14 @@ class Builder:
         **attributes: Any,
     ) -> Node:
         """Append a node with outputs of the given types."""
-        return self.add(Node(kind, [*inputs], [], [], attributes, schema, self.place()), outputs)
+        return self.add(Node(kind, [*inputs], [], [], attributes, schema, self.place()), *outputs)
 
-    def add(self, node: Node, outputs: Iterable[Type]) -> Node:
+    def add(self, node: Node, *outputs: Type) -> Node:
         """Append a node that is made, but for its outputs and its uses of its inputs."""
         for offset, value in enumerate(node.inputs):
             value.uses.append(_new(Use, (node, offset)))
-        node.outputs = [Value(node, type_) for type_ in outputs]
+        for type_ in outputs:
+            node.outputs.append(Value(node, type_))
         self.block.nodes.append(node)
         return node
 
@@ -221,11 +222,14 @@ class Builder:
         """Return a constant; constants that cannot be told apart are one value."""
         if not self.shares_constants:
             return self.append(CONSTANT, (), type_, value=value).output
-        key = (_constant_key(value), type_)
+        kind = type(value)
+        key = (kind, value, type_) if kind in _PLAIN else (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
             if self.hoists_constants:
-                found = Node(CONSTANT, attributes={"value": value}).add_output(type_)
+                made = Node(CONSTANT, [], [], [], {"value": value})
+                found = Value(made, type_)
+                made.outputs.append(found)
             else:
                 found = self.append(CONSTANT, (), type_, value=value).output
             self.constants[key] = found
