@@ -137,6 +137,9 @@ PLAIN = [
     "if False:\n  a = torch.neg(x)\nelse:\n  a = torch.abs(x)\nreturn a",
     "b = torch.neg(x)\na = not flag\nreturn torch.add(b, x)",
     "b = torch.zeros(1, 2)\nreturn b",
+    "if torch.gt(n, 1):\n  a = x\nelse:\n  a = torch.neg(x)\nreturn a",
+    "if torch.any(x):\n  a = x\nelse:\n  a = torch.neg(x)\nreturn a",
+    "if torch.is_scripting():\n  a = x\nelse:\n  a = torch.neg(x)\nreturn a",
     "a = torch.__is__(None, None)\nif a:\n  b = x\nelse:\n  b = torch.neg(x)\nreturn b",
 ]  # fmt: skip
 LEFT = [
@@ -173,6 +176,14 @@ LEFT = [
     "return x\na = x\nreturn a",
     "a = x\n  b = x\nreturn a",
     "if flag:\na = x\nreturn a",
+    "if ():\n  a = x\nelse:\n  a = x\nreturn a",
+    "if s:\n  a = x\nelse:\n  a = x\nreturn a",
+    "if x,:\n  a = x\nreturn x",
+    "if n, n:\n  a = x\nreturn x",
+    "if self.sub:\n  a = x\nreturn x",
+    "if torch.max(x, 0):\n  a = x\nreturn x",
+    "if False:\n  if torch.neg(x:\n    a = x\nreturn x",
+    "if False:\n  if torch.neg(x):\n    a = x\nreturn x",
     "a = torch.neg(x)\nreturn n",
     "a = foo(\n    b = 3\n    )\nreturn x",
     "a = \"\"\"\n    b = x\n    \"\"\"\nreturn x",
@@ -237,7 +248,7 @@ def test_text_that_is_not_plain_is_given_up_soon(line):
 VALUES = st.sampled_from(
     ["x", "n", "flag", "xs", "t", "s", "a", "b", "self.w", "self.sub", "t.first", "CONSTANTS.c1",
      "None", "True", "1", "-2", "0.5", "\"a, (b\"", "[1, 2]", "[0]", "[]", "xs[0]", "inf",
-     "getattr(self, \"0\")", "__torch__.g", "y"]
+     "getattr(self, \"0\")", "__torch__.g", "y", "()", "torch.len()", "self.sub.forward()"]
 )  # fmt: skip
 CALLEES = st.sampled_from(
     ["torch.add", "torch.neg", "torch.mul", "torch.cat", "torch.max", "torch.size", "torch.len",
@@ -247,7 +258,7 @@ CALLEES = st.sampled_from(
 
 
 def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    several = st.lists(inner, max_size=4)
+    several = st.lists(inner, min_size=1, max_size=4)
     return st.one_of(
         st.builds(lambda f, given: f"{f}({', '.join(given)})", CALLEES, several),
         st.builds(lambda f, given: f"{f}({', '.join(given)}, )", CALLEES, several),
@@ -270,6 +281,7 @@ BODIES = st.builds(
                 [],
                 [f"{head}\n" + "\n".join(f"  {line}" for line in lines or ["pass"])
                  for head in ("if flag:",)],
+                [f"if {line}:\n  b = x" for line in lines[:1]],
                 ["for i in range(n):\n" + "\n".join(f"  {line}" for line in lines or ["pass"])],
                 ["if False:\n" + "\n".join(f"  {line}" for line in lines or ["pass"])],
             ]

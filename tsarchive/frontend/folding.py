@@ -102,7 +102,7 @@ class _Folding:
 
     def _is_evaluated(self, node: Node) -> bool:
         """Put constants in the place of what the node gives, if they are known."""
-        if not node.outputs:
+        if not node.outputs or (node.schema is None and node.kind != "prim::unchecked_cast"):
             return False
         values = [value.constant for value in node.inputs]
         if not all(map(_is_plain, values)):

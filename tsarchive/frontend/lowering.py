@@ -144,7 +144,7 @@ class FunctionLowering:
             self._lower_rest(ast.Tuple([d for d in node.args.defaults if d is not None], _LOAD))
         self._function_body(node.body, declared)
         for run in self._runs.values():  # those of branches that are never taken
-            text, record = f"def f():\n{run.text}", self.cursor.places.record
+            text, record = f"def f():\n{run.as_statements()}", self.cursor.places.record
             parse_statements(text, record, run.line - 1)
         return self._finished()
 
@@ -1001,6 +1001,9 @@ class FunctionLowering:
 
     def condition(self, node: ast.expr) -> Condition:
         match node:
+            case ast.Tuple([]) if self._runs and self._line(node) in self._runs:
+                reference = self._reader().test(self._runs.pop(self._line(node)))
+                return self._condition_of(self.emit.as_value(reference, node), node)
             case ast.Constant(bool() as known):
                 return Condition(self.emit.constant(known, BOOL), known)
             case ast.UnaryOp(ast.Not(), operand):
@@ -1013,7 +1016,10 @@ class FunctionLowering:
                 return self._instance_condition(node, subject)
             case ast.Compare(subject, [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
                 return self._none_condition(node, subject, isinstance(sign, ast.Is))
-        given = self.emit.as_condition(self.value(node), node)
+        return self._condition_of(self.value(node), node)
+
+    def _condition_of(self, value: Typed, node: Located) -> Condition:
+        given = self.emit.as_condition(value, node)
         is_scripting = given.value.node.kind == "aten::is_scripting"
         return Condition(given, True if is_scripting else None)
 

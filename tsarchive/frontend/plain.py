@@ -65,10 +65,17 @@ class Lowering(Protocol):
 
 
 class Run(NamedTuple):
-    """Plain lines of one block. ``line`` is the number of the first in the record."""
+    """Plain lines of one block, or a line with ``if`` and a plain test.
+
+    ``line`` is the number of the first in the record.
+    """
 
     text: str
     line: int
+
+    def as_statements(self) -> str:
+        """Return text that parses where the plain parts of this do."""
+        return self.text if self.text.endswith("\n") else f"{self.text} pass\n"
 
     def assigned_names(self) -> set[str]:
         """Return every name that the statements assign."""
@@ -106,6 +113,7 @@ _LINE: Final = rf"(?:{_TARGETS},? = )?(?=[A-Za-z_0-9\"(\[-]){_EXPRESSION}\n"
 _WORDS: Final = r"(?!(?:return|pass|else|break|continue|import|global|raise|del)\b)"
 _RUN: Final = re.compile(rf"( +){_WORDS}{_LINE}(?:\1{_WORDS}{_LINE})*")
 _RESULT: Final = re.compile(rf"( +)return {_EXPRESSION}\n")
+_TEST: Final = re.compile(rf"( +)if (?!True\b|False\b|not\b)({_EXPRESSION}):\n")
 _ASSIGNED: Final = re.compile(rf"^ *({_TARGETS}),? = ", re.MULTILINE)
 # Of other lines; where brackets and quotes do not end, it takes long to see that.
 _LONGEST: Final = 4_000
@@ -131,6 +139,9 @@ def plain_text(text: str, first_line: int) -> PlainText | None:
         if run is not None:
             runs[line] = Run(run[0], line)
             pieces.append(_standing_for(run[0], len(run[1]), count))
+        elif (test := _TEST.fullmatch(found[0])) and len(test[2]) > 1:
+            runs[line] = Run(found[0][:-1], line)
+            pieces.append(f"{test[1]}if ({' ' * (len(test[2]) - 2)}):\n")
         else:
             pieces.append(found[0])
         line += count
@@ -174,6 +185,7 @@ _LITERALS: Final[dict[str, tuple[Any, Type]]] = {
     "True": (True, BOOL), "False": (False, BOOL), "None": (None, NONE),
 }  # fmt: skip
 _NUMBERS: Final = ("inf", "nan")
+_LIST: Final = "prim::ListConstruct"
 _INTS_TYPE: Final = ListType(INT)
 _NOT_NAMES: Final = OF_PYTHON | {*keyword.kwlist, ""}
 RESERVED: Final = frozenset(
@@ -221,6 +233,15 @@ class PlainReader:
             self._statement(text)
             self._line += 1
         self.cursor.spot = None
+
+    def test(self, run: Run) -> Reference:
+        """Return what the test of an ``if`` denotes."""
+        self._line = run.line
+        reference, *others = self._expressions(run.text[:-1], run.text.index("if ") + len("if "))
+        if others:
+            raise NotPlain
+        self.cursor.spot = None
+        return reference  # type: ignore[no-any-return]
 
     def result(self, run: Run) -> Reference:
         """Return what a ``return`` gives back; the place stays that of the statement."""
@@ -443,7 +464,7 @@ class PlainReader:
         """Return ``base[1]``."""
         if code != _INTS or len(content) != 1:
             raise NotPlain
-        return self._element(base, content[0], start, end)
+        return self._element(base, typed(content[0]), start, end)
 
     def _element(self, base: Reference, index: Reference, start: int, end: int) -> Reference:
         if type(base) is not Typed or type(index) is not Typed or isinstance(base.type, ClassType):
@@ -462,15 +483,13 @@ class PlainReader:
                 raise NotPlain from None
         if code == _NAMED:
             return self._resolved(content, start)
+        if code == _INTS:
+            node = Node(_LIST, [*content], [], [], {}, None, self._place(start, end))
+            return typed(self.frame.add(node, _INTS_TYPE).outputs[0])
+        parts, attribute = content
+        base = self._resolved(parts, start + len("getattr("))
         self._move(start, end)
-        if code == _GETATTR:
-            parts, attribute = content
-            base = self._resolved(parts, start + len("getattr("))
-            self._move(start, end)
-            return self.emit.attribute(base, attribute, self.cursor.statement)
-        return typed(
-            self.frame.append("prim::ListConstruct", [v[0] for v in content], _INTS_TYPE).output
-        )
+        return self.emit.attribute(base, attribute, self.cursor.statement)
 
     def _resolved(self, parts: list[str], start: int) -> Reference:
         """Return what a name with attributes denotes."""
@@ -493,7 +512,7 @@ class PlainReader:
         if code == _LITERAL:
             found: _Token = _VALUE, typed(self.frame.constant(*content))
         elif code == _INTS:
-            found = code, [typed(self.frame.constant(item, INT)) for item in content]
+            found = code, [self.frame.constant(item, INT) for item in content]
         else:
             found = code, content
         self.known[token] = found
