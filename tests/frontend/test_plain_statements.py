@@ -191,6 +191,8 @@ LEFT = [
     "with torch.no_grad():\n  a = x\nreturn a",
     "return",
     "x == x\nreturn x",
+    "(x == y)\nreturn x",
+    "(x == x)\nreturn x",
     "a = -n\nb = x-1\nreturn x",
     "a = x if flag else x\nreturn a",
     "a = torch.neg(*x)\nreturn a",

@@ -145,7 +145,7 @@ def plain_text(text: str, first_line: int) -> PlainText | None:
         else:
             pieces.append(found[0])
         line += count
-    result = _result(pieces, line)
+    result = _result(pieces, line) if len(pieces) == 2 + len(runs) else None
     return PlainText(runs, "".join(pieces), result) if runs or result else None
 
 
@@ -157,15 +157,14 @@ def _standing_for(text: str, column: int, lines: int) -> str:
 
 
 def _result(pieces: list[str], line: int) -> Run | None:
-    """Return the last of the pieces, a plain ``return`` behind a header and one run at most."""
-    found = _RESULT.fullmatch(pieces[-1])
-    if found is None or len(pieces) > 3:
+    """Return the last piece, if it is a plain ``return`` behind a header and one run at most."""
+    header, *run, last = pieces
+    found = _RESULT.fullmatch(last)
+    if found is None or len(run) > 1 or not all(text.startswith(f"{found[1]}(") for text in run):
         return None
-    header, *run = pieces[:-1] or [""]
-    indentation = len(header) - len(header.lstrip(" "))
-    is_one_block = all(text.startswith(f"{found[1]}(") for text in run)
-    is_inside = header.lstrip(" ").startswith("def ") and len(found[1]) > indentation
-    return Run(pieces[-1], line - 1) if is_one_block and is_inside else None
+    code = header.lstrip(" ")
+    is_inside = code.startswith("def ") and len(found[1]) > len(header) - len(code)
+    return Run(last, line - 1) if is_inside else None
 
 
 _TOKEN: Final = re.compile(
@@ -194,12 +193,12 @@ RESERVED: Final = frozenset(
 """Names that mean always the same in plain statements: code that assigns them is not read here."""
 
 # What a token is: a sign, the start of a bracket, or something with a value.
-_COMMA, _CLOSING, _KEYWORD, _OPERATOR, _CALLED, _METHOD, _PARENTHESIS, _BRACKET, _ELEMENT = range(9)
-_VALUE, _LITERAL, _INTS, _TABLE, _GETATTR, _NAMED = range(9, 15)
+_CLOSING, _KEYWORD, _OPERATOR, _CALLED, _METHOD, _PARENTHESIS, _BRACKET, _ELEMENT = range(8)
+_VALUE, _LITERAL, _INTS, _TABLE, _GETATTR, _NAMED = range(8, 14)
 _CALLS: Final = (_OPERATOR, _CALLED)
 _Token = tuple[int, Any]
 _SIGNS: Final[dict[str, _Token]] = {
-    ", ": (_COMMA, None), "(": (_PARENTHESIS, None), "[": (_BRACKET, None),
+    "(": (_PARENTHESIS, None), "[": (_BRACKET, None),
     ")": (_CLOSING, (*_CALLS, _PARENTHESIS)), "]": (_CLOSING, (_BRACKET, _ELEMENT)),
 }  # fmt: skip
 
@@ -321,15 +320,17 @@ class PlainReader:
         begun = start = commas = 0
         for token in _TOKEN.findall(text, at):
             before, at = at, at + len(token)
+            if token == ", ":
+                commas += 1
+                if commas != len(given):
+                    raise NotPlain
+                continue
             made = values.get(token)
             if made is None:
                 code, content = known.get(token) or self._classified(token)
-                if code == _COMMA:
-                    commas += 1
-                    if commas != len(given):
-                        raise NotPlain
-                    continue
-                if code == _CLOSING:
+                if code == _VALUE:
+                    made = content
+                elif code == _CLOSING:
                     if not around or opened not in content or not 0 <= len(given) - commas <= 1:
                         raise NotPlain
                     if opened == _OPERATOR:
@@ -354,8 +355,6 @@ class PlainReader:
                     given, names, commas = [], None, 0
                     opened, callee, start = code, content, before
                     continue
-                elif code == _VALUE:
-                    made = content
                 elif len(given) == commas:
                     made = self._value(code, content, before, at)
                 else:
