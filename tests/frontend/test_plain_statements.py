@@ -271,7 +271,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-EXPRESSIONS = st.recursive(VALUES, compound, max_leaves=6)
+EXPRESSIONS = st.one_of(VALUES, compound(st.one_of(VALUES, compound(VALUES))))
 TARGETS = st.sampled_from(["a = ", "b = ", "_0 = ", "a, b = ", "a, b, = ", "x = ", "", "torch = "])
 LINES = st.lists(st.builds(str.__add__, TARGETS, EXPRESSIONS), max_size=5)
 BODIES = st.builds(

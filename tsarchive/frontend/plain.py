@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.schema import NO_DEFAULT, Argument
-from tsarchive.ir.text_limits import LOGICAL_LINE
+from tsarchive.ir.text_limits import logical_line
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, Type
 from tsarchive.ir.values import is_default
 
@@ -128,10 +128,10 @@ def plain_text(text: str, first_line: int) -> PlainText | None:
     """
     runs: dict[int, Run] = {}
     pieces: list[str] = []
-    position, line, end = 0, first_line, len(text)
+    position, line, end, other = 0, first_line, len(text), logical_line()
     while position < end:
         run = _RUN.match(text, position)
-        found = run or LOGICAL_LINE.match(text, position, position + _LONGEST)
+        found = run or other.match(text, position, position + _LONGEST)
         if found is None:
             return None
         position = found.end()
