@@ -103,6 +103,38 @@ def kinds(block: Block) -> list[str]:
     return [node.kind for node in walk(block) if not node.is_constant]
 
 
+def described(block: Block) -> list[tuple]:
+    """All that a graph has, in order, as plain values: places, names and uses included.
+
+    What two graphs of one archive have differs where the graphs do.
+    """
+    numbers: dict[Value, int] = {}
+    rows: list[tuple] = []
+
+    def value(one: Value) -> tuple:
+        uses = [(use.user.kind, use.offset) for use in one.uses]
+        return numbers.setdefault(one, len(numbers)), repr(one.type), one.name, uses
+
+    def content(one: Any) -> str:
+        return f"constant {id(one.value)}" if isinstance(one, TableConstant) else repr(one)
+
+    def add(node: Node, depth: int) -> None:
+        place = node.place and (node.place.record, *node.place[1:])
+        attributes = {k: content(v) for k, v in node.attributes.items() if k != "subgraph"}
+        rest = (node.upgrader, node.has_effects, node.lost, node.written_arguments, node.writes_all)
+        inputs = [value(one)[0] for one in node.inputs]
+        outputs = [value(one) for one in node.outputs]
+        operator = node.schema and str(node.schema)
+        rows.append((depth, node.kind, inputs, outputs, attributes, operator, place, *rest))
+        for inner in nested_blocks(node):
+            for one in (inner.param_node, *inner.nodes, inner.return_node):
+                add(one, depth + 1)
+
+    for node in (block.param_node, *block.nodes, block.return_node):
+        add(node, 0)
+    return rows
+
+
 def constant_of(value: Value) -> Any:
     """The Python value of a constant."""
     assert value.node.is_constant

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType, method_schema
 from tsarchive.ir.graph import Value
-from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
 from tsarchive.ir.type_parser import DICT_KEYS
 from tsarchive.ir.types import (
@@ -41,7 +41,7 @@ from tsarchive.operators.removed import TRIED_FIRST
 from tsarchive.operators.upgraders import Candidate
 
 from .context import CURRENT, UNKNOWN_NAME, Context
-from .matching import Call, Conversions, Mismatch, refused, schema_text
+from .matching import Call, Conversions, Input, Mismatch, Plan, refused, schema_text
 from .places import Cursor, Located, shorten
 from .references import (
     CASTS,
@@ -73,6 +73,8 @@ _PRIM_PROPERTIES = frozenset(
         "names", "nbytes", "ndim", "requires_grad", "shape",
     }
 )  # fmt: skip
+# Operators of which constant arguments make constants.
+_BY_VALUE = frozenset({"aten::device", "aten::Generator"})
 _CONSTANT = re.compile(r"c(\d{1,9})")
 # The number of torch.bool.
 _BOOL_DTYPE = 11
@@ -177,6 +179,25 @@ class Emitter:
             return typed(made.output)
         names = tuple(result.name for result in candidate.schema.returns)
         return Results(made.outputs, names if all(names) else ())
+
+    def plan(self, kind: str, call: Call) -> Plan | None:
+        """Return what a call becomes, for all calls with positional arguments of these types.
+
+        None where that depends on more, or an argument is converted. Raises UnknownOperatorError.
+        """
+        candidate, match = self.context.overloads.choose(kind, self.frame.version, call)
+        given, count = match.inputs, len(call.values)
+        defaults = [i.source for i in given[count:] if isinstance(i.source, Argument)]
+        is_plain = (
+            given[:count] == [*map(Input, range(count))]
+            and len(defaults) == len(given) - count
+            and len(match.returns) == 1
+            and kind not in _BY_VALUE
+        )
+        if not is_plain or candidate.refusal or candidate.upgrader is not None:
+            return None
+        last = candidate.schema.arguments[count - 1].default if match.written else NO_DEFAULT
+        return Plan(candidate.schema, tuple(defaults), match.returns[0], last)
 
     def _foreign_operator(self, kind: str, call: Call, node: Located) -> Reference:
         """Append a call of an operator that a library has, by what the call itself tells."""
@@ -358,6 +379,8 @@ class Emitter:
 
     def attribute(self, base: Reference, name: str, node: Located) -> Reference:
         if type(base) is Typed:
+            if type(base.type) is ClassType:
+                return self._of_object(base, base.type, name, node)
             return self._of_value(base, name, node)
         if type(base) is OperatorNamespace:
             if base.name == "aten" and name == "autograd":
@@ -457,7 +480,7 @@ class Emitter:
             raise error
         return MethodReference(base, name)
 
-    def element(self, base: Typed, index: Typed, node: ast.Subscript, hint: Type | None) -> Typed:
+    def element(self, base: Typed, index: Typed, node: Located, hint: Type | None) -> Typed:
         """``base[index]`` for everything but tensors."""
         match base.type:
             case TupleType():
@@ -547,7 +570,7 @@ class Emitter:
         indices = typed(self.frame.list_of(OptionalType(TENSOR), values))
         return self.operator_value("aten::index", node, base, indices)
 
-    def list_literal(self, node: ast.List, elements: Sequence[Typed], hint: Type | None) -> Typed:
+    def list_literal(self, node: Located, elements: Sequence[Typed], hint: Type | None) -> Typed:
         types = [element.type for element in elements]
         wanted = _hinted(hint, ListType, types)
         values = [element.value for element in elements]

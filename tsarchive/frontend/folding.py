@@ -51,13 +51,17 @@ class _Folding:
 
     def block(self, block: Block) -> None:
         nodes, block.nodes = block.nodes, []
+        append = block.nodes.append
         for node in nodes:
-            if node.kind == "prim::If":
+            kind, inputs = node.kind, node.inputs
+            if kind == "prim::If":
                 self._if(node, block)
-            elif node.kind == "prim::Loop":
+            elif kind == "prim::Loop":
                 self._loop(node, block)
-            elif not self._is_evaluated(node):
-                block.nodes.append(node)
+            elif not (
+                inputs and inputs[0].node.kind == CONSTANT and self._is_evaluated(node)
+            ):  # fmt: skip
+                append(node)
 
     def _if(self, node: Node, block: Block) -> None:
         known = node.input.constant
@@ -98,7 +102,7 @@ class _Folding:
 
     def _is_evaluated(self, node: Node) -> bool:
         """Put constants in the place of what the node gives, if they are known."""
-        if not (node.outputs and node.inputs and node.inputs[0].node.kind == CONSTANT):
+        if not node.outputs or (node.schema is None and node.kind != "prim::unchecked_cast"):
             return False
         values = [value.constant for value in node.inputs]
         if not all(map(_is_plain, values)):

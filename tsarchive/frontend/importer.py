@@ -49,7 +49,7 @@ from tsarchive.operators.overloads import native_class, overloads_of
 from tsarchive.operators.removed import RECORD, class_records, defined_classes, text_of
 from tsarchive.operators.upgraders import UPGRADERS, Candidate
 
-from .context import UNLOWERED, Context
+from .context import CURRENT, UNLOWERED, Context
 from .grammar import OF_PYTHON
 from .places import Cursor
 from .splitting import Line, Piece, split_class
@@ -529,6 +529,11 @@ class FunctionReader:
             return block
 
     def _read_graph(self) -> Block:
+        context = self.context
+        if context.open is None and context.dialect is CURRENT and not context.infers_foreign:
+            found = self._plain_graph()
+            if found is not None:
+                return found
         schema = self.function.schema
         node = self.piece.parse_function()
         declared = None if node.returns is None else schema.return_type
@@ -537,6 +542,27 @@ class FunctionReader:
             names = [parameter.arg for parameter in node.args.args[len(arguments) :]]
             arguments = (*arguments, *(Argument(name, UNKNOWN) for name in names))
         return self._lowering(self.version).lower(node, arguments, declared)
+
+    def _plain_graph(self) -> Block | None:
+        """Return the graph of a function that has plain statements; None if it must be parsed.
+
+        Where anything is wrong it must, too: the parser and what comes behind it say what.
+        """
+        from .plain import NotPlain, plain_text  # looking at an archive reads no bodies
+
+        plain = plain_text(self.piece.text, self.piece.first_line)
+        if plain is None:
+            return None
+        schema = self.function.schema
+        lowering = self._lowering(self.version)
+        try:
+            if plain.result is not None and read_signature(self.piece.text) is not None:
+                return lowering.lower_plain(plain, schema.arguments, schema.return_type)
+            node = self.piece._replace(text=plain.rest).parse_function()
+            declared = None if node.returns is None else schema.return_type
+            return lowering.lower(node, schema.arguments, declared, plain.runs)
+        except (ArchiveError, NotPlain):
+            return None
 
     def _lowering(self, version: int | None) -> FunctionLowering:
         return lowering_of(self.context, self._cursor, version)

@@ -7,9 +7,10 @@ mean by their types is found out in ``emitter.py``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tsarchive.errors import SourceError
 from tsarchive.ir.classes import Attribute, ClassType, method_schema
@@ -42,6 +43,7 @@ from .folding import fold
 from .grammar import BINARY, COMPARISONS, OF_PYTHON, UNARY
 from .matching import Call, is_packed
 from .places import CodePlace, Cursor, Located, shorten
+from .plain import RESERVED, NotPlain, PlainReader, PlainText, Run
 from .references import (
     BUILTINS,
     Builtin,
@@ -66,7 +68,7 @@ from .references import (
     none_status,
     typed,
 )
-from .syntax import decided_by_literal, number, string_value
+from .syntax import decided_by_literal, number, parse_statements, string_value
 
 _ROOTS: dict[str, Reference] = {
     **{special.value: special for special in Special},
@@ -82,7 +84,9 @@ _IN_PLACE: dict[type[ast.operator], str] = {
     ast.LShift: "aten::__lshift__", ast.RShift: "aten::__irshift__",
 }  # fmt: skip
 _NUMBER_TYPES: dict[type, Type] = {int: INT, float: FLOAT, complex: COMPLEX}
+_NOTHING: Final[Mapping[int, Run]] = MappingProxyType({})
 _LOAD = ast.Load()
+_RETURNED = "{0} is returned where {1} is declared"
 _EXPECTED = "expected {1}, but found {0}"
 # A function and its arguments.
 _MOST_FORKED = 256
@@ -104,6 +108,9 @@ class FunctionLowering:
         # stand around: for an open world.
         self._seen: set[int] = set()
         self._unreachable = 0
+        self._runs: dict[int, Run] = {}
+        self._is_plain = False
+        self._plain_reader: PlainReader | None = None
         self._enter(version, None)
 
     def _enter(self, version: int | None, outer: Scope | None) -> None:
@@ -121,16 +128,63 @@ class FunctionLowering:
             raise self.cursor.locate(error, self.cursor.statement) from None
 
     def lower(
-        self, node: ast.FunctionDef, arguments: Sequence[Argument], declared: Type | None
+        self,
+        node: ast.FunctionDef,
+        arguments: Sequence[Argument],
+        declared: Type | None,
+        runs: Mapping[int, Run] = _NOTHING,
     ) -> Block:
-        """Return the graph of a function; ``declared`` is its return type, if annotated."""
-        for argument in arguments:
-            param = self.frame.body.add_param(argument.type, argument.name)
-            self.scope.bind(argument.name, typed(param))
+        """Return the graph of a function; ``declared`` is its return type, if annotated.
+
+        ``runs`` are plain lines that stand where the tree has an empty tuple.
+        """
+        self._runs, self._is_plain = dict(runs), bool(runs)
+        self._parameters(arguments)
         if self._world is not None:  # torch runs what stands there
             self._lower_rest(ast.Tuple([d for d in node.args.defaults if d is not None], _LOAD))
         self._function_body(node.body, declared)
+        for run in self._runs.values():  # those of branches that are never taken
+            text, record = f"def f():\n{run.as_statements()}", self.cursor.places.record
+            parse_statements(text, record, run.line - 1)
         return self._finished()
+
+    def lower_plain(self, plain: PlainText, arguments: Sequence[Argument], declared: Type) -> Block:
+        """Return the graph of a function of plain statements alone."""
+        self._is_plain = True
+        self._parameters(arguments)
+        reader = self._reader()
+        for run in plain.runs.values():
+            reader.read(run)
+        assert plain.result is not None
+        found = reader.result(plain.result)
+        statement = self.cursor.statement
+        given = self.emit.as_value(found, statement)
+        given = self._converted(given, declared, statement, _RETURNED)
+        self.frame.body.add_return(given.value)
+        return self._finished()
+
+    def _parameters(self, arguments: Sequence[Argument]) -> None:
+        for argument in arguments:
+            param = self.frame.body.add_param(argument.type, argument.name)
+            self._bind(argument.name, typed(param))
+
+    def _bind(self, name: str, reference: Reference) -> None:
+        if self._is_plain and name in RESERVED:
+            raise NotPlain
+        self.scope.bind(name, reference)
+
+    def _reader(self) -> PlainReader:
+        """Return what reads plain statements of the body that is lowered now."""
+        if self._plain_reader is None or self._plain_reader.frame is not self.frame:
+            self._plain_reader = PlainReader(self)
+        return self._plain_reader
+
+    def _line(self, node: Located) -> int:
+        return node.lineno + self.cursor.line_offset
+
+    def _assigned_there(self, node: ast.Expr) -> set[str]:
+        run = self._runs.get(self._line(node))
+        return set() if run is None else run.assigned_names()
 
     def _finished(self) -> Block:
         self.frame.tidy()
@@ -175,8 +229,7 @@ class FunctionLowering:
             else:
                 given = self.emit.none()
             if declared is not None:
-                message = "{0} is returned where {1} is declared"
-                given = self._converted(given, declared, last, message)
+                given = self._converted(given, declared, last, _RETURNED)
         except SourceError as error:
             given = self._refused(error, last)
         self.frame.body.add_return(given.value)
@@ -338,7 +391,10 @@ class FunctionLowering:
         """
         first = condition()
         # What the body assigns and what was there before is carried from turn to turn.
-        found = {name: self.scope.find(name) for name in sorted(_assigned_names([node]))}
+        found = {
+            name: self.scope.find(name)
+            for name in sorted(_assigned_names([node], self._assigned_there))
+        }
         initial = {name: given for name, given in found.items() if isinstance(given, Typed)}
         made = self.frame.append("prim::Loop", [bound.value, first.value])
         body = made.add_block()
@@ -403,13 +459,13 @@ class FunctionLowering:
 
     def closure(self, body: Sequence[ast.stmt], declared: Type | None) -> Closure:
         """Lower a closure, in which operators have the version of functions, not of methods."""
-        around = self.frame, self.emit, self.scope
+        around = self.frame, self.emit, self.scope, self._plain_reader
         self._enter(self.context.dialect.free_version, self.scope)
         try:
             self._function_body(body, declared)
             return Closure(self._finished(), list(self.frame.captured))
         finally:
-            self.frame, self.emit, self.scope = around
+            self.frame, self.emit, self.scope, self._plain_reader = around
 
     def _calling(self, node: ast.Call) -> Closure:
         """Return a closure that calls the first argument with the others, which are captured."""
@@ -479,7 +535,7 @@ class FunctionLowering:
 
     def bind(self, name: str, reference: Reference, node: Located) -> None:
         """Assign without annotation."""
-        outer = self.scope.find_outside(name)
+        outer = None if self.scope.outer is None else self.scope.find_outside(name)
         if outer is not None:  # which keeps its type
             if not isinstance(outer, Typed) or not isinstance(reference, Typed | Results):
                 text = "{!r} cannot be assigned again inside a block"
@@ -490,7 +546,7 @@ class FunctionLowering:
         if isinstance(reference, Typed) and reference.is_empty_list:
             # ``[]`` fits any list where it is written; a variable that holds it is a List[Tensor].
             reference = reference._replace(is_empty_list=False)
-        self.scope.bind(name, reference)
+        self._bind(name, reference)
 
     def declare(self, name: str, given: Typed, type_: Type, node: Located) -> None:
         """Assign with annotation."""
@@ -500,7 +556,7 @@ class FunctionLowering:
         if not fits(given.type, type_):
             text = "{!r} is annotated with {}, but is assigned a value of type {}"
             raise self.cursor.error(node, text, name, type_, given.type)
-        self.scope.bind(name, Typed(given.value, type_))
+        self._bind(name, Typed(given.value, type_))
 
     def fresh_name(self, value: Value, name: str, since: int) -> None:
         """Name a value after the variable that holds it first.
@@ -541,11 +597,14 @@ class FunctionLowering:
         reference = self.expression(value)
         self._store(target, reference, since)
         if isinstance(target, ast.Name) and isinstance(reference, Typed):
-            made = reference.value
-            is_new = len(self.frame.constants) > constants and made.node.is_constant
-            is_at_top = self.frame.block is self.frame.body
-            if is_new and made.name is None and has_meaning(target.id) and is_at_top:
-                made.name = target.id
+            self.name_constant(target.id, reference.value, constants)
+
+    def name_constant(self, name: str, made: Value, before: int) -> None:
+        """Name a constant that a statement makes, before which there were so many of them."""
+        is_new = len(self.frame.constants) > before and made.node.is_constant
+        is_at_top = self.frame.block is self.frame.body
+        if is_new and made.name is None and has_meaning(name) and is_at_top:
+            made.name = name
 
     def _assign_pairwise(self, target: ast.Tuple, value: ast.Tuple) -> None:
         """``a, b = x, y``: no tuple is made."""
@@ -558,13 +617,8 @@ class FunctionLowering:
 
     def _store(self, target: ast.expr, reference: Reference, since: int) -> None:
         match target:
-            case ast.Name():
-                if isinstance(reference, Results):
-                    reference = self.emit.as_value(reference, target)
-                if isinstance(reference, Typed):
-                    self.fresh_name(reference.value, target.id, since)
-                self._note_mention(reference, target)
-                self.bind(target.id, reference, target)
+            case ast.Name(name):
+                self.store_name(name, reference, since, target)
             case ast.Tuple(elements):
                 self._unpack(elements, reference, target, since)
             case ast.Attribute():
@@ -577,18 +631,32 @@ class FunctionLowering:
             case _:
                 self.cursor.refuse(target, "an assignment to this")
 
+    def store_name(self, name: str, reference: Reference, since: int, node: Located) -> None:
+        """Assign to a name what a statement computes, before which there were so many nodes."""
+        if type(reference) is Results:
+            reference = self.emit.as_value(reference, node)
+        if type(reference) is Typed:
+            self.fresh_name(reference.value, name, since)
+        if self._world is not None:
+            self._note_mention(reference, node)
+        self.bind(name, reference, node)
+
     def _unpack(
         self, targets: Sequence[ast.expr], reference: Reference, node: Located, since: int
     ) -> None:
+        for target, part in zip(targets, self.parts_of(reference, len(targets), node), strict=True):
+            self._store(target, part, since)
+
+    def parts_of(self, reference: Reference, count: int, node: Located) -> list[Typed]:
+        """Return the values that are unpacked into so many names."""
         if isinstance(reference, Results):
             parts = [typed(value) for value in reference.values]
         else:
-            parts = self._parts(self.emit.as_value(reference, node), len(targets), node)
-        if len(parts) != len(targets):
+            parts = self._parts(self.emit.as_value(reference, node), count, node)
+        if len(parts) != count:
             text = "{} values to unpack into {} names"
-            raise self.cursor.error(node, text, len(parts), len(targets))
-        for target, part in zip(targets, parts, strict=True):
-            self._store(target, part, since)
+            raise self.cursor.error(node, text, len(parts), count)
+        return parts
 
     def _parts(self, given: Typed, count: int, node: Located) -> list[Typed]:
         if isinstance(given.type, TupleType):
@@ -659,6 +727,11 @@ class FunctionLowering:
         self._store(node.target, result, len(self.frame.block.nodes))
 
     def _expression_statement(self, node: ast.Expr) -> None:
+        run = self._runs.pop(self._line(node), None) if self._runs else None
+        if run is not None:
+            self._reader().read(run)
+            self.cursor.statement = self.cursor.position = _last_line(node)
+            return
         self._note_mention(self.expression(node.value), node.value)
 
     def _note_mention(self, reference: Reference, node: Located) -> None:
@@ -706,18 +779,18 @@ class FunctionLowering:
             return UNKNOWN
 
     def _name(self, node: ast.Name, hint: Type | None) -> Reference:
-        name = node.id
-        found = self.scope.names.get(name) or self.scope.find(name) or _ROOTS.get(name)
+        found = self.reference_of(node.id) or self._number(node)
         if found is not None:
             return found
-        literal = self._number(node)
-        if literal is not None:
-            return literal
         reason = self.scope.why_unusable(node.id)
         error = self.cursor.error(node, reason or f"{node.id!r} is not defined here")
         if self._world is None or reason:
             raise error
         return self.emit.unknown_name(node.id, error)
+
+    def reference_of(self, name: str) -> Reference | None:
+        """Return what a name denotes, if it is no number."""
+        return self.scope.names.get(name) or self.scope.find(name) or _ROOTS.get(name)
 
     def _attribute(self, node: ast.Attribute, hint: Type | None) -> Reference:
         return self.emit.attribute(self.expression(node.value), node.attr, node)
@@ -928,6 +1001,9 @@ class FunctionLowering:
 
     def condition(self, node: ast.expr) -> Condition:
         match node:
+            case ast.Tuple([]) if self._runs and self._line(node) in self._runs:
+                reference = self._reader().test(self._runs.pop(self._line(node)))
+                return self._condition_of(self.emit.as_value(reference, node), node)
             case ast.Constant(bool() as known):
                 return Condition(self.emit.constant(known, BOOL), known)
             case ast.UnaryOp(ast.Not(), operand):
@@ -940,7 +1016,10 @@ class FunctionLowering:
                 return self._instance_condition(node, subject)
             case ast.Compare(subject, [ast.Is() | ast.IsNot() as sign], [ast.Constant(None)]):
                 return self._none_condition(node, subject, isinstance(sign, ast.Is))
-        given = self.emit.as_condition(self.value(node), node)
+        return self._condition_of(self.value(node), node)
+
+    def _condition_of(self, value: Typed, node: Located) -> Condition:
+        given = self.emit.as_condition(value, node)
         is_scripting = given.value.node.kind == "aten::is_scripting"
         return Condition(given, True if is_scripting else None)
 
@@ -969,14 +1048,29 @@ class FunctionLowering:
         return found if is_none else found.inverted(made)
 
 
-def _assigned_names(statements: Iterable[ast.stmt]) -> set[str]:
-    """Return every name that the statements assign, at any depth but in nested functions."""
+def _last_line(node: ast.expr | ast.stmt) -> ast.Pass:
+    """Return a statement that stands in the last line of a node that begins a line."""
+    end = node.end_lineno or node.lineno
+    return ast.Pass(
+        lineno=end, col_offset=node.col_offset, end_lineno=end, end_col_offset=node.end_col_offset
+    )
+
+
+def _assigned_names(
+    statements: Iterable[ast.stmt], plain: Callable[[ast.Expr], set[str]] = lambda _: set()
+) -> set[str]:
+    """Return every name that the statements assign, at any depth but in nested functions.
+
+    ``plain`` gives those of the plain statements that stand where the tree has an empty tuple.
+    """
     found: set[str] = set()
     waiting: list[ast.AST] = list(statements)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):
             found.add(node.id)
+        elif isinstance(node, ast.Expr):
+            found |= plain(node)
         else:
             for field in _ASSIGNING.get(type(node), ()):
                 part = getattr(node, field)

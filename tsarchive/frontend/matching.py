@@ -90,6 +90,19 @@ class Match(NamedTuple):
     written: int
 
 
+class Plan(NamedTuple):
+    """What a call of an operator with positional arguments of certain types becomes: a node with
+    these inputs and then constants, the ``defaults``.
+
+    ``last_default`` is the default of the last argument that is given, or NO_DEFAULT.
+    """
+
+    schema: FunctionSchema
+    defaults: tuple[Argument, ...]
+    result: Type
+    last_default: Any
+
+
 class Mismatch(NamedTuple):
     """Why a schema does not fit; ``parts`` fill the places of ``text``."""
 
@@ -185,6 +198,14 @@ class Overloads:
         self.age = age
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
+        self._plans: dict[int | None, dict[Hashable, Plan | None]] = {}
+
+    def plans(self, version: int | None) -> dict[Hashable, Plan | None]:
+        """Return the plans of calls in code of an archive version, by operators and types.
+
+        None stands for calls that have none.
+        """
+        return self._plans.setdefault(version, {})
 
     def choose(self, kind: str, version: int | None, call: Call) -> tuple[Candidate, Match]:
         """Return the overload that a call means in code of an archive version.

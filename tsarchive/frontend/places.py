@@ -108,7 +108,8 @@ class Cursor:
     """The place of the reader in the text of one definition of a code record.
 
     ``text`` is what was parsed; ``line_offset`` is added to the lines of its tree. Errors are
-    reported at ``statement`` or at a node, and graph nodes get the place of ``position``.
+    reported at ``statement`` or at a node, and graph nodes get the place of ``position``, or
+    ``spot`` where there is no tree.
     """
 
     places: RecordPlaces
@@ -116,10 +117,11 @@ class Cursor:
     text: str
     statement: Located = _START
     position: Located = _START
+    spot: CodePlace | None = None
 
     def here(self) -> CodePlace:
         """Return the place of the current position."""
-        return self.place(self.position)
+        return self.spot or self.place(self.position)
 
     def place(self, node: Located) -> CodePlace:
         """Return the place of a node of the tree."""

@@ -21,13 +21,14 @@ from tsarchive.ir.text_limits import MAX_DEFINITIONS, check_size
 from .places import RecordPlaces
 from .syntax import parse_statements, segment
 
-_MULTILINE_TOKEN = re.compile(r'"""|\'\'\'|\\\n')
+_MULTILINE_TOKENS = ('"""', "'''", "\\\n")
 # Names as Python has them; what is none is left to the parser to refuse.
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _DEFINITION = re.compile(rf"^(?:class|def) +({_NAME})(?=[(:\s])", re.MULTILINE)
-_OTHER_TOP_LEVEL = re.compile(rf"^(?!(?:class|def) +{_NAME}[(:\s]|#)\S", re.MULTILINE)
-_METHOD = re.compile(rf"^  def +({_NAME})(?=[(\s])", re.MULTILINE)
-_NOT_IN_METHODS = re.compile(rf"^(?!    |  def +{_NAME}[(\s]|[ \t]*(?:\#.*)?$)", re.MULTILINE)
+# These begin with plain characters, which are found faster than starts of lines are.
+_OTHER_TOP_LEVEL = re.compile(rf"\n(?!(?:class|def) +{_NAME}[(:\s]|#)\S")
+_METHOD = re.compile(rf"  def (?<![^\n]  def ) *({_NAME})(?=[(\s])")
+_NOT_IN_METHODS = re.compile(rf"\n(?!    |  def +{_NAME}[(\s]|[ \t]*(?:\#.*)?(?:\n|\Z))")
 # Archives of version 1 start with these; torch skips them, too.
 _IGNORED_LINE = re.compile(
     r"^(?:import +__torch__[\w.]* *|op_version_set *= *\d+ *)$", re.MULTILINE
@@ -77,7 +78,7 @@ class Piece(NamedTuple):
 def split_record(text: str, record: str) -> dict[str, Piece]:
     """Return the definitions of a code record by name, in file order. Raises SourceError."""
     text = without_old_lines(text, record)
-    if _MULTILINE_TOKEN.search(text) or _OTHER_TOP_LEVEL.search(text):
+    if _has_multiline_token(text) or _OTHER_TOP_LEVEL.search(f"\n{text}"):
         pieces = list(_split_tree(text, record))
     else:
         pieces = list(_pieces_at(_DEFINITION, text, record, 1))
@@ -90,7 +91,13 @@ def without_old_lines(text: str, record: str) -> str:
     """Return the text of a record without lines that only archives of version 1 have."""
     check_size(text, record)
     # Python ends a line at a carriage return; to torch it is a character of a string.
-    return _IGNORED_LINE.sub("", text.replace("\r\n", "\n").replace("\r", "\\r"))
+    text = text.replace("\r\n", "\n").replace("\r", "\\r")
+    may_be_old = "import" in text or "op_version_set" in text
+    return _IGNORED_LINE.sub("", text) if may_be_old else text
+
+
+def _has_multiline_token(text: str) -> bool:
+    return any(token in text for token in _MULTILINE_TOKENS)
 
 
 def _pieces_at(start: re.Pattern[str], text: str, record: str, first_line: int) -> Iterator[Piece]:
@@ -152,10 +159,10 @@ def split_class(piece: Piece) -> ClassParts:
     start = _CLASS_LINE.match(piece.text)
     first_method = _METHOD.search(piece.text)
     end = first_method.start() if first_method else len(piece.text)
-    if start is None or _NOT_IN_METHODS.search(piece.text, end):
+    if start is None or _NOT_IN_METHODS.search(piece.text, end - 1):
         return _split_class_tree(piece)
     lines = _header_lines(piece, start.end(), end)
-    if lines is None or _MULTILINE_TOKEN.search(piece.text):
+    if lines is None or _has_multiline_token(piece.text):
         return _split_class_tree(piece)
     offset = piece.first_line + piece.text.count("\n", 0, end)
     methods = _pieces_at(_METHOD, piece.text[end:], piece.record, offset)

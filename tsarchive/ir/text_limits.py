@@ -42,9 +42,19 @@ def _sequence(bracketed: str | None, signs: str) -> str:
     return f"{signs}(?:(?:{parts}){signs})*"
 
 
-_LINES: Final = re.compile(
-    rf"(?:{_sequence(_bracketed(_DEEPEST - 1), f'[{_SIGNS}]*')}\n)+", re.ASCII | re.DOTALL
-)
+_LINE: Final = rf"{_sequence(_bracketed(_DEEPEST - 1), f'[{_SIGNS}]*')}\n"
+
+
+@cache
+def _lines() -> re.Pattern[str]:
+    """Patterns with nested brackets take a millisecond to compile; most processes need one."""
+    return re.compile(f"(?:{_LINE})+", re.ASCII | re.DOTALL)
+
+
+@cache
+def logical_line() -> re.Pattern[str]:
+    """A line, and those that its brackets join to it, where strings and brackets are plain."""
+    return re.compile(_LINE, re.ASCII | re.DOTALL)
 
 
 def plain_end(text: str, longest: int) -> int:
@@ -54,8 +64,8 @@ def plain_end(text: str, longest: int) -> int:
     """
     doubtful = (match.start() for match in _DOUBTFUL.finditer(text) if match["doubt"])
     limit = next(doubtful, len(text))
-    position = 0
-    while found := _LINES.match(text, position, min(limit, position + longest)):
+    position, lines = 0, _lines()
+    while found := lines.match(text, position, min(limit, position + longest)):
         position = found.end()
     return position
 

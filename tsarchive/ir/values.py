@@ -173,6 +173,10 @@ def is_default(default: Any, value: Value) -> bool:
     return type(value.constant) is type(default) and bool(value.constant == default)
 
 
+# Half the time of a call of the class.
+_new = tuple.__new__
+
+
 @dataclass(eq=False)
 class Builder:
     """Appends nodes to ``block``, which is ``body`` or a block nested in it.
@@ -203,10 +207,14 @@ class Builder:
         **attributes: Any,
     ) -> Node:
         """Append a node with outputs of the given types."""
-        node = Node(kind, [*inputs], [], [], attributes, schema, self.place())
-        for offset, value in enumerate(inputs):
-            value.uses.append(Use(node, offset))
-        node.outputs = [Value(node, type_) for type_ in outputs]
+        return self.add(Node(kind, [*inputs], [], [], attributes, schema, self.place()), *outputs)
+
+    def add(self, node: Node, *outputs: Type) -> Node:
+        """Append a node that is made, but for its outputs and its uses of its inputs."""
+        for offset, value in enumerate(node.inputs):
+            value.uses.append(_new(Use, (node, offset)))
+        for type_ in outputs:
+            node.outputs.append(Value(node, type_))
         self.block.nodes.append(node)
         return node
 
@@ -214,11 +222,14 @@ class Builder:
         """Return a constant; constants that cannot be told apart are one value."""
         if not self.shares_constants:
             return self.append(CONSTANT, (), type_, value=value).output
-        key = (_constant_key(value), type_)
+        kind = type(value)
+        key = (kind, value, type_) if kind in _PLAIN else (_constant_key(value), type_)
         found = self.constants.get(key)
         if found is None:
             if self.hoists_constants:
-                found = Node(CONSTANT, attributes={"value": value}).add_output(type_)
+                made = Node(CONSTANT, [], [], [], {"value": value})
+                found = Value(made, type_)
+                made.outputs.append(found)
             else:
                 found = self.append(CONSTANT, (), type_, value=value).output
             self.constants[key] = found
@@ -267,6 +278,8 @@ def _constant_key(value: Any) -> Hashable:
     """Return a key under which only constants that cannot be told apart are equal."""
     if type(value) in _PLAIN:
         return type(value), value
+    if type(value) is TableConstant:
+        return id(value)
     match value:
         case float() | complex():
             return type(value), repr(value)
@@ -274,7 +287,7 @@ def _constant_key(value: Any) -> Hashable:
             return type(value), tuple(map(_constant_key, value))
         case dict():
             return dict, tuple((_constant_key(k), _constant_key(v)) for k, v in value.items())
-        case TableConstant() | ObjectValue() | Function() | EnumMember() | GeneratorSeed():
+        case ObjectValue() | Function() | EnumMember() | GeneratorSeed():
             # torch, too, keeps each mention of an enum member as a constant of its own.
             return id(value)
     return type(value), value
