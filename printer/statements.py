@@ -48,6 +48,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import necessary_arguments
 
+from .copies import Samples
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
 from .reading_back import FORMS, Declarations, constants_in_order, inlined_nodes
 
@@ -143,6 +144,7 @@ class Statements:
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
     dialect: Dialect = TODAY
+    samples: Samples | None = None
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None

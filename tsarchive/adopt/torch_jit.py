@@ -30,6 +30,7 @@ from tsarchive.ir.classes import (
     Function,
     FunctionType,
     InterfaceType,
+    Likeness,
 )
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX, base_name
@@ -64,6 +65,7 @@ from tsarchive.ir.values import (
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
+from .likeness import is_kept, names_functions, shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
@@ -156,9 +158,10 @@ class Adopter:
         holder = torch._C._create_object_with_type(type_)
         own_name = _told_apart(class_.qualified_name, self._numbers[class_])
         for name in type_.method_names():
-            class_.methods[name] = self.function(
-                holder._get_method(name), f"{class_.qualified_name}.{name}", f"{own_name}.{name}"
-            )
+            script, place_name = holder._get_method(name), f"{own_name}.{name}"
+            found = self.function(script, f"{class_.qualified_name}.{name}", place_name)
+            found.liken = partial(self._likeness, script, place_name)
+            class_.methods[name] = found
         if class_.is_module:
             class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
             class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
@@ -241,10 +244,29 @@ class Adopter:
             lambda: self._graph(script.graph, place_name or qualified_name),
         )
 
+    def _likeness(self, script: Any, function: str) -> Likeness:
+        graph = script.graph
+        shape = shape_of(graph.str(False))
+        return Likeness(
+            shape,
+            is_kept,
+            lambda: [self._places.place(node, node.kind(), function) for node in _nodes_in(graph)],
+            lambda: list(self._functions_in(graph)) if names_functions(shape) else [],
+        )
+
+    def _functions_in(self, graph: Any) -> Iterator[Function]:
+        for node in _nodes_in(graph):
+            if node.kind() == "prim::Constant":
+                value = node.output()
+                if value.type().kind() == "FunctionType":
+                    yield self._called_function(value)
+
     def function_type(self, constant: Any) -> Type:
         """Return the type of a function constant, which stands for that function."""
-        make = partial(self._free_function, constant)
-        return self._function_once(constant.type(), make).type
+        return self._called_function(constant).type
+
+    def _called_function(self, constant: Any) -> Function:
+        return self._function_once(constant.type(), partial(self._free_function, constant))
 
     def _function_once(self, type_: Any, make: Callable[[], Function]) -> Function:
         """Return the function that a type stands for, made when it is met first."""
@@ -898,6 +920,15 @@ def _inputs(node: Any) -> Iterator[Any]:
 
 def _outputs(node: Any) -> Iterator[Any]:
     return map(node.outputsAt, range(node.outputsSize()))
+
+
+def _nodes_in(block: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, each before those inside it."""
+    for node in block.nodes():
+        yield node
+        if node.kind() in _WITH_BLOCKS:
+            for inner in node.blocks():
+                yield from _nodes_in(inner)
 
 
 # The number by which torch identifies repeated warnings; it is reassigned on loading.

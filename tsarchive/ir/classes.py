@@ -119,15 +119,32 @@ class SharedMethod(Protocol):
         """Return the place in this method that corresponds to ``place`` in the ``other``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What a method has in common with others, known before its graph is made.
+
+    ``shape`` is equal for graphs that differ in places, in the numbers of values, in shapes of
+    tensors and in the names of classes alone. ``is_kept`` tells whether a text in the graph stands
+    in the shape as it is. ``places`` gives the places of the nodes, each before those inside it,
+    and ``functions`` the functions that constants among them stand for.
+    """
+
+    shape: str
+    is_kept: Callable[[str], bool]
+    places: Callable[[], list[Placed]]
+    functions: Callable[[], list[Function]]
+
+
 class Function:
     """A function or method: qualified name, schema, and a graph made when first asked for.
 
     The first block parameter of a method is ``self``, as in its schema. The schema may be given
     as a callable, too: it is then made when first asked for. ``sharing`` is set for methods of
-    module classes, which structurally equal classes may have as well.
+    module classes, which structurally equal classes may have as well. ``liken`` gives the likeness
+    of a method whose graph is dear to make.
     """
 
-    __slots__ = ("_define", "_graph", "_schema", "qualified_name", "sharing", "type")
+    __slots__ = ("_define", "_graph", "_schema", "liken", "qualified_name", "sharing", "type")
 
     def __init__(
         self,
@@ -140,6 +157,7 @@ class Function:
         self._define = define
         self._graph: Block | None = None
         self.sharing: SharedMethod | None = None
+        self.liken: Callable[[], Likeness] | None = None
         self.type = FunctionType(self)
 
     @property
@@ -162,6 +180,11 @@ class Function:
         if self._graph is None:
             self._graph = self._define()
         return self._graph
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph has been made."""
+        return self._graph is not None
 
     def drop_graph(self) -> None:
         """Forget the graph, which is made again when it is asked for."""
