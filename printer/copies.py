@@ -52,21 +52,32 @@ class _Step(NamedTuple):
     name: str
 
 
+class _Mark(NamedTuple):
+    """A mark of a sample. ``node`` is the number of a node, and ``begun`` the function that begins
+    there."""
+
+    offset: int
+    node: int
+    begun: Any
+    literal: str | None
+    is_text: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The text of a function, from ``before`` to ``behind`` the name of the class of ``self``.
+    """The text of a function: that ``before`` the name of the class of ``self``, and ``behind`` it.
 
     ``nodes`` stand in the order of the graph, its return node last, and so do the ``functions``
-    that it has for constants. ``owners`` and ``marks`` name
-    them by number, -1 where there is none. ``counters`` are those of names behind the function.
+    that it has for constants. ``owners`` and ``marks`` count from the name on, and have nodes by
+    number, -1 where there is none. ``counters`` are those of names, after the function.
     """
 
     before: str
-    name: str
     behind: str
+    length: int
     nodes: list[Node]
     owners: list[tuple[int, int]]
-    marks: list[tuple[Mark, int]]
+    marks: list[_Mark]
     steps: list[_Step]
     functions: list[Function]
     counters: Mapping[str, int]
@@ -84,26 +95,18 @@ class Sample:
             found.append(attribute.type)
         return found
 
-    def copy(self, name: str, places: Sequence[Placed]) -> TaggedText:
-        """Return the text of a function whose class has another name, and nodes at other places."""
+    def copy_to(self, body: TaggedText, name: str, places: Sequence[Placed]) -> None:
+        """Append the text of a function whose class has this name, and whose nodes are there."""
         copies: list[Any] = [*map(NodeCopy, self.nodes, (*places, None)), None]
-        gap, shift = byte_length(self.before), byte_length(name) - byte_length(self.name)
-        text = TaggedText()
-        text.parts = [self.before, name, self.behind]
-        text.length = sum(map(byte_length, text.parts))
-        text.owners = [
-            (at + shift if at > gap else at, copies[number]) for at, number in self.owners
+        body.write(self.before + name, None)
+        start = body.length
+        body.owners += [(start + at, copies[number]) for at, number in self.owners]
+        body.marks += [
+            Mark(start + at, copies[number] or begun, literal, is_text)
+            for at, number, begun, literal, is_text in self.marks
         ]
-        text.marks = [
-            Mark(
-                mark.offset + shift if mark.offset > gap else mark.offset,
-                mark.node if number < 0 else copies[number],
-                mark.literal,
-                mark.is_text,
-            )
-            for mark, number in self.marks
-        ]
-        return text
+        body.parts.append(self.behind)
+        body.length = start + self.length
 
 
 Samples = dict[Hashable, Sample | None]
@@ -117,19 +120,34 @@ def sample_of(
 
     ``name`` is that of the class of ``self`` in the text.
     """
-    graph, whole = function.graph, str(text)
+    graph = function.graph
     nodes, steps = [*walk(graph.nodes), graph.return_node], _steps(graph)
-    before, _, behind = whole.partition(name)
     if steps is None or not all(_is_told(node, likeness) for node in nodes):
         return None
+    before, _, behind = str(text).partition(name)
+    gap = byte_length(before) + byte_length(name)
+    (_, outside), *owners = text.owners
     numbers: dict[Any, int] = {node: number for number, node in enumerate(nodes)}
     numbers |= {None: -1, function: -1}
-    if not all(owner in numbers for owner in _owners(text)):
+    shown = owners + [(mark.offset, mark.node) for mark in text.marks]
+    if outside is not None or not all(at > gap and owner in numbers for at, owner in shown):
         return None
-    owners = [(at, numbers[owner]) for at, owner in text.owners]
-    marks = [(mark, numbers[mark.node]) for mark in text.marks]
-    functions = [one for node in nodes for one in node.attributes.values() if _is_function(one)]
-    return Sample(before, name, behind, nodes, owners, marks, steps, functions, counters)
+    return Sample(
+        before,
+        behind,
+        text.length - gap,
+        nodes,
+        [(at - gap, numbers[owner]) for at, owner in owners],
+        [_marked(mark, numbers[mark.node], gap) for mark in text.marks],
+        steps,
+        [one for node in nodes for one in node.attributes.values() if _is_function(one)],
+        counters,
+    )
+
+
+def _marked(mark: Mark, number: int, gap: int) -> _Mark:
+    begun = mark.node if number < 0 else None
+    return _Mark(mark.offset - gap, number, begun, mark.literal, mark.is_text)
 
 
 def _is_function(item: Any) -> bool:

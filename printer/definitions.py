@@ -107,7 +107,7 @@ class Definitions(Statements):
             return False
         for class_ in classes:
             self.register(class_)
-        self.body.append(sample.copy(self.annotation(own), likeness.places()))
+        sample.copy_to(self.body, self.annotation(own), likeness.places())
         self.names.counters = sample.counters
         return True
 

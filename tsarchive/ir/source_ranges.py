@@ -145,11 +145,14 @@ class TaggedText:
 def range_records(
     owners: Iterable[tuple[int, Any]], range_of: Callable[[Any], Range | None]
 ) -> list[TaggedRange]:
-    """Return a record for each change of the range, as torch's printer makes them."""
+    """Return a record for each change of the range, as torch's printer makes them.
+
+    ``range_of`` gives None for the owner None.
+    """
     found: list[TaggedRange] = []
     last: object = _NOBODY
     for offset, owner in owners:
-        range_ = None if owner is None else range_of(owner)
+        range_ = range_of(owner)
         if range_ is not last and range_ != last:
             found.append(TaggedRange(offset, range_))
             last = range_
