@@ -855,12 +855,16 @@ class _GraphCopy:
 
     def _bind(self, value: Any, node: Node) -> None:
         theirs = value.type()
-        is_function = theirs.kind() == "FunctionType"
-        type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
+        kind = theirs.kind()
+        type_ = SINGLE.get(kind)
+        if type_ is None:
+            is_function = kind == "FunctionType"
+            type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
         self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:
-        kind, schema = theirs.kind(), theirs.schema()
+        kind = theirs.kind()
+        schema = "(no schema)" if kind in _WITHOUT_SCHEMA else theirs.schema()
         ours = block.append(
             kind,
             [self.values[value.unique()] for value in _inputs(theirs)],
@@ -911,6 +915,13 @@ _NODE_ATTRIBUTES: dict[str, Callable[[_GraphCopy, Any, Node], dict[str, Any]]] =
 }
 
 _WITH_BLOCKS = frozenset({"prim::If", "prim::Loop"})
+# Those of nearly all nodes that are no operators.
+_WITHOUT_SCHEMA = frozenset(
+    {
+        "prim::CallMethod", "prim::Constant", "prim::GetAttr", "prim::If", "prim::ListConstruct",
+        "prim::Loop", "prim::TupleConstruct",
+    }
+)  # fmt: skip
 
 
 # By index: the iterators over the same values cost ten times as much.

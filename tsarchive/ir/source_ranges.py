@@ -119,9 +119,12 @@ class TaggedText:
             if owner is not last:
                 owners.append((shift + offset, owner))
                 last = owner
-        for mark in other.marks:
-            self.marks.append(Mark(shift + mark.offset, mark.node, mark.literal, mark.is_text))
-        self.parts.extend(other.parts)
+        if other.marks:
+            self.marks += [
+                Mark(shift + offset, node, literal, is_text)
+                for offset, node, literal, is_text in other.marks
+            ]
+        self.parts += other.parts
         self.length += other.length
 
     def owned_by(self, owner: Any) -> TaggedText:
