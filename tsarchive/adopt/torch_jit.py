@@ -46,6 +46,7 @@ from tsarchive.ir.types import (
     ListType,
     NamedType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     UnionType,
@@ -362,6 +363,8 @@ class Adopter:
 
     def value(self, value: Any, type_: Type, place: Place | None = None) -> Any:
         """Convert a Python value from torch's bindings to the forms of ``values.py``."""
+        if value is None or type(value) in _PLAIN_VALUES:
+            return value
         if isinstance(type_, OptionalType):
             type_ = type_.element
         if isinstance(value, torch.Tensor):
@@ -479,14 +482,16 @@ class Adopter:
         for name, slot in type_.attributes.items():
             place = Place(module, (Attr(name),))
             found.slots[name] = self._slot(module, slot, place)
-            self._sharing.note(found.slots, name, slot.type, place)
+            if not _has_no_parts(slot.type):
+                self._sharing.note(found.slots, name, slot.type, place)
         return found
 
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
-        if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
-            return self._object_at(place, slot.type)
-        if not self._is_shown(slot.type):
-            return self._hidden(slot.type, place)
+        if not _has_no_parts(slot.type):
+            if isinstance(slot.type, ClassType) and not slot.type.is_native:
+                return self._object_at(place, slot.type)
+            if not self._is_shown(slot.type):
+                return self._hidden(slot.type, place)
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
@@ -624,6 +629,17 @@ def _as_written() -> Iterator[None]:
         torch._C._set_graph_executor_optimize(optimises)
         for device, enabled in zip(devices, before, strict=True):
             torch.set_autocast_enabled(device, enabled)
+
+
+# Values that are ours as they are, and types of values that hold none that could be shared.
+_PLAIN_VALUES = frozenset({bool, int, float, complex, str})
+_UNSHARED = frozenset({types.BOOL, types.FLOAT, types.INT, types.NONE, types.TENSOR})
+
+
+def _has_no_parts(type_: Type) -> bool:
+    if isinstance(type_, ClassType):
+        return type_.is_module
+    return isinstance(type_, SimpleType) and type_ in _UNSHARED
 
 
 def _named_parts(type_: Type) -> Iterator[NamedType]:
