@@ -67,8 +67,8 @@ class _Mark(NamedTuple):
 class Sample:
     """The text of a function: that ``before`` the name of the class of ``self``, and ``behind`` it.
 
-    ``nodes`` stand in the order of the graph, its return node last, and so do the ``functions``
-    that it has for constants. ``owners`` and ``marks`` count from the name on, and have nodes by
+    ``nodes`` stand in the order of the graph, its return node last; ``kinds`` are without that.
+    ``functions`` are those that nodes are the constants of. ``owners`` and ``marks`` count from the name on, and have nodes by
     number, -1 where there is none. ``counters`` are those of names, after the function.
     """
 
@@ -76,10 +76,11 @@ class Sample:
     behind: str
     length: int
     nodes: list[Node]
+    kinds: list[str]
     owners: list[tuple[int, int]]
     marks: list[_Mark]
     steps: list[_Step]
-    functions: list[Function]
+    functions: dict[int, Function]
     counters: Mapping[str, int]
 
     def submodules(self, class_: ClassType) -> list[ClassType] | None:
@@ -90,14 +91,21 @@ class Sample:
         found = [class_]
         for owner, name in self.steps:
             attribute = found[owner].attributes.get(name)
-            if attribute is None or not _is_module(attribute.type):
+            type_ = None if attribute is None else attribute.type
+            if not (isinstance(type_, ClassType) and _is_module(type_)):
                 return None
-            found.append(attribute.type)
+            found.append(type_)
         return found
 
-    def copy_to(self, body: TaggedText, name: str, places: Sequence[Placed]) -> None:
-        """Append the text of a function whose class has this name, and whose nodes are there."""
-        copies: list[Any] = [*map(NodeCopy, self.nodes, (*places, None)), None]
+    def calls_the_same(self, likeness: Likeness) -> bool:
+        """Return whether a method of this shape calls the same functions."""
+        functions = self.functions
+        return not functions or likeness.functions(list(functions)) == list(functions.values())
+
+    def copy_to(self, body: TaggedText, name: str, likeness: Likeness) -> None:
+        """Append the text of a function whose class has this name."""
+        places = (*likeness.places(self.kinds), None)
+        copies: list[Any] = [*map(NodeCopy, self.nodes, places), None]
         body.write(self.before + name, None)
         start = body.length
         body.owners += [(start + at, copies[number]) for at, number in self.owners]
@@ -137,10 +145,11 @@ def sample_of(
         behind,
         text.length - gap,
         nodes,
+        [node.kind for node in nodes[:-1]],
         [(at - gap, numbers[owner]) for at, owner in owners],
         [_marked(mark, numbers[mark.node], gap) for mark in text.marks],
         steps,
-        [one for node in nodes for one in node.attributes.values() if _is_function(one)],
+        dict(_functions(nodes)),
         counters,
     )
 
@@ -150,8 +159,10 @@ def _marked(mark: Mark, number: int, gap: int) -> _Mark:
     return _Mark(mark.offset - gap, number, begun, mark.literal, mark.is_text)
 
 
-def _is_function(item: Any) -> bool:
-    return isinstance(item, Function)
+def _functions(nodes: Sequence[Node]) -> Iterator[tuple[int, Function]]:
+    for number, node in enumerate(nodes):
+        if node.outputs and isinstance(type_ := node.output.type, FunctionType):
+            yield number, type_.function
 
 
 def _owners(text: TaggedText) -> Iterator[Any]:
@@ -201,7 +212,7 @@ def _is_told(node: Node, likeness: Likeness) -> bool:
 def _is_told_item(item: Any, likeness: Likeness) -> bool:
     """Return the same of an attribute; functions are compared."""
     if isinstance(item, str):
-        return likeness.is_kept(item)
+        return likeness.keeps(item)
     if isinstance(item, float):
         return not math.isnan(item)
     return item is None or isinstance(item, int | Function)

@@ -103,11 +103,11 @@ class Definitions(Statements):
         own = function.schema.arguments[0].type
         assert isinstance(own, ClassType)
         classes = sample.submodules(own)
-        if classes is None or likeness.functions() != sample.functions:
+        if classes is None or not sample.calls_the_same(likeness):
             return False
         for class_ in classes:
             self.register(class_)
-        sample.copy_to(self.body, self.annotation(own), likeness.places())
+        sample.copy_to(self.body, self.annotation(own), likeness)
         self.names.counters = sample.counters
         return True
 

@@ -42,8 +42,3 @@ def is_kept(text: str) -> bool:
     """Return whether a text in a graph stands in its shape as it is, and only that text does."""
     left_out = (_TENSOR, _CLASS, _SCOPE)
     return _KEPT.fullmatch(text) is not None and not any(one.search(text) for one in left_out)
-
-
-def names_functions(shape: str) -> bool:
-    """Return whether the code calls functions, of which a shape tells no more than a name."""
-    return " : Function = " in shape

@@ -30,9 +30,8 @@ from tsarchive.ir.classes import (
     Function,
     FunctionType,
     InterfaceType,
-    Likeness,
 )
-from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.graph import Block, Node, Placed, Value
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX, base_name
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
 from tsarchive.ir.types import (
@@ -66,7 +65,7 @@ from tsarchive.ir.values import (
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
-from .likeness import is_kept, names_functions, shape_of
+from .likeness import is_kept, shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
@@ -80,7 +79,7 @@ class Adopter:
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
         upgraders = torch._C._get_upgraders_entry_map().values()
-        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
+        self.places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
         self._numbers: dict[ClassType, int] = {}  # among the classes of its name
@@ -161,7 +160,7 @@ class Adopter:
         for name in type_.method_names():
             script, place_name = holder._get_method(name), f"{own_name}.{name}"
             found = self.function(script, f"{class_.qualified_name}.{name}", place_name)
-            found.liken = partial(self._likeness, script, place_name)
+            found.liken = partial(_GraphLikeness, self, script, place_name)
             class_.methods[name] = found
         if class_.is_module:
             class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
@@ -245,28 +244,11 @@ class Adopter:
             lambda: self._graph(script.graph, place_name or qualified_name),
         )
 
-    def _likeness(self, script: Any, function: str) -> Likeness:
-        graph = script.graph
-        shape = shape_of(graph.str(False))
-        return Likeness(
-            shape,
-            is_kept,
-            lambda: [self._places.place(node, node.kind(), function) for node in _nodes_in(graph)],
-            lambda: list(self._functions_in(graph)) if names_functions(shape) else [],
-        )
-
-    def _functions_in(self, graph: Any) -> Iterator[Function]:
-        for node in _nodes_in(graph):
-            if node.kind() == "prim::Constant":
-                value = node.output()
-                if value.type().kind() == "FunctionType":
-                    yield self._called_function(value)
-
     def function_type(self, constant: Any) -> Type:
         """Return the type of a function constant, which stands for that function."""
-        return self._called_function(constant).type
+        return self.called_function(constant).type
 
-    def _called_function(self, constant: Any) -> Function:
+    def called_function(self, constant: Any) -> Function:
         return self._function_once(constant.type(), partial(self._free_function, constant))
 
     def _function_once(self, type_: Any, make: Callable[[], Function]) -> Function:
@@ -342,7 +324,7 @@ class Adopter:
         return graph
 
     def _graph(self, graph: Any, function: str) -> Block:
-        return _GraphCopy(self, self._places, function).graph(graph)
+        return _GraphCopy(self, self.places, function).graph(graph)
 
     def constant(self, node: Any) -> Any:
         """Return the value of a prim::Constant node that is not a function."""
@@ -846,6 +828,33 @@ def _told_apart(class_name: str, number: int) -> str:
         return class_name
     module, _, last = class_name.rpartition(".")
     return f"{module}.{MANGLE_PREFIX}{number}.{last}"
+
+
+class _GraphLikeness:
+    """The likeness of a method, as torch prints its graph; nodes are asked for no more than needed.
+
+    ``function`` tells the method apart, for the places of nodes.
+    """
+
+    def __init__(self, adopter: Adopter, script: Any, function: str) -> None:
+        self._adopter = adopter
+        self._graph = script.graph
+        self._function = function
+        self.shape = shape_of(self._graph.str(False))
+
+    @cached_property
+    def _nodes(self) -> list[Any]:
+        return list(_nodes_in(self._graph))
+
+    def keeps(self, text: str) -> bool:
+        return is_kept(text)
+
+    def functions(self, constants: Sequence[int]) -> list[Function]:
+        return [self._adopter.called_function(self._nodes[number].output()) for number in constants]
+
+    def places(self, kinds: Sequence[str]) -> list[Placed]:
+        place, function = self._adopter.places.place, self._function
+        return [place(node, kind, function) for node, kind in zip(self._nodes, kinds, strict=True)]
 
 
 class _GraphCopy:

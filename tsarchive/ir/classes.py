@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -119,20 +119,25 @@ class SharedMethod(Protocol):
         """Return the place in this method that corresponds to ``place`` in the ``other``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(Protocol):
     """What a method has in common with others, known before its graph is made.
 
-    ``shape`` is equal for graphs that differ in places, in the numbers of values, in shapes of
-    tensors and in the names of classes alone. ``is_kept`` tells whether a text in the graph stands
-    in the shape as it is. ``places`` gives the places of the nodes, each before those inside it,
-    and ``functions`` the functions that constants among them stand for.
+    Nodes have numbers in their order in the graph, each before those inside it.
     """
 
-    shape: str
-    is_kept: Callable[[str], bool]
-    places: Callable[[], list[Placed]]
-    functions: Callable[[], list[Function]]
+    @property
+    def shape(self) -> str:
+        """A text that is equal for graphs which differ in places, in numbers of values, in shapes
+        of tensors and in names of classes and functions alone."""
+
+    def keeps(self, text: str) -> bool:
+        """Return whether a text in the graph stands in the shape as it is."""
+
+    def functions(self, constants: Sequence[int]) -> list[Function]:
+        """Return the functions that constants stand for, which are nodes of these numbers."""
+
+    def places(self, kinds: Sequence[str]) -> list[Placed]:
+        """Return the places of all nodes, given their kinds."""
 
 
 class Function:
