@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -10,12 +12,21 @@ from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
 
-def scale(x: torch.Tensor) -> torch.Tensor:
-    return x * 2
+def scaling() -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    return change
 
 
-def shift(x: torch.Tensor) -> torch.Tensor:
-    return x + 2
+def shifting() -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(x: torch.Tensor) -> torch.Tensor:
+        return x + 2
+
+    return change
+
+
+SCALE, SHIFT = scaling(), shifting()
 
 
 class Text(nn.Module):
@@ -34,8 +45,8 @@ class Constant(nn.Module):
         super().__init__()
         self.value = value
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x if str(self.value) == "x" else x + 1
+    def forward(self, x: torch.Tensor):  # the type of the value
+        return x, self.value
 
 
 class Casts(nn.Module):
@@ -78,6 +89,10 @@ class Flow(nn.Module):
         return x
 
 
+class Alike(Flow):
+    """Printed in the same record, whose counters it moves on."""
+
+
 class Held(nn.Module):
     """A tensor in the code itself, which tracing makes."""
 
@@ -112,8 +127,8 @@ SCRIPTED = {
     "numbers": constants(1, 1.0, True, 2, 0.1, 0.1 + 1e-17, -0.0, 0.0, 1e300, float("nan")),
     "lists": constants([1], [2], (1, 2), (1, 3), ["a"], ["b"], None),
     "casts": Several(Casts(True), Casts(False), Casts(True)),
-    "flow": Several(Flow(2), Flow(2), Flow(3)),
-    "functions": Several(Calls(scale), Calls(shift), Calls(scale)),
+    "flow": Several(Alike(2), Flow(2), Flow(3), Alike(2)),
+    "functions": Several(Calls(SCALE), Calls(SHIFT), Calls(SCALE)),
     "attributes": Several(Text("a"), Text("b")),
 }
 TRACED = {
