@@ -18,7 +18,6 @@ from tsarchive.ir.source_ranges import Mark, Range, TaggedText, byte_length
 from tsarchive.ir.types import Type, is_named
 
 
-
 class NodeCopy:
     """A node like another one, of a function that is printed like another one."""
 

@@ -75,9 +75,7 @@ class Definitions(Statements):
         outer.append(self.body)
         if key not in self.samples:
             name = self.annotation(function.schema.arguments[0].type)
-            self.samples[key] = sample_of(
-                function, self.body, name, self.names.counters, likeness
-            )
+            self.samples[key] = sample_of(function, self.body, name, self.names.counters, likeness)
         self.body = outer
 
     def _likeness(self, function: Function) -> Likeness | None:

@@ -34,7 +34,6 @@ from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     NONE,
-    TENSOR,
     EnumType,
     NamedType,
     OptionalType,
