@@ -67,7 +67,8 @@ class Sample:
     """The text of a function: that ``before`` the name of the class of ``self``, and ``behind`` it.
 
     ``nodes`` stand in the order of the graph, its return node last; ``kinds`` are without that.
-    ``functions`` are those that nodes are the constants of. ``owners`` and ``marks`` count from the name on, and have nodes by
+    ``functions`` are those that nodes are the constants of. ``owners`` and ``marks`` count
+    from the name on, and have nodes by
     number, -1 where there is none. ``counters`` are those of names, after the function.
     """
 

@@ -600,7 +600,7 @@ def _after_round(
 
 
 def _loaded(records: Sequence[TaggedRange]) -> tuple[list[int], list[Range]]:
-    """Return the offsets of the ranges of a file, and these, of which a loader makes new sources."""
+    """Return the offsets of the ranges of a file, and these; a loader makes new sources of them."""
     sources: dict[Source | None, Source] = {}
     return [record[0] for record in records], [_reloaded(record[1], sources) for record in records]
 
