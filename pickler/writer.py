@@ -204,7 +204,8 @@ class PickleWriter:
         self._float(value.imag)
         self.out += op.TUPLE2.byte + op.REDUCE.byte
 
-    def _str(self, value: str) -> None:
+    def write_text(self, value: str) -> None:
+        """Write a string; a reference if it is already in the pickle."""
         self._named(value, str_opcode)
 
     def _global(self, value: Global) -> None:
@@ -292,7 +293,7 @@ _SCALARS: dict[type, Callable[[PickleWriter, Any], None]] = {
     bool: PickleWriter._bool,
     float: PickleWriter._float,
     complex: PickleWriter._complex,
-    str: PickleWriter._str,
+    str: PickleWriter.write_text,
     Global: PickleWriter._global,
 }
 

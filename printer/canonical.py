@@ -100,6 +100,7 @@ class CanonicalDefinitions(Definitions):
     """Prints definitions with members in sorted order."""
 
     name_pool = CanonicalPool
+    has_samples = False
 
     def written_arguments(self, node: Node) -> int:
         return 0

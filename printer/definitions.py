@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import Any, ClassVar
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import (
@@ -13,6 +13,7 @@ from tsarchive.ir.classes import (
     Function,
     FunctionType,
     InterfaceType,
+    Likeness,
 )
 from tsarchive.ir.names import (
     TypeNames,
@@ -26,6 +27,7 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, ListType, NamedType, TupleType, own_name
 
+from .copies import Sample, Samples, is_plain, sample_of
 from .literals import ConstantTable, Literals, check_zeros, enum_value_text, quoted
 from .reading_back import needed_declarations, shadowed_builtins
 from .statements import Statements, Versions
@@ -38,6 +40,8 @@ _METADATA = frozenset(
 
 class Definitions(Statements):
     """Prints the named types that one code record defines, one after the other."""
+
+    has_samples: ClassVar[bool] = True
 
     def define(self, named: NamedType) -> None:
         match named:
@@ -57,6 +61,55 @@ class Definitions(Statements):
         self.line(f"class {name}{base and f'({base})'}:")
 
     def _function(self, function: Function) -> None:
+        """Print a function, as a copy of a sample where there is one."""
+        likeness = self._likeness(function)
+        if likeness is None or self.samples is None:
+            self._print_function(function)
+            return
+        key = self._common(function, likeness)
+        sample = self.samples.get(key)
+        if sample is not None and self._copy(sample, function, likeness):
+            return
+        outer, self.body = self.body, TaggedText()
+        self._print_function(function)
+        outer.append(self.body)
+        if key not in self.samples:
+            name = self.annotation(function.schema.arguments[0].type)
+            self.samples[key] = sample_of(function, self.body, name, self.names.counters, likeness)
+        self.body = outer
+
+    def _likeness(self, function: Function) -> Likeness | None:
+        """Return the likeness of a method that may be printed like another one."""
+        if function.liken is None or function.has_graph or not self.in_method:
+            return None
+        own, *arguments = function.schema.arguments
+        shown = (*arguments, *function.schema.returns)
+        if any(one.has_default or not is_plain(one.type) for one in shown):
+            return None
+        return function.liken() if isinstance(own.type, ClassType) else None
+
+    def _common(self, function: Function, likeness: Likeness) -> Hashable:
+        """Return all that decides over the text of a method but for the name of its class."""
+        schema = function.schema
+        return (
+            function.name, likeness.shape, self.level, schema.arguments[0].name,
+            schema.arguments[1:], schema.returns, tuple(self.names.counters.items()),
+        )  # fmt: skip
+
+    def _copy(self, sample: Sample, function: Function, likeness: Likeness) -> bool:
+        """Print a function like the sample; return whether its class allows that."""
+        own = function.schema.arguments[0].type
+        assert isinstance(own, ClassType)
+        classes = sample.submodules(own)
+        if classes is None or not sample.calls_the_same(likeness):
+            return False
+        for class_ in classes:
+            self.register(class_)
+        sample.copy_to(self.body, self.annotation(own), likeness)
+        self.names.counters = sample.counters
+        return True
+
+    def _print_function(self, function: Function) -> None:
         name = self.rename(function.type) if not self.level else function.name
         name = checked_identifier(name.rpartition(".")[2], "the function name")
         self._find_declarations(function)
@@ -251,6 +304,7 @@ class Program:
         self._definitions = definitions
         self._literals = Literals(constants, self._reference, names.tag)
         self._versions = Versions()
+        self._samples: Samples | None = {} if definitions.has_samples else None
         self._files: dict[str, Definitions] = {}
         self._queue: list[NamedType] = []
         self._queued: set[NamedType] = set()
@@ -307,5 +361,6 @@ class Program:
         file = self._files.get(folder)
         if file is None:
             file = self._definitions(self._literals, self._reference, self._depend, self._versions)
+            file.samples = self._samples
             self._files[folder] = file
         file.define(named)

@@ -571,7 +571,8 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     For a program that torch has read from a file, they are those of its next save.
     """
     bodies = files.values()
-    first = {node: node.range for body in bodies for _, node in body.owners if node is not None}
+    owners = dict.fromkeys(node for body in bodies for _, node in body.owners)
+    first = {node: node.range for node in owners if node is not None}
     records = {name: range_records(body.owners, first.get) for name, body in files.items()}
     sources = {range_.source for range_ in first.values() if range_ is not None}
     if any(source.is_read for source in sources):
@@ -591,25 +592,26 @@ def _after_round(
     files: Mapping[str, TaggedText], records: _Ranges, places: Mapping[Node, _Place]
 ) -> _Ranges:
     loaded = {name: _loaded(rows) for name, rows in records.items()}
-    ranges = {node: loaded[file](offset) for node, (file, offset) in places.items()}
+    ranges: dict[Node, Range] = {}
+    for node, (file, offset) in places.items():
+        offsets, found = loaded[file]
+        ranges[node] = found[bisect_right(offsets, offset) - 1]
     return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
 
 
-def _loaded(records: Sequence[TaggedRange]) -> Callable[[int], Range]:
-    """Return what gives the range at an offset of a file, of which a loader makes new sources."""
+def _loaded(records: Sequence[TaggedRange]) -> tuple[list[int], list[Range]]:
+    """Return the offsets of the ranges of a file, and these; a loader makes new sources of them."""
     sources: dict[Source | None, Source] = {}
-    offsets = [record.offset for record in records]
-    ranges = [_reloaded(record.range, sources) for record in records]
-    return lambda offset: ranges[bisect_right(offsets, offset) - 1]
+    return [record[0] for record in records], [_reloaded(record[1], sources) for record in records]
 
 
 def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
-    source = range_.source if range_ else None
-    if source not in sources:
+    source, begin, end = range_ or (None, 0, 0)
+    known = sources.get(source)
+    if known is None:
         old = source or Source("", "", 0)
-        sources[source] = Source(old.text, old.filename or "", old.first_line)
-    begin, end = (range_.begin, range_.end) if range_ else (0, 0)
-    return Range(sources[source], begin, end)
+        known = sources[source] = Source(old.text, old.filename or "", old.first_line)
+    return Range(known, begin, end)
 
 
 def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:

@@ -34,7 +34,6 @@ from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.subtyping import unify
 from tsarchive.ir.types import (
     NONE,
-    TENSOR,
     EnumType,
     NamedType,
     OptionalType,
@@ -48,6 +47,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import necessary_arguments
 
+from .copies import Samples
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
 from .reading_back import FORMS, Declarations, constants_in_order, inlined_nodes
 
@@ -143,6 +143,7 @@ class Statements:
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
     dialect: Dialect = TODAY
+    samples: Samples | None = None
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None
@@ -163,10 +164,7 @@ class Statements:
 
     def line(self, *parts: Part) -> None:
         """Write a statement at the current indentation."""
-        self.open_line()
-        for part in parts:
-            self.put(part)
-        self.body.write("\n", self.owner)
+        _write(self.body, ("  " * self.level, *parts, "\n"), self.owner)
 
     def open_line(self) -> None:
         self.put("  " * self.level)
@@ -195,8 +193,9 @@ class Statements:
 
     def _register_types(self, node: Node) -> None:
         for value in (*node.inputs, *node.outputs):
-            if value.type is not TENSOR:
-                self.register(value.type)
+            type_ = value.type
+            if type_.__class__ is not SimpleType:
+                self.register(type_)
         for type_ in node.attributes.get("types", ()):
             self.register(type_)
 
@@ -237,7 +236,7 @@ class Statements:
     def _return(self, node: Node) -> None:
         if len(node.inputs) != 1:
             raise SaveError("a function of an archive returns exactly one value")
-        self.line("return ", self.use(node.input))
+        self.line("return ", self.shown(node.input))
 
     def _define(self, node: Node) -> None:
         """Store a node's expression for its user, or assign it to names."""
@@ -255,7 +254,7 @@ class Statements:
         self.assign_names(node.outputs)
         if node.outputs and node.outputs[0] in self.declarations.assigned:
             type_text = self.annotation(node.output.type)
-            self.line(self.use(node.output), f" : {type_text} = ", text)
+            self.line(self.shown(node.output), f" : {type_text} = ", text)
         elif node.outputs:
             self.line(*self.list_of(node.outputs), " = ", text)
         else:
@@ -299,14 +298,14 @@ class Statements:
             self.annotated.add(target)
         else:
             annotate = target.type != value.type or target in self.declarations.always
-        parts: list[Part] = [self.use(target)]
+        parts: list[Part] = [self.shown(target)]
         if annotate:
             parts.append(f": {self.annotation(target.type)}")
-        self.line(*parts, " = ", self.use(value))
+        self.line(*parts, " = ", self.shown(value))
 
     def _if(self, node: Node) -> None:
         self.assign_names(node.outputs)
-        self._header(node, None, "if ", self.use(node.input), ":\n")
+        self._header(node, None, "if ", self.shown(node.input), ":\n")
         self._branch(node, node.blocks[0])
         self.line("else:")
         self._branch(node, node.blocks[1])
@@ -333,11 +332,11 @@ class Statements:
         # A while loop does not use the counter: its name is given to the condition.
         self.assign_names(body.params[:1])
         if counted:
-            counter, bound = self.use(body.params[0]), self.use(node.inputs[0])
+            counter, bound = self.shown(body.params[0]), self.shown(node.inputs[0])
             self._header(node, node.inputs[1], "for ", counter, " in range(", bound, "):\n")
         else:
             self._assign(body.params[:1], [node.inputs[1]])
-            self._header(node, node.inputs[0], "while ", self.use(body.params[0]), ":\n")
+            self._header(node, node.inputs[0], "while ", self.shown(body.params[0]), ":\n")
         first_kept = 1 if counted else 0
         targets = body.params[first_kept:]
         with self.indented():
@@ -357,14 +356,14 @@ class Statements:
         self.assign_names(node.outputs)
         if node.outputs:
             # The trailing comma makes this an unpacking even for a single target.
-            self.line(*self.list_of(node.outputs), ", = ", self.use(node.input))
+            self.line(*self.list_of(node.outputs), ", = ", self.shown(node.input))
         else:
-            self.line(self.use(node.input))
+            self.line(self.shown(node.input))
 
     def _set_attr(self, node: Node) -> None:
         target, value = node.inputs
         name = checked_identifier(node.name, "the name of an assigned attribute")
-        self.line(self.use(target), f".{name} = ", self.use(value))
+        self.line(self.shown(target), f".{name} = ", self.shown(value))
 
     def _closure(self, node: Node) -> None:
         function, callee = _CLOSURES[node.kind]
@@ -404,10 +403,10 @@ class Statements:
         return text
 
     def _enter(self, node: Node) -> None:
-        parts: list[Part] = ["with ", self.use(node.input)]
+        parts: list[Part] = ["with ", self.shown(node.input)]
         if node.output.uses:
             self.assign_names(node.outputs)
-            parts += [" as ", self.use(node.output)]
+            parts += [" as ", self.shown(node.output)]
         self.line(*parts, ":")
         self.level += 1
 
@@ -419,19 +418,21 @@ class Statements:
     def _module_container_index(self, node: Node) -> None:
         container, key = node.inputs
         self.assign_names(node.outputs)
-        item = self.build(self.use(container), "[", self.use(key), "]")
+        item = self.build(self.shown(container), "[", self.shown(key), "]")
         item.mark(0, node)
         type_text = self.annotation(node.output.type, self.literals.tag)
-        self.line(self.use(node.output), f" : {type_text} = ", item)
+        self.line(self.shown(node.output), f" : {type_text} = ", item)
 
     def build(self, *parts: Part) -> TaggedText:
         text = TaggedText()
-        for part in parts:
-            if isinstance(part, str):
-                text.write(part, self.owner)
-            else:
-                text.append(part)
+        _write(text, parts, self.owner)
         return text
+
+    def shown(self, value: Value) -> Part:
+        """Return the same as ``use``, for text that the present owner writes."""
+        if self.capturing is None and (name := self.identifiers.get(value)) is not None:
+            return name
+        return self.use(value)
 
     def use(self, value: Value) -> TaggedText:
         """Return a value as its user prints it: its identifier, or the expression stored for it."""
@@ -445,7 +446,7 @@ class Statements:
     def list_of(self, values: Iterable[Value]) -> list[Part]:
         parts: list[Part] = []
         for value in values:
-            parts += [", ", self.use(value)]
+            parts += [", ", self.shown(value)]
         return parts[1:]
 
     def annotation(self, type_: Type, rename: Rename | None = None) -> str:
@@ -489,7 +490,7 @@ class Statements:
 
     def _tuple_slice(self, node: Node) -> TaggedText:
         begin, end = node.attributes["beg"], node.attributes["end"]
-        return self.build("(", self.use(node.input), f")[{begin}:{end}]")
+        return self.build("(", self.shown(node.input), f")[{begin}:{end}]")
 
     def _list(self, node: Node) -> TaggedText:
         return self._container(node, "[", *self.list_of(node.inputs), "]")
@@ -497,7 +498,7 @@ class Statements:
     def _dict(self, node: Node) -> TaggedText:
         pairs: list[Part] = []
         for key, value in zip(node.inputs[::2], node.inputs[1::2], strict=True):
-            pairs += [", ", self.use(key), ": ", self.use(value)]
+            pairs += [", ", self.shown(key), ": ", self.shown(value)]
         return self._container(node, "{", *pairs[1:], "}")
 
     def _container(self, literal: Node, *parts: Part) -> TaggedText:
@@ -514,17 +515,17 @@ class Statements:
 
     def _get_attr(self, node: Node) -> TaggedText:
         if is_identifier(node.name):
-            return self.build(self.use(node.input), f".{node.name}")
-        return self.build("getattr(", self.use(node.input), f", {string_text(node.name)})")
+            return self.build(self.shown(node.input), f".{node.name}")
+        return self.build("getattr(", self.shown(node.input), f", {string_text(node.name)})")
 
     def _call_function(self, node: Node) -> TaggedText:
         callee, *arguments = node.inputs
-        return self.build(self.use(callee), "(", *self._each_with_comma(arguments), ")")
+        return self.build(self.shown(callee), "(", *self._each_with_comma(arguments), ")")
 
     def _call_method(self, node: Node) -> TaggedText:
         self_value, *arguments = node.inputs
         text = self.build(
-            "(", self.use(self_value), f").{node.name}(", *self._each_with_comma(arguments), ")"
+            "(", self.shown(self_value), f").{node.name}(", *self._each_with_comma(arguments), ")"
         )
         self.depend(self_value.type)  # type: ignore[arg-type]  # only named types have methods
         return text
@@ -532,7 +533,7 @@ class Statements:
     def _each_with_comma(self, values: Sequence[Value]) -> list[Part]:
         parts: list[Part] = []
         for value in values:
-            parts += [self.use(value), ", "]
+            parts += [self.shown(value), ", "]
         return parts
 
     def _unwrap_optional(self, node: Node) -> TaggedText:
@@ -545,7 +546,7 @@ class Statements:
     def _isinstance(self, node: Node) -> TaggedText:
         types = [self.annotation(type_) for type_ in node.attributes["types"]]
         shown = types[0] if len(types) == 1 else f"({', '.join(types)})"
-        return self.build("isinstance(", self.use(node.input), f", {shown})")
+        return self.build("isinstance(", self.shown(node.input), f", {shown})")
 
     def _filled_form(self, node: Node) -> TaggedText:
         """Fill the inputs of a node, and the type of its output, into the form of its kind."""
@@ -557,7 +558,7 @@ class Statements:
             elif place == "inputs":
                 parts += self.list_of(node.inputs)
             elif place is not None:
-                parts.append(self.use(node.inputs[int(place)]))
+                parts.append(self.shown(node.inputs[int(place)]))
         return self.build(*parts)
 
     def _dense_constant(self, node: Node) -> TaggedText:
@@ -587,7 +588,7 @@ class Statements:
             arguments += [", ", *self._argument(node.schema, node.inputs[offset], offset)]
         for offset in range(whole, len(node.inputs)):
             name = node.schema.arguments[offset].name
-            arguments += [", ", f"{name}=", self.use(node.inputs[offset])]
+            arguments += [", ", f"{name}=", self.shown(node.inputs[offset])]
         text = self.build(operator_name(node.kind), "(", *arguments[1:], ")")
         for value in node.inputs[needed:whole]:
             hidden = None if self.in_closure else value.node
@@ -610,8 +611,8 @@ class Statements:
 
     def _argument(self, schema: FunctionSchema, value: Value, offset: int) -> list[Part]:
         if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
-            return [f"{schema.arguments[offset].name}=", self.use(value)]
-        return [self.use(value)]
+            return [f"{schema.arguments[offset].name}=", self.shown(value)]
+        return [self.shown(value)]
 
 
 def _needs_annotations(node: Node) -> bool:
@@ -660,6 +661,19 @@ _STATEMENTS: dict[str, Callable[[Statements, Node], None]] = {
 
 
 Part = str | TaggedText
+
+
+def _write(text: TaggedText, parts: Iterable[Part], owner: Node | None) -> None:
+    """Write parts one after another; strings are those of the owner."""
+    plain = ""
+    for part in parts:
+        if isinstance(part, str):
+            plain += part
+        else:
+            text.write(plain, owner)
+            text.append(part)
+            plain = ""
+    text.write(plain, owner)
 
 
 def operator_name(kind: str) -> str:

@@ -31,7 +31,7 @@ from tsarchive.ir.classes import (
     FunctionType,
     InterfaceType,
 )
-from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.graph import Block, Node, Placed, Value
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX, base_name
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
 from tsarchive.ir.types import (
@@ -45,6 +45,7 @@ from tsarchive.ir.types import (
     ListType,
     NamedType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     UnionType,
@@ -64,6 +65,7 @@ from tsarchive.ir.values import (
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
+from .likeness import is_kept, shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
@@ -77,7 +79,7 @@ class Adopter:
         self._modules: dict[Any, ObjectValue] = {}
         self._natives: dict[int, tuple[Any, ObjectValue]] = {}
         upgraders = torch._C._get_upgraders_entry_map().values()
-        self._places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
+        self.places = PlaceReader(torch._jit_internal.loader.content, upgraders, _text_behind)
         self._sharing = Sharing()
         self._torch_types: dict[ClassType, Any] = {}
         self._numbers: dict[ClassType, int] = {}  # among the classes of its name
@@ -156,9 +158,10 @@ class Adopter:
         holder = torch._C._create_object_with_type(type_)
         own_name = _told_apart(class_.qualified_name, self._numbers[class_])
         for name in type_.method_names():
-            class_.methods[name] = self.function(
-                holder._get_method(name), f"{class_.qualified_name}.{name}", f"{own_name}.{name}"
-            )
+            script, place_name = holder._get_method(name), f"{own_name}.{name}"
+            found = self.function(script, f"{class_.qualified_name}.{name}", place_name)
+            found.liken = partial(_GraphLikeness, self, script, place_name)
+            class_.methods[name] = found
         if class_.is_module:
             class_.forward_hooks += self._hooks(class_, empty._get_forward_hooks())
             class_.forward_pre_hooks += self._hooks(class_, empty._get_forward_pre_hooks())
@@ -243,8 +246,10 @@ class Adopter:
 
     def function_type(self, constant: Any) -> Type:
         """Return the type of a function constant, which stands for that function."""
-        make = partial(self._free_function, constant)
-        return self._function_once(constant.type(), make).type
+        return self.called_function(constant).type
+
+    def called_function(self, constant: Any) -> Function:
+        return self._function_once(constant.type(), partial(self._free_function, constant))
 
     def _function_once(self, type_: Any, make: Callable[[], Function]) -> Function:
         """Return the function that a type stands for, made when it is met first."""
@@ -319,7 +324,7 @@ class Adopter:
         return graph
 
     def _graph(self, graph: Any, function: str) -> Block:
-        return _GraphCopy(self, self._places, function).graph(graph)
+        return _GraphCopy(self, self.places, function).graph(graph)
 
     def constant(self, node: Any) -> Any:
         """Return the value of a prim::Constant node that is not a function."""
@@ -340,6 +345,8 @@ class Adopter:
 
     def value(self, value: Any, type_: Type, place: Place | None = None) -> Any:
         """Convert a Python value from torch's bindings to the forms of ``values.py``."""
+        if value is None or type(value) in _PLAIN_VALUES:
+            return value
         if isinstance(type_, OptionalType):
             type_ = type_.element
         if isinstance(value, torch.Tensor):
@@ -457,14 +464,16 @@ class Adopter:
         for name, slot in type_.attributes.items():
             place = Place(module, (Attr(name),))
             found.slots[name] = self._slot(module, slot, place)
-            self._sharing.note(found.slots, name, slot.type, place)
+            if not _has_no_parts(slot.type):
+                self._sharing.note(found.slots, name, slot.type, place)
         return found
 
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
-        if isinstance(slot.type, ClassType) and not (slot.type.is_module or slot.type.is_native):
-            return self._object_at(place, slot.type)
-        if not self._is_shown(slot.type):
-            return self._hidden(slot.type, place)
+        if not _has_no_parts(slot.type):
+            if isinstance(slot.type, ClassType) and not slot.type.is_native:
+                return self._object_at(place, slot.type)
+            if not self._is_shown(slot.type):
+                return self._hidden(slot.type, place)
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
@@ -602,6 +611,17 @@ def _as_written() -> Iterator[None]:
         torch._C._set_graph_executor_optimize(optimises)
         for device, enabled in zip(devices, before, strict=True):
             torch.set_autocast_enabled(device, enabled)
+
+
+# Values that are ours as they are, and types of values that hold none that could be shared.
+_PLAIN_VALUES = frozenset({bool, int, float, complex, str})
+_UNSHARED = frozenset({types.BOOL, types.FLOAT, types.INT, types.NONE, types.TENSOR})
+
+
+def _has_no_parts(type_: Type) -> bool:
+    if isinstance(type_, ClassType):
+        return type_.is_module
+    return isinstance(type_, SimpleType) and type_ in _UNSHARED
 
 
 def _named_parts(type_: Type) -> Iterator[NamedType]:
@@ -810,6 +830,33 @@ def _told_apart(class_name: str, number: int) -> str:
     return f"{module}.{MANGLE_PREFIX}{number}.{last}"
 
 
+class _GraphLikeness:
+    """The likeness of a method, as torch prints its graph; nodes are asked for no more than needed.
+
+    ``function`` tells the method apart, for the places of nodes.
+    """
+
+    def __init__(self, adopter: Adopter, script: Any, function: str) -> None:
+        self._adopter = adopter
+        self._graph = script.graph
+        self._function = function
+        self.shape = shape_of(self._graph.str(False))
+
+    @cached_property
+    def _nodes(self) -> list[Any]:
+        return list(_nodes_in(self._graph))
+
+    def keeps(self, text: str) -> bool:
+        return is_kept(text)
+
+    def functions(self, constants: Sequence[int]) -> list[Function]:
+        return [self._adopter.called_function(self._nodes[number].output()) for number in constants]
+
+    def places(self, kinds: Sequence[str]) -> list[Placed]:
+        place, function = self._adopter.places.place, self._function
+        return [place(node, kind, function) for node, kind in zip(self._nodes, kinds, strict=True)]
+
+
 class _GraphCopy:
     """Copies one graph; values are identified by their numbers, unique in a graph."""
 
@@ -833,12 +880,16 @@ class _GraphCopy:
 
     def _bind(self, value: Any, node: Node) -> None:
         theirs = value.type()
-        is_function = theirs.kind() == "FunctionType"
-        type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
+        kind = theirs.kind()
+        type_ = SINGLE.get(kind)
+        if type_ is None:
+            is_function = kind == "FunctionType"
+            type_ = self.adopter.function_type(value) if is_function else self.adopter.type(theirs)
         self.values[value.unique()] = node.add_output(type_, base_name(value.debugName()))
 
     def _node(self, theirs: Any, block: Block) -> None:
-        kind, schema = theirs.kind(), theirs.schema()
+        kind = theirs.kind()
+        schema = "(no schema)" if kind in _WITHOUT_SCHEMA else theirs.schema()
         ours = block.append(
             kind,
             [self.values[value.unique()] for value in _inputs(theirs)],
@@ -889,6 +940,13 @@ _NODE_ATTRIBUTES: dict[str, Callable[[_GraphCopy, Any, Node], dict[str, Any]]] =
 }
 
 _WITH_BLOCKS = frozenset({"prim::If", "prim::Loop"})
+# Those of nearly all nodes that are no operators.
+_WITHOUT_SCHEMA = frozenset(
+    {
+        "prim::CallMethod", "prim::Constant", "prim::GetAttr", "prim::If", "prim::ListConstruct",
+        "prim::Loop", "prim::TupleConstruct",
+    }
+)  # fmt: skip
 
 
 # By index: the iterators over the same values cost ten times as much.
@@ -898,6 +956,15 @@ def _inputs(node: Any) -> Iterator[Any]:
 
 def _outputs(node: Any) -> Iterator[Any]:
     return map(node.outputsAt, range(node.outputsSize()))
+
+
+def _nodes_in(block: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, each before those inside it."""
+    for node in block.nodes():
+        yield node
+        if node.kind() in _WITH_BLOCKS:
+            for inner in node.blocks():
+                yield from _nodes_in(inner)
 
 
 # The number by which torch identifies repeated warnings; it is reassigned on loading.

@@ -16,7 +16,13 @@ from typing import BinaryIO
 from tsarchive.container import layout
 from tsarchive.container.contents import crc32
 from tsarchive.container.directory import zip64_field
-from tsarchive.container.names import fold_name, is_plain, name_problem, root_of_path
+from tsarchive.container.names import (
+    MAX_NAME_BYTES,
+    fold_name,
+    is_plain,
+    name_problem,
+    root_of_path,
+)
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
 
@@ -173,6 +179,7 @@ class _Writer:
         self._stream = stream
         self._reserves = reserves
         self._root = root
+        self._most = MAX_NAME_BYTES - len(root) - 1 if is_plain(f"{root}/_") else 0
         self._zip64_from = zip64_from
         self._position = 0
         self._directory: list[bytes] = []
@@ -215,7 +222,7 @@ class _Writer:
 
     def _check_name(self, name: str) -> None:
         problem, key = None, name.lower()
-        if not (is_plain(name) and is_plain(f"{self._root}/{name}")):
+        if not (is_plain(name) and len(name) <= self._most):
             problem, key = self._name_problem(name), fold_name(name)
         first = self._names.get(key)
         if first is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -119,15 +119,37 @@ class SharedMethod(Protocol):
         """Return the place in this method that corresponds to ``place`` in the ``other``."""
 
 
+class Likeness(Protocol):
+    """What a method has in common with others, known before its graph is made.
+
+    Nodes have numbers in their order in the graph, each before those inside it.
+    """
+
+    @property
+    def shape(self) -> str:
+        """A text that is equal for graphs which differ in places, in numbers of values, in shapes
+        of tensors and in names of classes and functions alone."""
+
+    def keeps(self, text: str) -> bool:
+        """Return whether a text in the graph stands in the shape as it is."""
+
+    def functions(self, constants: Sequence[int]) -> list[Function]:
+        """Return the functions that constants stand for, which are nodes of these numbers."""
+
+    def places(self, kinds: Sequence[str]) -> list[Placed]:
+        """Return the places of all nodes, given their kinds."""
+
+
 class Function:
     """A function or method: qualified name, schema, and a graph made when first asked for.
 
     The first block parameter of a method is ``self``, as in its schema. The schema may be given
     as a callable, too: it is then made when first asked for. ``sharing`` is set for methods of
-    module classes, which structurally equal classes may have as well.
+    module classes, which structurally equal classes may have as well. ``liken`` gives the likeness
+    of a method whose graph is dear to make.
     """
 
-    __slots__ = ("_define", "_graph", "_schema", "qualified_name", "sharing", "type")
+    __slots__ = ("_define", "_graph", "_schema", "liken", "qualified_name", "sharing", "type")
 
     def __init__(
         self,
@@ -140,6 +162,7 @@ class Function:
         self._define = define
         self._graph: Block | None = None
         self.sharing: SharedMethod | None = None
+        self.liken: Callable[[], Likeness] | None = None
         self.type = FunctionType(self)
 
     @property
@@ -162,6 +185,11 @@ class Function:
         if self._graph is None:
             self._graph = self._define()
         return self._graph
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph has been made."""
+        return self._graph is not None
 
     def drop_graph(self) -> None:
         """Forget the graph, which is made again when it is asked for."""

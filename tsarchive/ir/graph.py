@@ -182,9 +182,9 @@ class Block:
         **attributes: Any,
     ) -> Node:
         """Append a node without outputs; the caller adds outputs and blocks."""
-        node = Node(kind, attributes=attributes, schema=schema, place=place)
-        for value in inputs:
-            node.add_input(value)
+        node = Node(kind, [*inputs], attributes=attributes, schema=schema, place=place)
+        for offset, value in enumerate(node.inputs):
+            value.uses.append(Use(node, offset))
         self.nodes.append(node)
         return node
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 from tsarchive.errors import SaveError
 
@@ -121,6 +122,15 @@ class NamePool:
 
     def start_function(self) -> None:
         self.used.clear()
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counters of the code record, which decide over names beside what is in use."""
+        return dict(self._next)
+
+    @counters.setter
+    def counters(self, counters: Mapping[str, int]) -> None:
+        self._next.update(counters)
 
     def unique(self, candidate: str) -> str:
         name = candidate

@@ -119,9 +119,12 @@ class TaggedText:
             if owner is not last:
                 owners.append((shift + offset, owner))
                 last = owner
-        for mark in other.marks:
-            self.marks.append(Mark(shift + mark.offset, mark.node, mark.literal, mark.is_text))
-        self.parts.extend(other.parts)
+        if other.marks:
+            self.marks += [
+                Mark(shift + offset, node, literal, is_text)
+                for offset, node, literal, is_text in other.marks
+            ]
+        self.parts += other.parts
         self.length += other.length
 
     def owned_by(self, owner: Any) -> TaggedText:
@@ -145,11 +148,14 @@ class TaggedText:
 def range_records(
     owners: Iterable[tuple[int, Any]], range_of: Callable[[Any], Range | None]
 ) -> list[TaggedRange]:
-    """Return a record for each change of the range, as torch's printer makes them."""
+    """Return a record for each change of the range, as torch's printer makes them.
+
+    ``range_of`` gives None for the owner None.
+    """
     found: list[TaggedRange] = []
     last: object = _NOBODY
     for offset, owner in owners:
-        range_ = None if owner is None else range_of(owner)
+        range_ = range_of(owner)
         if range_ is not last and range_ != last:
             found.append(TaggedRange(offset, range_))
             last = range_

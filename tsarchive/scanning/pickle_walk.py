@@ -168,11 +168,12 @@ def _opcode(info: pickletools.OpcodeInfo) -> Opcode:
 
 _KINDS: Final = {pickletools.anyobject.name: None, pickletools.pydict.name: Plain.DICT}
 OPCODES: Final = {info.code.encode("latin-1"): _opcode(info) for info in pickletools.opcodes}
+_STOP: Final = OPCODES[b"."]
 
 
 # What else takes as many steps: to begin a walk, and to keep a name, which takes memory too: of
 # names that are not kept after all, so many steps are given back.
-_STEPS_OF_WALK: Final = 8
+STEPS_OF_WALK: Final = 8
 _STEPS_OF_NAME: Final = 32
 STEPS_OF_LOST_NAME: Final = 24
 # So many bytes of arguments take as long as one opcode.
@@ -256,6 +257,13 @@ Passed = dict[int, int]
 walk that comes there with no deeper stack calls nothing from there on, either."""
 
 
+def note_passed(passed: Passed, position: int, height: int) -> None:
+    """Note that a walk came to nothing that was at a position with so many values."""
+    if len(passed) >= _MOST_PASSED:
+        passed.clear()
+    passed[position] = height
+
+
 def weight_of_name(name: str) -> int:
     """Return what a name adds to the weight of its use."""
     return _WEIGHT_OF_WIDESPREAD * is_widespread(name)
@@ -279,7 +287,7 @@ def walk(stream: PickleBytes, start: int, budget: Budget, passed: Passed | None 
     if passed is not None:
         machine.add_to(passed)
     arguments = (machine.walk.end - start - machine.skipped) // _BYTES_OF_STEP
-    budget.left -= _STEPS_OF_WALK + machine.steps + arguments
+    budget.left -= STEPS_OF_WALK + machine.steps + arguments
     return machine.walk
 
 
@@ -307,16 +315,18 @@ class _Machine:
     def run(self, stream: PickleBytes) -> None:
         """Go on to the end."""
         is_stop = False
+        passed = self._passed
         while not is_stop:
             position = stream.position
-            if self._passed is not None:
-                self._pass(position, self._passed)
+            if passed is not None:
+                self._pass(position, passed)
             code = stream.read(1)
             opcode = OPCODES.get(code)
             if opcode is None:
                 raise ValueError(f"{code!r} is no opcode" if code else "it ends before STOP")
-            self.step(opcode, self._argument(opcode, stream), position)
-            is_stop = opcode.name == "STOP"
+            argument = None if opcode.read is None else self._argument(opcode.read, stream)
+            self.step(opcode, argument, position)
+            is_stop = opcode is _STOP
 
     def _pass(self, position: int, passed: Passed) -> None:
         """Note where this is, or raise ValueError where an earlier walk came to nothing."""
@@ -334,14 +344,12 @@ class _Machine:
         if not self.walk.weight and not self.walk.is_too_long:
             for position, height in self._been:
                 if height <= self._lowest:
-                    if len(passed) >= _MOST_PASSED:
-                        passed.clear()
-                    passed[position] = height
+                    note_passed(passed, position, height)
 
-    def _argument(self, opcode: Opcode, stream: PickleBytes) -> Any:
-        """None also where it is too long to look at."""
+    def _argument(self, read: _Reader, stream: PickleBytes) -> Any:
+        """Return the argument of an opcode; None where it is too long to look at."""
         try:
-            return opcode.read(stream) if opcode.read is not None else None
+            return read(stream)
         except LongArgument as long:
             self.skipped += long.size
             stream.position = long.end

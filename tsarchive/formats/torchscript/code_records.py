@@ -5,15 +5,22 @@ Debug records map bytes of code records to user source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
-from tsarchive.pickler import Global, MarkedTuple, Memoised, Reduce, Value, loads
+from tsarchive.pickler import Global, Reduce, loads
 from tsarchive.pickler import opcodes as op
-from tsarchive.pickler.writer import PickleWriter, get_opcode, int_opcode, tuple_opcodes
+from tsarchive.pickler.writer import (
+    MARK,
+    MARKED_TUPLE,
+    PickleWriter,
+    get_opcode,
+    int_opcode,
+    tuple_opcodes,
+)
 
 # The suffix of the debug record of a code record.
 DEBUG_SUFFIX = ".debug_pkl"
@@ -213,6 +220,11 @@ def _is_line(number: int) -> bool:
 
 
 _TUPLE3 = op.TUPLE3.byte
+# What stands around the items of a list that is the argument of a call.
+_LIST_ARGUMENT = (
+    MARKED_TUPLE[0] + op.EMPTY_LIST.byte + MARK,
+    op.APPENDS.byte + MARKED_TUPLE[1] + op.REDUCE.byte,
+)
 
 
 class DebugWriter:
@@ -228,11 +240,11 @@ class DebugWriter:
         Raises SaveError for a text that UTF-8 cannot encode.
         """
         numbers = {"": 0}
-        sources = dict.fromkeys(range_.source if range_ else None for _, range_ in ranges)
+        sources = dict.fromkeys(range_[0] if range_ else None for _, range_ in ranges)
         described = {source: self._described(source, numbers) for source in sources}
         writer, tags = PickleWriter(), self._tags
         writer.write(FORMAT)
-        writer.write(Memoised(tuple(numbers)))
+        _write_texts(writer, numbers)
         opening, closing = tuple_opcodes(len(ranges))
         # Rows are most of a record, and none is shared: their bytes are written directly.
         out, memos = writer.out, dict[Source | None, int]()
@@ -243,8 +255,9 @@ class DebugWriter:
             if source in memos:
                 out += get_opcode(memos[source])
             else:
-                writer.write(described[source])
-                memos[source] = writer.last_memo
+                writer.write(INT_LIST)
+                out += described[source]
+                memos[source] = writer.put()
             out += int_opcode(begin) + int_opcode(end) + _TUPLE3
             out += int_opcode(tags.setdefault(range_, len(tags))) + _TUPLE3
         out += closing
@@ -252,15 +265,20 @@ class DebugWriter:
         out += _TUPLE3
         return writer.finished()
 
-    def _described(self, source: Source | None, numbers: dict[str, int]) -> Memoised:
-        """Return a source by its texts, which are added to the table ``numbers``."""
-        lines: list[Value] = []
+    def _described(self, source: Source | None, numbers: dict[str, int]) -> bytes:
+        """Return a source by its texts, which are added to the table ``numbers``.
+
+        The name of the function that gives the list of the texts stands before it.
+        """
+        lines: list[int] = []
         filename = first_line = 0
         if source is not None:
-            lines += [numbers.setdefault(text, len(numbers)) for text in self._split(source.text)]
+            lines = [numbers.setdefault(text, len(numbers)) for text in self._split(source.text)]
             filename = numbers.setdefault(source.filename or "", len(numbers))
             first_line = source.first_line
-        return Memoised((Reduce(INT_LIST, MarkedTuple((lines,))), filename, first_line))
+        numbered = b"".join(map(int_opcode, lines))
+        place = int_opcode(filename) + int_opcode(first_line)
+        return _LIST_ARGUMENT[0] + numbered + _LIST_ARGUMENT[1] + place + _TUPLE3
 
     def _split(self, text: str) -> list[str]:
         """Split into lines with their line ends; text that ends in one has a last, empty line.
@@ -272,3 +290,12 @@ class DebugWriter:
             *ended, last = text.split("\n")
             known = self._lines[text] = [*(f"{line}\n" for line in ended), last]
         return known
+
+
+def _write_texts(writer: PickleWriter, texts: Collection[str]) -> None:
+    opening, closing = tuple_opcodes(len(texts))
+    writer.out += opening
+    for text in texts:
+        writer.write_text(text)
+    writer.out += closing
+    writer.put()

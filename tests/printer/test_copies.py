@@ -1,0 +1,181 @@
+"""Methods that are printed like others: the same records as when each is printed by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tsarchive.printer.definitions import Definitions
+from tsarchive.saving import saved_records
+
+
+def scaling() -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    return change
+
+
+def shifting() -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(x: torch.Tensor) -> torch.Tensor:
+        return x + 2
+
+    return change
+
+
+SCALE, SHIFT = scaling(), shifting()
+
+
+class Text(nn.Module):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        return x, self.text
+
+
+class Constant(nn.Module):
+    __constants__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: torch.Tensor):  # the type of the value
+        return x, self.value
+
+
+class Casts(nn.Module):
+    def __init__(self, is_int: bool) -> None:
+        super().__init__()
+        self.is_int = is_int
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.is_int:
+            return x + int(x.sum())
+        return x + float(x.sum())
+
+
+class Calls(nn.Module):
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+class Flow(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList([nn.Linear(size, size), nn.Linear(size, size)])
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: torch.Tensor, count: int = 2) -> torch.Tensor:
+        for index in range(count):
+            if index % 2 == 0:
+                x = self.step(x)
+        return x
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.inner:
+            x = layer(x) * self.weight
+        x = x + 1
+        x = x + 2
+        return x
+
+
+class Alike(Flow):
+    """Printed in the same record, whose counters it moves on."""
+
+
+class Held(nn.Module):
+    """A tensor in the code itself, which tracing makes."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.tensor([self.value, 1.0])
+
+
+class Several(nn.Module):
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            part(x)
+        return x
+
+
+def constants(*values: object) -> nn.Module:
+    return Several(*map(Constant, values))
+
+
+SCRIPTED = {
+    "layers": Several(*(nn.Conv2d(2, 2, size, stride=size) for size in (1, 2, 1, 2, 3))),
+    "norms": Several(*(nn.BatchNorm2d(2, eps=eps) for eps in (0.1, 0.2, 0.1))),
+    "strings": constants("Tensor", "Float(1)", "Float(2)", "%a", "%b", "Long", "é", '"', "\\"),
+    "names in strings": constants("__torch__.a", "__torch__.b", "x", ", scope: a", ", scope: b"),
+    "numbers": constants(1, 1.0, True, 2, 0.1, 0.1 + 1e-17, -0.0, 0.0, 1e300, float("nan")),
+    "lists": constants([1], [2], (1, 2), (1, 3), ["a"], ["b"], None),
+    "casts": Several(Casts(True), Casts(False), Casts(True)),
+    "flow": Several(Alike(2), Flow(2), Flow(3), Alike(2)),
+    "functions": Several(Calls(SCALE), Calls(SHIFT), Calls(SCALE)),
+    "attributes": Several(Text("a"), Text("b")),
+}
+TRACED = {
+    "layers": nn.Sequential(*(nn.Linear(2, 2) for _ in range(3)), nn.ReLU(), nn.ReLU()),
+    "tensors": nn.Sequential(Held(1.0), Held(2.0), Held(1.0)),
+    "nested": nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(3))),
+}
+
+
+def records(module: torch.nn.Module) -> list[tuple[str, bytes]]:
+    return [(record.name, bytes(record.data)) for record in saved_records(module)]
+
+
+def assert_copies_change_nothing(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_copies = records(module)
+    monkeypatch.setattr(Definitions, "has_samples", False)
+    assert with_copies == records(module)
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_scripted_copies_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_copies_change_nothing(torch.jit.script(SCRIPTED[name]), monkeypatch)
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_traced_copies_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = torch.jit.trace(TRACED[name], torch.ones(1, 2))
+    assert_copies_change_nothing(traced, monkeypatch)
+
+
+def test_copies_of_what_was_loaded_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pytest.TempPathFactory
+) -> None:
+    path = f"{tmp_path}/layers.pt"
+    torch.jit.save(torch.jit.script(SCRIPTED["layers"]), path)
+    assert_copies_change_nothing(torch.jit.load(path), monkeypatch)
+
+
+def test_equal_methods_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    plainly = Definitions._print_function
+
+    def noted(self: Definitions, function: object) -> None:
+        printed.append(str(function))
+        plainly(self, function)
+
+    monkeypatch.setattr(Definitions, "_print_function", noted)
+    kinds = [type(f"Linear{number}", (nn.Linear,), {}) for number in range(3)]
+    saved_records(torch.jit.script(nn.Sequential(*(kind(2, 2) for kind in kinds))))
+    assert sum("Linear" in name for name in printed) == 1
