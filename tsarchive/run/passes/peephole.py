@@ -21,6 +21,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import RETURN, Block, Node, Value
 from tsarchive.ir.types import INT
 
+from ..objects import as_number
 from .alias_analysis import OUTSIDE, Aliases, Place
 from .liveness import all_nodes, called_function
 
@@ -100,16 +101,6 @@ def _int(value: Value) -> int | None:
     if value.node.is_constant and value.type == INT:
         return int(value.node.attributes["value"])
     return None
-
-
-def as_number(value: Any) -> int | float | complex | None:
-    """The number that a constant acts as; None for other tensors.
-
-    A bool stays a tensor: torch has no operator for it and fails.
-    """
-    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
-        return None
-    return None if value.requires_grad or value.is_meta else value.item()
 
 
 DIVIDED = "aten::floor_divide"
