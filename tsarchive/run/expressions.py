@@ -68,8 +68,9 @@ from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import as_number, unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .own_objects import own_member, own_value
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
-from .passes.object_identity import makes_text, must_differ, own_member, own_value
+from .passes.object_identity import makes_text, must_differ
 from .passes.peephole import DIVIDED
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 

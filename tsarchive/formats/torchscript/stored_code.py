@@ -15,18 +15,18 @@ import marshal
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-import tsarchive
 from tsarchive.caching import CacheFolder, cache_folder
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
-from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
 from tsarchive.ir.graph import Placed
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NamedType, Type
@@ -244,10 +244,12 @@ class _StoredMethod:
     def original(self) -> Function:
         return self.code.original(self.function)
 
-    def moved(self, place: Placed, other: Any) -> Placed:
-        return self._in_text().moved(place, other._in_text())
+    def moved(self, place: Placed, other: SharedMethod) -> Placed:
+        assert isinstance(other, _StoredMethod)
+        return self.in_text().moved(place, other.in_text())
 
-    def _in_text(self) -> Any:
+    def in_text(self) -> SharedMethod:
+        """Return the method as the reader of the text has it."""
         return self.code.text.shared_method(self.function.qualified_name, self.owner)
 
 
@@ -332,12 +334,13 @@ def _process() -> str:
     git: Any = getattr(torch.version, "git_version", None)
     flags = sys.implementation.cache_tag, sys.hexversion, sys.flags.optimize, sys.byteorder
     built = torch.__version__, git, sys.platform
-    return repr((_FORM, tsarchive.__version__, tuple(_own_files()), flags, built))
+    own = sys.modules[__name__.partition(".")[0]]
+    return repr((_FORM, own.__version__, tuple(_own_files(own)), flags, built))
 
 
-def _own_files() -> Iterator[tuple[str, int, int]]:
+def _own_files(package: ModuleType) -> Iterator[tuple[str, int, int]]:
     """Return name, size and time of the files that decide, none where there are no files."""
-    folder = os.path.dirname(tsarchive.__file__ or "")
+    folder = os.path.dirname(package.__file__ or "")
     for room in _DECIDING:
         with contextlib.suppress(OSError):
             yield from _files(os.path.join(folder, room))

@@ -9,9 +9,7 @@ few do, and those that pass such values to them, work with objects of their own.
 from __future__ import annotations
 
 import contextlib
-import enum
 import operator
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -20,13 +18,7 @@ from tsarchive.ir.classes import Function, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
-    ANY,
-    ANY_ENUM,
-    ANY_LIST,
-    ANY_TUPLE,
     COMPLEX,
-    COMPOSITE,
-    NUMBER,
     STRING,
     DictType,
     EnumType,
@@ -34,14 +26,9 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
+from tsarchive.run.own_objects import SHARED, may_hold_shared, own_text
 
-from ..own_objects import SHARED, may_hold_shared, own_member, own_text, own_value
 from .liveness import ALIASES, called_function
-
-__all__ = [
-    "Comparisons", "makes_text", "may_hold_shared", "must_differ", "own_member", "own_text",
-    "own_value",
-]  # fmt: skip
 
 _TEXTS: Final = frozenset({ListType(STRING), TupleType((STRING, STRING, STRING))})
 _OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})

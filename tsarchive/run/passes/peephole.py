@@ -13,15 +13,11 @@ nothing else can see such a tensor, generated code has the number itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
-
-import torch
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import RETURN, Block, Node, Value
 from tsarchive.ir.types import INT
 
-from ..objects import as_number
 from .alias_analysis import OUTSIDE, Aliases, Place
 from .liveness import all_nodes, called_function
 

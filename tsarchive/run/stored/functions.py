@@ -52,6 +52,7 @@ class Archive(ArchiveNames, Protocol):
     def place(self, record: str, numbers: Sequence[int]) -> Placed:
         """Return the place in a code record of line, column, end line and end column."""
 
+
 @dataclass(eq=False, slots=True)
 class StoredPlaces(Sequence["Placed | None"]):
     """The places of the lines of a body, each made when it is asked for."""

@@ -78,9 +78,7 @@ class Handed:
             return found
 
         direct = None if dispatch.direct_call is None else direct_call
-        return replace(
-            dispatch, implementation=implementation, metered=metered, direct_call=direct
-        )
+        return replace(dispatch, implementation=implementation, metered=metered, direct_call=direct)
 
     def _noted(self, value: Any, recipe: Recipe) -> Any:
         self._known[id(value)] = value, recipe
