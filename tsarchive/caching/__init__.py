@@ -3,6 +3,6 @@
 It knows nothing of what entries hold but their key and that they are whole. May import nothing.
 """
 
-from .folder import CacheFolder, Entry, State, cache_folder
+from .folder import MOST_BYTES, VARIABLE, CacheFolder, Entry, State, cache_folder
 
-__all__ = ["CacheFolder", "Entry", "State", "cache_folder"]
+__all__ = ["MOST_BYTES", "VARIABLE", "CacheFolder", "Entry", "State", "cache_folder"]

@@ -242,8 +242,7 @@ class Compiler:
         """Return the code for calls of a function, with the globals that it needs."""
         if self._stored is None:
             return self._compiled(call)
-        with _disable_current_modes():
-            source = self._stored.take(call)
+        source = self._stored.take(call)
         if source is None:
             with self.linkage.enforcement.asking() as allowed:
                 source = self._compiled(call)

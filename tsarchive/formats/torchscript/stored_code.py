@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.caching import CacheFolder, cache_folder
 from tsarchive.container import Container
@@ -90,6 +91,9 @@ class StoredCode:
     def _known(self, qualified_name: str) -> NamedType | None:
         """Return what is stored or was read under a name."""
         reader = self._reader
+        known = reader.found.get(qualified_name)
+        if known is not None:
+            return known
         before = len(reader.found)
         try:
             found = reader.find(qualified_name)
@@ -147,7 +151,9 @@ class StoredCode:
         return found.function if isinstance(found, FunctionType) else None
 
     def constant(self, index: int) -> Any:
-        value, _ = self._constant(index)
+        # Constants must not become the tensors of a tracer.
+        with _disable_current_modes():
+            value, _ = self._constant(index)
         if not isinstance(value, TableConstant):
             raise Unstorable(f"constant {index} is no object")
         return value.value
@@ -165,7 +171,7 @@ class StoredCode:
             return False
         registry, numbers = self._made_for
         if numbers is not None and not self._constants():
-            self._constant(0)
+            self.constant(0)
         return registry == _registry(self._operators) and (
             numbers is None or numbers == numbers_in(self._constants())
         )

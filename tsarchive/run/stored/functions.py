@@ -13,6 +13,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 from torch import is_tensor
@@ -111,6 +112,7 @@ class StoredFunctions:
 
     def __post_init__(self) -> None:
         self.handed = Handed()
+        self._made: dict[int, Source] = {}
         self.linkage: Linkage
 
     def link(self, linkage: Linkage) -> None:
@@ -152,18 +154,30 @@ class StoredFunctions:
         linkage = self.linkage
         return Context(linkage, self._dispatch, self.archive, self.handed, writer, self.reader)
 
+    @cached_property
+    def _reading(self) -> Context:
+        return self._context(TypeWriter(self.reader.find))
+
     def _source(self, call: Call, number: int, recipes: Any, moved: str | None) -> Source:
-        name, text, code, record, numbers, allowed = self.bodies[number]
-        for operator in allowed:
-            self.linkage.enforcement.check_allowed(operator)
-        context = self._context(TypeWriter(self.reader.find))
-        lines = [f"{line}\n" for line in text.split("\n")]
-        places = StoredPlaces(record, array("i", numbers), self.archive.place)
-        made = Source(name, lines, marshal.loads(code), namespace_of(recipes, context), places)
+        body = self._body(number)
+        made = body._replace(namespace=namespace_of(recipes, self._reading))
         if moved is None:
             return made
-        body = _sharing(self.archive.function(moved))
-        return made._replace(places=MovedPlaces(places, body, _sharing(call.function), moved))
+        method = _sharing(self.archive.function(moved))
+        places = MovedPlaces(body.places, method, _sharing(call.function), moved)
+        return made._replace(places=places)
+
+    def _body(self, number: int) -> Source:
+        """Return a body without its globals, once the policy has allowed all that it names."""
+        found = self._made.get(number)
+        if found is None:
+            name, text, code, record, numbers, allowed = self.bodies[number]
+            for operator in allowed:
+                self.linkage.enforcement.check_allowed(operator)
+            lines = [f"{line}\n" for line in text.split("\n")]
+            places = StoredPlaces(record, array("i", numbers), self.archive.place)
+            found = self._made[number] = Source(name, lines, marshal.loads(code), {}, places)
+        return found
 
     def extended(self, writer: TypeWriter) -> tuple[list[Any], dict[Key, Any]]:
         """Return the bodies and functions, with those that were compiled here."""

@@ -290,6 +290,7 @@ def _own(value: Any, _: Context) -> Recipe | None:
     return (module, name) if is_there else None
 
 
+@cache
 def _member_of(module: str, name: str) -> Any:
     found = None
     if module.startswith(_RUNNER):
@@ -371,8 +372,11 @@ def _device(value: Any, _: Context) -> Recipe | None:
     return (str(value),) if type(value) is torch.device else None
 
 
+_SCALARS: Final = (bool, int, float, complex, str, type(None))
+
+
 def _scalar(value: Any, _: Context) -> Recipe | None:
-    return (value,) if type(value) in (bool, int, float, complex, str) else None
+    return (value,) if type(value) in _SCALARS else None
 
 
 def _tuple(value: Any, context: Context) -> Recipe | None:
