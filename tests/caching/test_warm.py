@@ -366,6 +366,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.sample(1, gaps="a process each; a folder that cannot be made is tried in test_folder")
 @pytest.mark.parametrize("place", ["writable", "/dev/null/cache"])
 def test_an_exit_code_is_that_of_the_program(tmp_path, place):
     path = tmp_path / "net.pt"

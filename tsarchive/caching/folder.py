@@ -65,7 +65,7 @@ def cache_folder() -> CacheFolder | None:
     """Return the folder of this user, or the one that the environment names; None for none."""
     named = os.environ.get(VARIABLE)
     if named is not None:
-        return None if named in _OFF else CacheFolder(Path(named))
+        return None if named in _OFF else CacheFolder(Path(os.path.abspath(named)))
     try:
         from platformdirs import user_cache_dir
 

@@ -210,13 +210,13 @@ class StoredCode:
         linkage = self.functions.linkage
         compared = {
             function.qualified_name: compares
-            for function, compares in linkage.analyses.compared.items()
+            for function, compares in list(linkage.analyses.compared.items())
             if self.function(function.qualified_name) is function
         }
         constants = self._constants()
         return {
             "layouts": layouts,
-            "schemas": {**self._schemas, **schemas_of(functions, writer)},
+            "schemas": self._schemas | schemas_of(_with_schemas(found.values()), writer),
             "originals": self._originals
             | {f.qualified_name: f.original.qualified_name for f in functions},
             "operators": tuple(sorted(self._operators)),
@@ -233,6 +233,17 @@ class StoredCode:
     def __del__(self) -> None:
         if not sys.is_finalizing():
             _keep(self)
+
+
+def _with_schemas(types: Iterable[NamedType]) -> Iterator[Function]:
+    """Return the functions among types, and their methods, whose schemas were asked for."""
+    for type_ in types:
+        functions: list[Function] = []
+        if isinstance(type_, ClassType) and not type_.is_native:
+            functions = [*type_.methods.values(), *type_.hooks()]
+        elif isinstance(type_, FunctionType):
+            functions = [type_.function]
+        yield from (function for function in functions if function.has_schema)
 
 
 _OBJECTS: Final = (torch.Tensor, torch.ScriptObject)
