@@ -88,7 +88,7 @@ class Bench:
 
     def _probe(self, probe: str, side: str, settings: Found) -> Found:
         command = [sys.executable, str(_PROBES), probe, side, json.dumps(settings)]
-        environment = {**os.environ, **_ONE_THREAD}
+        environment = {"TSARCHIVE_CACHE": "0", **os.environ, **_ONE_THREAD}
         environment.pop(_NO_BYTECODE, None)
         try:
             done = subprocess.run(

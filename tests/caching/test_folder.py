@@ -192,6 +192,7 @@ def test_the_environment_switches_it_off(monkeypatch, value):
 
 
 def test_by_default_it_is_the_users(monkeypatch, tmp_path):
+    pytest.importorskip("platformdirs")
     monkeypatch.delenv("TSARCHIVE_CACHE")
     if sys.platform == "linux":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

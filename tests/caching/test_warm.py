@@ -81,6 +81,7 @@ def test_every_fixture(case):
     assert saved(warm) == saved(first)
 
 
+@pytest.mark.sample(3)
 @each_network
 def test_networks(name, kind):
     script, inputs = build(name, kind)

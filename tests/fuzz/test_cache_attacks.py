@@ -13,7 +13,7 @@ from tests.support.suite import examples
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="owners and forks are Linux's")
 
 _OWN_FOREIGN = """
-import sys, pathlib, tempfile, torch
+import contextlib, pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import cache
 subjects, inputs = cache.subjects_of()
@@ -21,7 +21,8 @@ scene = cache.Scene(pathlib.Path(sys.argv[2]), subjects, inputs)
 scene.fill()
 for path in scene.folder.path.glob("*.code"):
     path.write_bytes(scene.foreign(path))
-cache.answer(subjects[0], inputs[0])
+with contextlib.suppress(KeyError):  # it defines no function
+    cache.answer(subjects[0], inputs[0])
 print(scene.trace.exists())
 """
 
