@@ -88,9 +88,6 @@ class Handed:
         known = self._known.get(id(value))
         return None if known is None else known[1]
 
-    def forget(self) -> None:
-        self._known.clear()
-
 
 def _operator_of(schema: FunctionSchema) -> Recipe:
     return "operator", schema.name, schema.overload
