@@ -31,6 +31,7 @@ _SHARES = {
 
 
 def main() -> int:
+    os.environ["TSARCHIVE_CACHE"] = "0"  # inputs are not to be remembered, nor files opened
     options = _options()
     torch.set_num_threads(1)  # a forked process would wait for threads that it does not have
     watch = Watch(options.seconds)

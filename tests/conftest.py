@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import HealthCheck, settings
 from fixtures.modules import all_cases
 from tests.support import fresh_registry, suite  # noqa: F401  # the registry before any test
 from tests.support.archives import CORPUS, TORCH
+
+# No test uses what this user's programs have compiled; all of them can share a folder of their own.
+os.environ["TSARCHIVE_CACHE"] = os.environ.get("TSARCHIVE_TEST_CACHE", "0")
 
 # Programs are exported as today's torch exports them; torch 2.6 had another default.
 torch.export.export.__kwdefaults__["strict"] = False

@@ -30,6 +30,7 @@ FLOOR = {
     "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
+    "tsarchive.caching": set(),
     "tsarchive.container": set(),
     "tsarchive.errors": set(),
     "tsarchive.findings": set(),
@@ -59,10 +60,10 @@ MAY_IMPORT = {
         "tsarchive.policy", "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.torchscript": {
-        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-        "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.caching", "tsarchive.comparing",
+        "tsarchive.container", "tsarchive.describing", "tsarchive.formats", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy",
+        "tsarchive.printer", "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.foreign": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -149,7 +150,8 @@ MAY_IMPORT = {
 # Files that must work without torch installed: opening, listing and checking a file use them.
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.adopt", "tsarchive.analyses", "tsarchive.archive",
-    "tsarchive.auditing", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
+    "tsarchive.auditing", "tsarchive.caching", "tsarchive.comparing", "tsarchive.container",
+    "tsarchive.describing",
     "tsarchive.errors", "tsarchive.findings", "tsarchive.formats.base",
     "tsarchive.formats.executorch", "tsarchive.formats.foreign",
     "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.inspection",

@@ -99,7 +99,7 @@ class Bench:
 
     def _probe(self, probe: str, side: str, settings: Found) -> Found:
         command = [sys.executable, str(_PROBES), probe, side, json.dumps(settings)]
-        environment = {**os.environ, **_ONE_THREAD}
+        environment = {"TSARCHIVE_CACHE": "0", **os.environ, **_ONE_THREAD}
         environment.pop(_NO_BYTECODE, None)
         environment["TSARCHIVE_CACHE"] = settings.get("cache", "0")
         try:

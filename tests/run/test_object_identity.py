@@ -21,7 +21,7 @@ import tsarchive
 from tests.support.archives import torch_loaded, torch_saved
 from tests.support.registry_calls import archive_of
 from tsarchive.policy import Policy
-from tsarchive.run.passes.object_identity import own_member, own_text, own_value
+from tsarchive.run.own_objects import own_member, own_text, own_value
 
 HEADER = "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
 HELPERS = {

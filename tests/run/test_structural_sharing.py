@@ -19,7 +19,7 @@ from tests.support.archives import loaded, torch_loaded, torch_saved
 from tests.support.frontend import importer_of
 from tests.support.networks import build, each_network
 from tsarchive import Limits, PolicyError
-from tsarchive.run import compiler
+from tsarchive.run import codegen, compiler
 from tsarchive.run.codegen import generate
 from tsarchive.run.linkage import LazyFunction
 
@@ -132,13 +132,13 @@ def run_code(module):
 def generated(monkeypatch) -> list[str]:
     """The names of the classes whose methods source is generated for, from here on."""
     found: list[str] = []
-    generate = compiler.generate
+    generate = codegen.generate
 
     def counting(function, *arguments):
         found.append(function.qualified_name.split(".")[-2])
         return generate(function, *arguments)
 
-    monkeypatch.setattr(compiler, "generate", counting)
+    monkeypatch.setattr(codegen, "generate", counting)
     return found
 
 

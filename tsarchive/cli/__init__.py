@@ -16,7 +16,7 @@ from .output import guarded
 
 _COMMANDS = (
     "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run", "verify",
-    "audit", "jitter",
+    "audit", "jitter", "cache",
 )  # fmt: skip
 # The demo is a program of its own, in a package beside this one.
 _MODULES = {

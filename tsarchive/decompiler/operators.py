@@ -35,13 +35,13 @@ from tsarchive.operators.python_forms import (
 from tsarchive.run.checks import MEMORY_FORMATS, enum_names
 from tsarchive.run.expressions import nesting, told_element
 from tsarchive.run.natives.conversions import DTYPES, LAYOUTS
+from tsarchive.run.objects import as_number
 from tsarchive.run.operators import (
     find_native,
     implementation,
     operator_schemas,
     schema_without_text,
 )
-from tsarchive.run.passes.peephole import as_number
 
 from . import syntax
 from .program import Program

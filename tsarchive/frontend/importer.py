@@ -24,6 +24,7 @@ from tsarchive.ir.classes import (
     Function,
     FunctionType,
     InterfaceType,
+    SharedMethod,
 )
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import NATIVE_PREFIX, unmangled
@@ -51,8 +52,9 @@ from tsarchive.operators.upgraders import UPGRADERS, Candidate
 
 from .context import CURRENT, UNLOWERED, Context
 from .grammar import OF_PYTHON
-from .places import Cursor
+from .places import CodePlace, Cursor
 from .splitting import Line, Piece, split_class
+from .structural_sharing import shared_method
 from .syntax import ASSIGNED, bounded, number, parse_expression, string_value
 
 
@@ -146,6 +148,30 @@ class CodeImporter(Context):
         """Make a class known that no code record defines."""
         self.found[named.qualified_name] = named
 
+    def reader(self, qualified_name: str, owner: ClassType | None) -> FunctionReader:
+        """Return what reads a function, or a method of a class, that is known by other means."""
+        if owner is None:
+            piece = self.sources.piece(qualified_name)
+            assert piece is not None
+            return _free_function(self, qualified_name, piece)
+        method = self._method_piece(qualified_name, owner)
+        is_hook = any(hook.name == method.name for hook in owner.hooks())
+        version = None if is_hook else self.version
+        return FunctionReader(self, qualified_name, method, owner, version)
+
+    def place(self, record: str, numbers: Sequence[int]) -> CodePlace:
+        """Return the place of line, column, end line and end column in a code record."""
+        return CodePlace(self.sources.places(record), *numbers)
+
+    def shared_method(self, qualified_name: str, owner: ClassType) -> SharedMethod:
+        """Return a method of a class, as one that corresponds to that of an equal class."""
+        return shared_method(self.sharing, owner, self._method_piece(qualified_name, owner))
+
+    def _method_piece(self, qualified_name: str, owner: ClassType) -> Piece:
+        piece = self.sources.piece(owner.qualified_name)
+        assert piece is not None
+        return split_class(piece).methods[qualified_name.rpartition(".")[2]]
+
     def method(self, owner: ClassType, piece: Piece, version: int) -> Function:
         """Return a method of a class that no code record defines."""
         name = f"{owner.qualified_name}.{piece.name}"
@@ -217,9 +243,7 @@ _NN = re.compile(r"__torch__\.torch\.(?:ao\.)?nn\.")
 def define(context: Context, name: str, piece: Piece) -> NamedType:
     """Return the type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
-        dialect = context.dialect
-        version = None if name in dialect.functions.values() else dialect.free_version
-        return FunctionReader(context, name, piece, version=version).function.type
+        return _free_function(context, name, piece).function.type
     reader = _ClassReader(context, name, piece)
     match reader.parts.base:
         case "" | "Module":
@@ -234,6 +258,12 @@ def define(context: Context, name: str, piece: Piece) -> NamedType:
         f"class {piece.name} has the superclass {reader.parts.base!r}, which is none of "
         "Module, NamedTuple, Interface, ModuleInterface and Enum"
     )
+
+
+def _free_function(context: Context, name: str, piece: Piece) -> FunctionReader:
+    dialect = context.dialect
+    version = None if name in dialect.functions.values() else dialect.free_version
+    return FunctionReader(context, name, piece, version=version)
 
 
 class _ClassReader:

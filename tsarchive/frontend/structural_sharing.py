@@ -161,6 +161,11 @@ class _SharedMethod:
         return len(self.piece.text) - len(_text_without_self(self.owner, self.piece))
 
 
+def shared_method(sharing: StructuralSharing, owner: ClassType, piece: Piece) -> SharedMethod:
+    """Return a method of a class that is compared with no other."""
+    return _SharedMethod(sharing, owner, owner, piece)
+
+
 def _lines(
     lines: Iterable[Line], submodules: Mapping[str, ClassType], left_out: Set[str]
 ) -> Hashable:

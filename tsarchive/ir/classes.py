@@ -172,6 +172,11 @@ class Function:
         return self._schema
 
     @property
+    def has_schema(self) -> bool:
+        """Return whether the schema is made."""
+        return isinstance(self._schema, FunctionSchema)
+
+    @property
     def name(self) -> str:
         return self.qualified_name.rpartition(".")[2]
 

@@ -105,42 +105,53 @@ def row_of(operator: str) -> Row:
     There is always one: ``*`` stands for whatever no other row names.
     """
     name = operator.removeprefix(NATIVE_PREFIX)
-    known, beginnings = _index()
+    known = _index()
     pattern = name
     if pattern not in known and "::" in name:
         pattern = name.partition(".")[0]
     if pattern not in known:
-        pattern = next(found for found in beginnings if name.startswith(found[:-1]))
-    return known[pattern]
+        pattern = next(found for found in _beginnings() if name.startswith(found[:-1]))
+    return _row(pattern)
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """Return the whole table, one row a pattern."""
-    paragraphs = table_text("risks.txt").split("\n\n")
-    return tuple(row for paragraph in paragraphs for row in _rows(paragraph))
+    return tuple(map(_row, _index()))
 
 
-def _rows(paragraph: str) -> Iterator[Row]:
-    """Yield a row for each name in each of the namespaces of a paragraph."""
+@cache
+def _row(pattern: str) -> Row:
+    risk, reason, told = _index()[pattern]
+    bound, _, evidence = " ".join(line[1:].strip() for line in told).partition(": ")
+    return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, evidence)
+
+
+@cache
+def _index() -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Return risk, reason and lines of evidence by pattern; few processes need many rows."""
+    found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+    for paragraph in table_text("risks.txt").split("\n\n"):
+        found.update(_told(paragraph))
+    return found
+
+
+def _told(paragraph: str) -> Iterator[tuple[str, tuple[str, str, tuple[str, ...]]]]:
+    """Yield what is told of each name in each of the namespaces of a paragraph."""
     head, *lines = paragraph.splitlines()
     title, _, reason = head.removeprefix("[").partition("] ")
     namespaces, _, risk = title.partition(": ")
     beginnings = [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
-    told = ""
+    shared: tuple[str, str, tuple[str, ...]] = risk, reason, ()
     for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
         if is_evidence:
-            told = " ".join(line[1:].strip() for line in group)
+            shared = risk, reason, tuple(group)
             continue
-        bound, _, evidence = told.partition(": ")
-        shared = Risk(risk), reason, Bound(bound) if bound else None, evidence
         for beginning, name in product(beginnings, " ".join(group).split()):
-            yield Row(beginning + name, *shared)
+            yield beginning + name, shared
 
 
 @cache
-def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
-    """Return the rows by pattern, and the patterns that are beginnings, the longest first."""
-    known = {row.pattern: row for row in rows()}
-    beginnings = [pattern for pattern in known if pattern.endswith("*")]
-    return known, tuple(sorted(beginnings, key=len, reverse=True))
+def _beginnings() -> tuple[str, ...]:
+    """Return the patterns that are beginnings, the longest first."""
+    return tuple(sorted((p for p in _index() if p.endswith("*")), key=len, reverse=True))

@@ -4,6 +4,7 @@
   and shares code between classes of one structure, ``enforcement`` applies its policy and limits.
 * ``codegen`` and ``expressions`` write Python source, with ``passes`` as analyses; ``linkage`` is
   all that source refers to, and compiles it at the first call.
+* ``stored`` keeps what was compiled as plain values, and makes it of them again.
 * ``calls_from_python``, ``conversion``, ``modules``, ``objects``, ``copying`` and ``tracebacks``:
   archives as callers in Python see them.
 * ``operators`` and ``natives`` run operators, ``direct`` through bindings of torch; ``guards`` puts

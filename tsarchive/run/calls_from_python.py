@@ -31,7 +31,7 @@ from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
 from .natives.table import fault
 from .operators import called_by_tracers
-from .passes.object_identity import may_hold_shared, own_value
+from .own_objects import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 
 # Messages of Python's syntax in generated code, and torch's words for them.
@@ -155,7 +155,7 @@ def public_by(
     metering = compiler.linkage.enforcement.metering
     own = int(signature.is_method)  # self needs no conversion
     run = raw if metering is None else metering.public(raw, is_copied=finish is not as_it_is)
-    comparisons = compiler.linkage.analyses.comparisons
+    analyses = compiler.linkage.analyses
     may_compare = any(may_hold_shared(argument.type) for argument in signature.arguments)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
@@ -164,7 +164,7 @@ def public_by(
             return finish(traced.function(*given))
         with_grad = torch.is_grad_enabled()
         try:
-            if may_compare and comparisons.of(function):
+            if may_compare and analyses.compares(function):
                 given = tuple(map(own_value, given))
             return finish(run(*given))
         except Exception as error:

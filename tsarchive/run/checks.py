@@ -124,6 +124,10 @@ def _kind_by_name(argument: Argument) -> str | None:
     return {"layout": "Layout", "memory_format": "MemoryFormat"}.get(argument.name)
 
 
+NUMBER_KINDS: Final = tuple(_NUMBERS)
+"""What numbers may stand for."""
+
+
 def is_number_of(kind: str, value: object) -> bool:
     """Return whether an operator may be given the value: a number that torch knows, or None."""
     return value is None or (type(value) is int and value in _NUMBERS[kind])

@@ -26,7 +26,7 @@ from .calls_from_python import (
     restore_grad_mode,
     seen_by_callers,
 )
-from .compiler import Compiler
+from .compiler import Compiler, Stored
 from .copying import ClassReference, Origin, reduce_member, reduce_named_tuple
 from .enforcement import Enforcement
 from .linkage import Analyses, Linkage
@@ -184,10 +184,12 @@ class Classes:
     ``container`` is the archive they came from, of any form; ``origin`` can make them again in
     another process. ``guard`` says which operators its code may reach, and how far it may go.
     ``table`` holds the Python classes, ``compiler`` the functions, ``enforcement`` applies the
-    guard.
+    guard. ``stored`` has functions that were compiled before.
     """
 
-    def __init__(self, container: Any = None, guard: Guard = FOR_STRANGERS) -> None:
+    def __init__(
+        self, container: Any = None, guard: Guard = FOR_STRANGERS, stored: Stored | None = None
+    ) -> None:
         self.container = container
         self.origin: Origin | None = None
         lock = threading.RLock()
@@ -197,7 +199,7 @@ class Classes:
         linkage = Linkage(
             self.table, self.objects, self.enforcement, Analyses(lock), self.enforcement.dispatch
         )
-        self.compiler = Compiler(linkage, lock)
+        self.compiler = Compiler(linkage, lock, stored)
 
     def call(self, function: Function, *arguments: Any) -> Any:
         """Run a function of the archive as its own code would."""

@@ -11,11 +11,11 @@ same, before they reach it, so nothing may be compiled when it is first called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -25,12 +25,13 @@ from tsarchive.ir.graph import Block, Node, Placed, Value, closure, nested_block
 from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
-from .codegen import generate
 from .conversion import type_of_class
-from .expressions import is_module
 from .linkage import Bound, Call, DynamicCall, LazyFunction, Linkage, Source
+from .modules import is_module
 from .operators import called_by_tracers
-from .passes.liveness import Wanted
+
+if TYPE_CHECKING:
+    from .passes.liveness import Wanted
 
 # Nodes that take a module as first input, and do not show its class otherwise.
 _OF_MODULES: Final = frozenset(
@@ -60,7 +61,8 @@ class _Body:
             else:
                 function = own.function(call.function.name)
                 namespace[name] = linkage.function(function, call.bound, call.wanted)
-        places = _MovedPlaces(self._source.places, self._method, method)
+        body_name = self._function.qualified_name
+        places = MovedPlaces(self._source.places, self._method, method, body_name)
         return self._source._replace(namespace=namespace, places=places)
 
     def _classes_of(self, owner: ClassType) -> Mapping[ClassType, ClassType] | None:
@@ -173,27 +175,49 @@ def _holds_module(type_: Type) -> bool:
 
 
 @dataclass(eq=False)
-class _MovedPlaces(Sequence[Placed | None]):
+class MovedPlaces(Sequence[Placed | None]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
-    _places: Sequence[Placed | None]
-    _body: SharedMethod
-    _method: SharedMethod
+    places: Sequence[Placed | None]
+    body: SharedMethod
+    method: SharedMethod
+    body_name: str
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __getitem__(self, index: Any) -> Any:
-        place = self._places[index]
-        return None if place is None else self._method.moved(place, self._body)
+        place = self.places[index]
+        return None if place is None else self.method.moved(place, self.body)
+
+
+class Stored(Protocol):
+    """The functions of an archive that were compiled before."""
+
+    def link(self, linkage: Linkage) -> None:
+        """Serve the code that refers to ``linkage``."""
+
+    def take(self, call: Call) -> Source | None:
+        """Return the code of a function; None where it must be compiled."""
+
+    def add(self, call: Call, source: Source, allowed: Iterable[str]) -> None:
+        """Remember a function that was compiled, after the policy has allowed what it names."""
 
 
 class Compiler:
     """The Python functions for the functions of an archive, for one way to call operators."""
 
-    def __init__(self, linkage: Linkage, lock: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self,
+        linkage: Linkage,
+        lock: AbstractContextManager[Any],
+        stored: Stored | None = None,
+    ) -> None:
         self.lock = lock
         self.linkage = linkage
+        self._stored = stored
+        if stored is not None:
+            stored.link(linkage)
         linkage.function = self.function
         self._bodies: dict[Hashable, _Body] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
@@ -215,10 +239,20 @@ class Compiler:
             return self._functions[key]
 
     def _source(self, call: Call) -> Source:
-        """Return the code for calls of a function, with the globals that it needs.
+        """Return the code for calls of a function, with the globals that it needs."""
+        if self._stored is None:
+            return self._compiled(call)
+        source = self._stored.take(call)
+        if source is None:
+            with self.linkage.enforcement.asking() as allowed:
+                source = self._compiled(call)
+            self._stored.add(call, source, allowed)
+        return source
 
-        Functions of one structure share one body.
-        """
+    def _compiled(self, call: Call) -> Source:
+        """Compile a function; those of one structure share one body."""
+        from .codegen import generate  # code that is stored needs none
+
         method = call.function.sharing
         body = None if method is None else self._bodies.get(call.key)
         if method is not None and body is not None:

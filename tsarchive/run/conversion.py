@@ -180,6 +180,12 @@ def _is_alike(found: Type, wanted: Type) -> bool:
 def predicate(types: Iterable[Type]) -> Callable[[Any], bool]:
     """The function that tells whether a value belongs to one of ``types``."""
     wanted = tuple(types)
+    found: Any = _predicate(wanted)
+    found.tsarchive_types = wanted
+    return found  # type: ignore[no-any-return]
+
+
+def _predicate(wanted: tuple[Type, ...]) -> Callable[[Any], bool]:
     if _SCALARS.issuperset(wanted):
         classes = tuple(class_ for class_, type_ in _EXACT.items() if type_ in wanted)
         return lambda value: type(value) in classes

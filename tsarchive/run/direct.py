@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
@@ -375,6 +376,17 @@ def binding_of(schema: FunctionSchema) -> KnownBinding | None:
                 binding, _unless_usual(schema, binding), signatures[:like]
             )
     return _bindings[key]
+
+
+def checked_binding(schema: FunctionSchema) -> Binding:
+    """Return the binding of an overload, which has one, behind the check of its arguments."""
+    known = _bindings.get(schema.full_name)
+    if known is not None:
+        return known.checked
+    binding = _find_binding(schema)
+    if binding is None:
+        raise UnknownOperatorError.of(schema.full_name, f"{schema.full_name} has no binding")
+    return _unless_usual(schema, binding)
 
 
 def _find_binding(schema: FunctionSchema) -> Binding | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Enforcement:
         self.dispatch = Dispatch()
         self.traced = Dispatch(traceable, None, inlines=False)
         self._allowed: set[str] = set()
+        self._asked: set[str] = set()
         if guard.limits == NO_LIMITS:
             return
         # Metering takes long to import, and few archives have limits.
@@ -65,6 +67,15 @@ class Enforcement:
         )  # fmt: skip
         self.traced = Dispatch(traceable, None, spend=metering.spend_traced, inlines=False)
 
+    @contextmanager
+    def asking(self) -> Iterator[set[str]]:
+        """Collect the names that code asks for inside the block, which are allowed."""
+        outside, self._asked = self._asked, set()
+        try:
+            yield self._asked
+        finally:
+            self._asked = outside
+
     def check_allowed(
         self, name: str, function: Function | None = None, node: Node | None = None
     ) -> None:
@@ -72,6 +83,7 @@ class Enforcement:
 
         ``node`` is what names it, in ``function``; both are None for an object of the archive.
         """
+        self._asked.add(name)
         if name in self._allowed:
             return
         row = self.guard.policy.refusal(name)

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, MethodDescriptorType
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -53,16 +53,26 @@ from tsarchive.printer.literals import can_be_inferred
 from .checks import enumerations, is_number_of, number_check
 from .conversion import predicate, typed_dict, typed_list
 from .linkage import Bound, DynamicCall, Linkage, NativeCall
-from .modules import call_module, checked, is_certain, is_forward, is_plain, method_of, read_slot
+from .modules import (
+    call_module,
+    checked,
+    is_certain,
+    is_forward,
+    is_module,
+    is_plain,
+    method_of,
+    read_slot,
+)
 from .natives import NATIVES, UPGRADERS
 from .natives.conversions import wrap
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
-from .objects import unset_object
+from .objects import as_number, unset_object
 from .operators import find_native, operator_schemas, schema_without_text
+from .own_objects import own_member, own_value
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
-from .passes.object_identity import makes_text, must_differ, own_member, own_value
-from .passes.peephole import as_number, form_on_numbers
+from .passes.object_identity import makes_text, must_differ
+from .passes.peephole import form_on_numbers
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
@@ -273,7 +283,7 @@ class Expressions:
     @cached_property
     def _keeps_apart(self) -> bool:
         """Return whether code may compare strings and enum members by ``is``, unseen by tracers."""
-        return self.dispatch.inlines and self.linkage.analyses.comparisons.of(self.function)
+        return self.dispatch.inlines and self.linkage.analyses.compares(self.function)
 
     def known_tensor(self, value: Value) -> Any:
         """The tensor that ``value`` always is when this code runs; None if unknown."""
@@ -767,11 +777,6 @@ def _holds_list(node: Node) -> bool:
     owner = node.input.type
     assert isinstance(owner, ClassType)
     return holds_list(owner, owner.attributes[node.name])
-
-
-def is_module(type_: Type | None) -> TypeGuard[ClassType]:
-    """Return whether a type is a class of modules that an archive defines."""
-    return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 
 def _all_arguments(

@@ -13,8 +13,9 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -30,11 +31,13 @@ from .modules import call_module, foreign_method, is_foreign_module, is_plain, r
 from .natives.conversions import to_dtype
 from .objects import ClassTable, Objects
 from .packed import call_method
-from .passes.liveness import Effects, Wanted
-from .passes.object_identity import Comparisons
-from .passes.peephole import Identities
 from .slots import get_slot
 from .tracebacks import FUNCTION, PLACES
+
+if TYPE_CHECKING:
+    from .passes.liveness import Effects, Wanted
+    from .passes.object_identity import Comparisons
+    from .passes.peephole import Identities
 
 Bound = tuple[tuple[int, Any], ...]
 """Constants without dimensions that a caller passes: position of the parameter, tensor."""
@@ -156,12 +159,39 @@ def source_of(compiled: Callable[..., Any]) -> str:
 
 
 class Analyses:
-    """Facts about the functions of an archive, found when they are first asked for."""
+    """Facts about the functions of an archive, found when they are first asked for.
+
+    What is not asked for is not imported: code that was compiled before needs few of them.
+    """
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
-        self.effects = Effects()
-        self.identities = Identities()
-        self.comparisons = Comparisons(lock)
+        self._lock = lock
+        self.compared: dict[Function, bool] = {}
+        """Whether functions compare such objects as ``comparisons`` is about, where that is known
+        from before."""
+
+    @cached_property
+    def effects(self) -> Effects:
+        from .passes.liveness import Effects
+
+        return Effects()
+
+    @cached_property
+    def identities(self) -> Identities:
+        from .passes.peephole import Identities
+
+        return Identities()
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        from .passes.object_identity import Comparisons
+
+        return Comparisons(self._lock, self.compared)
+
+    def compares(self, function: Function) -> bool:
+        """Return whether a function compares objects that Python does not tell apart."""
+        found = self.compared.get(function)
+        return self.comparisons.of(function) if found is None else found
 
 
 @dataclass(slots=True)
@@ -229,7 +259,7 @@ class DynamicCall:
 
     def __init__(self, name: str, linkage: Linkage) -> None:
         self.name = name
-        self._linkage = linkage
+        self.linkage = linkage
         self._known: dict[type, Callable[..., Any]] = {}
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
@@ -245,8 +275,8 @@ class DynamicCall:
     def candidates(self) -> list[LazyFunction]:
         """The methods of this name of all classes that there are; calls find them from now on."""
         found = {
-            class_: self._linkage.function(type_.methods[self.name])
-            for class_, type_ in self._linkage.table.module_classes()
+            class_: self.linkage.function(type_.methods[self.name])
+            for class_, type_ in self.linkage.table.module_classes()
             if self.name in type_.methods
         }
         self._known.update(found)
@@ -255,7 +285,7 @@ class DynamicCall:
     def _find(self, class_: type) -> Callable[..., Any]:
         type_ = type_of_class(class_)
         if isinstance(type_, ClassType) and self.name in type_.methods:
-            return self._linkage.function(type_.methods[self.name])
+            return self.linkage.function(type_.methods[self.name])
         # A module that Python code put in the place of one of the archive.
         if self.name == "forward" and is_foreign_module(class_):
             return call_module

@@ -74,6 +74,16 @@ def name_of(type_: Type) -> str:
     return type_.qualified_name or ""
 
 
+def as_number(value: Any) -> int | float | complex | None:
+    """The number that a constant acts as; None for other tensors.
+
+    A bool stays a tensor: torch has no operator for it and fails.
+    """
+    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
+        return None
+    return None if value.requires_grad or value.is_meta else value.item()
+
+
 def new_object(class_: type) -> Any:
     """An instance of a Python class of the archive, for slots to be set next."""
     return class_() if issubclass(class_, torch.nn.Module) else class_.__new__(class_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -18,7 +18,6 @@ from tsarchive.errors import (
     UnknownClassError,
     UnsupportedError,
 )
-from tsarchive.frontend import CodeImporter
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -36,6 +35,7 @@ from tsarchive.ir.types import (
     TENSOR,
     EnumType,
     ListType,
+    NamedType,
     SimpleType,
     TupleType,
     Type,
@@ -55,11 +55,14 @@ from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, DebugRecords, format_version
 from .pickled import Conversion
+from .stored_code import ReadSchemas, StoredCode, folder_for
 from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
     from tsarchive.formats.base import Importer as AnyImporter
+    from tsarchive.frontend import CodeImporter
+    from tsarchive.run.compiler import Stored
 
     from .devices import MovedArchive
 
@@ -75,10 +78,17 @@ _LIST_BUILDERS: Mapping[str, Type] = {
 }
 
 
+class Code(Protocol):
+    """What an archive's code defines."""
+
+    def find(self, qualified_name: str) -> NamedType | None:
+        """Return the class, enum, interface, named tuple or function of a qualified name."""
+
+
 class BaseImporter:
     """The base of importers: an archive, moved to a device if one is given."""
 
-    code: CodeImporter
+    code: Code
 
     def __init__(
         self,
@@ -100,7 +110,11 @@ class BaseImporter:
             container = self.moved.container
         self.container = container
         self.device = tensors_on or device
-        self.classes = Classes(container, guard)
+        self.classes = Classes(container, guard, self._stored_functions(guard))
+
+    def _stored_functions(self, guard: Guard) -> Stored | None:
+        """Return the functions of this archive that were compiled before."""
+        return None
 
 
 class Importer(BaseImporter):
@@ -115,18 +129,33 @@ class Importer(BaseImporter):
         *,
         infers_foreign: bool = False,
     ) -> None:
-        super().__init__(container, device, guard, tensors_on)
         self._constants: tuple[Any, ...] | None = None
-        self.code = runnable_code(
-            CodeRecords(self.container),
-            constant=self.constant,
-            version=_supported_version(self.container),
-            debug=DebugRecords(self.container),
-            infers_foreign=infers_foreign,
-        )
+        self._infers_foreign = infers_foreign
+        super().__init__(container, device, guard, tensors_on)
         if tensors_on is not None:
             # Constants that are moved to a device without data would have none.
             self.container = container
+
+    def _stored_functions(self, guard: Guard) -> Stored | None:
+        _supported_version(self.container)
+        kept = None if self._infers_foreign else folder_for(self.container, guard)
+        if kept is None:
+            self.code = self._code(readable_schemas)
+            return None
+        stored = self.code = StoredCode(
+            *kept, self._code, self.constant, lambda: self._constants or ()
+        )
+        return stored.functions
+
+    def _code(self, operators: ReadSchemas) -> CodeImporter:
+        return runnable_code(
+            CodeRecords(self.container),
+            constant=self.constant,
+            version=_supported_version(self.container),
+            operators=operators,
+            debug=DebugRecords(self.container),
+            infers_foreign=self._infers_foreign,
+        )
 
     def load(self) -> ArchiveModule:
         """Return the root module.
@@ -440,6 +469,8 @@ def runnable_code(
     **options: Any,
 ) -> CodeImporter:
     """Make a CodeImporter with what this process has registered; ``options`` are passed on."""
+    from tsarchive.frontend import CodeImporter  # code that is stored needs none
+
     return CodeImporter(
         files,
         operators=operators,

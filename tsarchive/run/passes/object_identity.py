@@ -9,9 +9,7 @@ few do, and those that pass such values to them, work with objects of their own.
 from __future__ import annotations
 
 import contextlib
-import enum
 import operator
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -20,13 +18,7 @@ from tsarchive.ir.classes import Function, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
-    ANY,
-    ANY_ENUM,
-    ANY_LIST,
-    ANY_TUPLE,
     COMPLEX,
-    COMPOSITE,
-    NUMBER,
     STRING,
     DictType,
     EnumType,
@@ -34,66 +26,17 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
+from tsarchive.run.own_objects import SHARED, may_hold_shared, own_text
 
 from .liveness import ALIASES, called_function
 
-_SHARED: Final = frozenset({ANY, ANY_ENUM, COMPLEX, NUMBER, STRING})
-_HOLDING: Final = _SHARED | {ANY_LIST, ANY_TUPLE}
 _TEXTS: Final = frozenset({ListType(STRING), TupleType((STRING, STRING, STRING))})
 _OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})
 _COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
 
 
-def own_text(text: str) -> str:
-    """An equal string that is another object, except for the empty one."""
-    return "".join((text, "", ""))
-
-
-def own_member(member: enum.Enum) -> enum.Enum:
-    """Another object for a member of an enum of an archive, which equals it."""
-    class_: Any = type(member)
-    class_.__eq__ = lambda one, other: (
-        type(one) is type(other) and one.name == getattr(other, "name", None)
-    )
-    made: enum.Enum = object.__new__(class_)
-    made.__dict__.update(member.__dict__, _value_=own_value(member.value))
-    return made
-
-
-_OWN: Final[Mapping[type, Callable[[Any], Any]]] = {
-    str: own_text,
-    complex: lambda number: complex(number.real, number.imag),
-}
-
-
-def own_value(value: Any) -> Any:
-    """``value``, whose lists and dicts nobody else has, with objects of its own at every depth."""
-    make = _OWN.get(type(value))
-    if make is not None:
-        return make(value)
-    if isinstance(value, list):
-        value[:] = map(own_value, value)
-    elif isinstance(value, dict):
-        pairs = [(own_value(key), own_value(item)) for key, item in value.items()]
-        value.clear()
-        value.update(pairs)
-    elif isinstance(value, tuple):
-        items = map(own_value, value)
-        return tuple(items) if type(value) is tuple else type(value)(*items)
-    elif isinstance(value, enum.Enum) and hasattr(value, "tsarchive_enum"):
-        return own_member(value)
-    return value
-
-
-def may_hold_shared(type_: Type) -> bool:
-    """Return whether values of a type are such, or hold such, that Python does not tell apart."""
-    if type_ in _HOLDING or isinstance(type_, EnumType):
-        return True
-    return isinstance(type_, COMPOSITE) and any(map(may_hold_shared, type_.parts()))
-
-
 def _may_be_shared(type_: Type) -> bool:
-    return any(t in _SHARED or isinstance(t, EnumType) for t in flat_members(type_))
+    return any(t in SHARED or isinstance(t, EnumType) for t in flat_members(type_))
 
 
 def makes_text(node: Node) -> bool:
@@ -157,14 +100,18 @@ def _is_made(value: Value) -> bool:
 class Comparisons:
     """Finds the functions that compare such values; one for all functions of an archive."""
 
-    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+    def __init__(self, lock: AbstractContextManager[Any], known: dict[Function, bool]) -> None:
         self._lock = lock
-        self._known: dict[Function, bool] = {}
+        self._known = known
         self._texts: dict[str, str] = {}
 
     def text(self, constant: str) -> str:
         """The object of a constant string, one for all functions."""
         return self._texts.setdefault(constant, own_text(constant))
+
+    def has_text(self, text: str) -> bool:
+        """Return whether this string is the object of a constant."""
+        return self._texts.get(text) is text
 
     def of(self, function: Function) -> bool:
         """Return whether a function, or one that it passes them to, compares such values."""

@@ -14,9 +14,6 @@ has the number itself, in 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Any
-
-import torch
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import RETURN, Block, Node, Value
@@ -103,16 +100,6 @@ def _int(value: Value) -> int | None:
     if value.node.is_constant and value.type == INT:
         return int(value.node.attributes["value"])
     return None
-
-
-def as_number(value: Any) -> int | float | complex | None:
-    """The number that a constant acts as; None for other tensors.
-
-    A bool stays a tensor: torch has no operator for it and fails.
-    """
-    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype is torch.bool:
-        return None
-    return None if value.requires_grad or value.is_meta else value.item()
 
 
 _NUMBERS = frozenset({"prim::NumToTensor"})

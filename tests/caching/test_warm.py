@@ -1,0 +1,466 @@
+"""Archives whose code an earlier process has compiled: the same answers, and nothing compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import inspect
+import io
+import json
+import os
+import pickle
+import pydoc
+import re
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.support.archives import ARCHIVES, loaded, saved, torch_loaded, torch_saved
+from tests.support.command_line import process
+from tests.support.comparing import equal
+from tests.support.networks import build, each_network
+from tests.support.running import check_same, outcome
+from tsarchive import Limits, Policy, PolicyError
+from tsarchive.caching import CacheFolder
+from tsarchive.formats.torchscript import stored_code
+from tsarchive.operators.risks import Risk, Row
+
+# Functions that have constants which no recipe tells: lists that calls may change, a generator.
+UNSTORED = {"list_arguments", "generator_constant"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> CacheFolder:
+    monkeypatch.setenv("TSARCHIVE_CACHE", str(tmp_path / "cache"))
+    return CacheFolder(tmp_path / "cache")
+
+
+def code_of(module) -> stored_code.StoredCode:
+    return module.tsarchive_classes.origin.importer.code
+
+
+def compiled(module) -> list[str]:
+    """The functions that were compiled in this process."""
+    return [one.call.function.qualified_name for one in code_of(module).functions.compiled]
+
+
+def kept(module) -> list[str]:
+    """Keep what a module was made of; the functions that could not be."""
+    code = code_of(module)
+    code.keep()
+    return code.functions.refused
+
+
+def called(module, case) -> None:
+    for name, calls in {"forward": [*case.inputs, *case.failing], **case.methods}.items():
+        for arguments in calls:
+            run = module if name == "forward" else getattr(module, name)
+            with contextlib.suppress(Exception):
+                run(*copy.deepcopy(arguments))
+
+
+def test_every_fixture(case):
+    data = torch_saved(case.build())
+    first = loaded(data)
+    called(first, case)
+    names, refused = compiled(first), kept(first)
+    assert bool(refused) == (case.name in UNSTORED)
+    warm, theirs = loaded(data), torch_loaded(data)
+    for name, calls in {"forward": [*case.inputs, *case.failing], **case.methods}.items():
+        for arguments in calls:
+            run = warm if name == "forward" else getattr(warm, name)
+            check_same(theirs if name == "forward" else getattr(theirs, name), run, *arguments)
+    assert len(compiled(warm)) == len(refused)
+    assert names or not case.inputs
+    assert saved(warm) == saved(first)
+
+
+@pytest.mark.sample(3)
+@each_network
+def test_networks(name, kind):
+    script, inputs = build(name, kind)
+    data = torch_saved(script)
+    first = loaded(data)
+    expected = first(*inputs)
+    assert kept(first) == []
+    warm = loaded(data)
+    assert equal(expected, warm(*inputs))
+    assert compiled(warm) == []
+    assert "text" not in vars(code_of(warm))
+
+
+_WARM = """
+import sys, json, torch, tsarchive
+module = tsarchive.load(sys.argv[1])
+with torch.no_grad():
+    result = module(torch.ones(2, 3))
+print(json.dumps([[n for n in sys.modules if n.startswith("tsarchive.")], result.tolist()]))
+"""
+_UNNEEDED = ("tsarchive.frontend", "tsarchive.run.codegen", "tsarchive.run.expressions",
+             "tsarchive.run.passes", "tsarchive.analyses", "tsarchive.cli")  # fmt: skip
+
+
+def test_nothing_that_compiles_is_imported(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes(torch_saved(torch.jit.script(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))))
+    done = [process("-c", _WARM, path, cwd=tmp_path) for _ in range(2)]
+    assert [one.returncode for one in done] == [0, 0], done[1].stderr
+    (cold, expected), (warm, found) = (json.loads(one.stdout) for one in done)
+    assert found == expected
+    assert any(name.startswith(_UNNEEDED) for name in cold)
+    assert not any(name.startswith(_UNNEEDED) for name in warm)
+
+
+class Failing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+        self.other = nn.Linear(3, 4)
+
+    def forward(self, x, times: int = 2):
+        """Say what is wrong."""
+        y = self.other(self.linear(x).relu()[:, :3])
+        if times > 5:
+            raise ValueError(f"{times} is too much")
+        return y.reshape(times, -1)
+
+
+@pytest.fixture
+def failing() -> tuple[object, object]:
+    """A module as it is without the cache, and as it is from it."""
+    data = torch_saved(torch.jit.script(Failing()))
+    first = loaded(data)
+    first(torch.ones(2, 3))
+    kept(first)
+    os.environ["TSARCHIVE_CACHE"], before = "0", os.environ["TSARCHIVE_CACHE"]
+    cold = loaded(data)
+    os.environ["TSARCHIVE_CACHE"] = before
+    return cold, loaded(data)
+
+
+def shown_error(module, *arguments) -> str:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  # whatever it is, it is the same
+        module(*arguments)
+    text = "".join(traceback.format_exception(raised.value))
+    return text
+
+
+@pytest.mark.parametrize("arguments", [(torch.ones(2, 3), 9), (torch.ones(2, 3), 5),
+                                       (torch.ones(2, 7),), (torch.ones(2, 3), "x")])  # fmt: skip
+def test_errors_and_tracebacks(failing, arguments):
+    cold, warm = (shown_error(module, *arguments) for module in failing)
+    assert _without_numbers(warm) == _without_numbers(cold)
+    assert "test_warm.py" in warm
+
+
+_NUMBER = re.compile(r"(?<=forward)[ #0-9]+(?=>)")
+
+
+def _without_numbers(text: str) -> str:
+    """Without the numbers that generated sources of one name have in a process."""
+    return "\n".join(_NUMBER.sub("", line) for line in text.splitlines())
+
+
+def test_what_python_shows_of_it(failing):
+    cold, warm = failing
+    for module in (cold, warm):
+        module(torch.ones(2, 3))
+    assert inspect.getsource(warm.forward) == inspect.getsource(cold.forward)
+    assert inspect.signature(warm.forward) == inspect.signature(cold.forward)
+    assert pydoc.render_doc(warm.forward) == pydoc.render_doc(cold.forward)
+    assert str(inspect.signature(warm.linear.forward)) == str(
+        inspect.signature(cold.linear.forward)
+    )
+    assert repr(warm) == repr(cold)
+    assert dir(warm) == dir(cold)
+
+
+def test_copies_and_saves(failing):
+    cold, warm = failing
+    x = torch.ones(2, 3)
+    for copied in (copy.deepcopy(warm), pickle.loads(pickle.dumps(warm))):
+        assert torch.equal(copied(x), cold(x))
+    assert saved(warm) == saved(cold)
+    assert saved(warm, canonical=True) == saved(cold, canonical=True)
+
+
+def test_it_is_exported_and_decompiled(failing, tmp_path):
+    cold, warm = failing
+    programs = [torch.export.export(module, (torch.ones(2, 3),)) for module in (cold, warm)]
+    assert str(programs[0].graph) == str(programs[1].graph)
+    reports = []
+    for name, module in zip(("cold", "warm"), failing, strict=True):
+        tsarchive.save(module, tmp_path / f"{name}.pt")
+        tsarchive.decompile(tmp_path / f"{name}.pt", tmp_path / name)
+        reports.append({p.relative_to(tmp_path / name): p.read_bytes()
+                        for p in (tmp_path / name).rglob("*.py")})  # fmt: skip
+    assert reports[0].keys() == reports[1].keys()
+
+
+def test_what_was_not_compiled_before_is_compiled_and_added():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+        @torch.jit.export
+        def other(self, x):
+            return self.forward(x) * 2
+
+    data = torch_saved(torch.jit.script(Two()))
+    first = loaded(data)
+    first(torch.ones(1))
+    kept(first)
+    second = loaded(data)
+    assert second.other(torch.ones(1)).item() == 4
+    assert [name.rpartition(".")[2] for name in compiled(second)] == ["other"]
+    kept(second)
+    third = loaded(data)
+    assert (third.other(torch.ones(1)).item(), third(torch.ones(1)).item()) == (4, 2)
+    assert compiled(third) == []
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), scale))
+        self.scale = scale
+
+    def forward(self, x):
+        return x * torch.tensor(self.scale) + self.weight
+
+
+def test_other_weights_share_an_entry_and_other_constants_do_not(folder):
+    x = torch.ones(2)
+    modules = [torch.jit.trace(Scaled(scale), x) for scale in (2.0, 3.0)]
+    with torch.no_grad():
+        modules.append(torch.jit.trace(Scaled(3.0), x))
+        modules[2].weight.fill_(7.0)
+    for module in modules:
+        data = torch_saved(module)
+        for _ in range(2):
+            mine = loaded(data)
+            assert torch.equal(mine(x), module(x))
+            kept(mine)
+        assert compiled(loaded(data)) == []
+
+
+def test_an_entry_has_no_weights(folder):
+    module = nn.Linear(40, 40)
+    with torch.no_grad():
+        module.weight.fill_(1.2345678)
+    mine = loaded(torch_saved(torch.jit.trace(module, torch.ones(1, 40))))
+    mine(torch.ones(1, 40))
+    kept(mine)
+    (entry,) = folder.entries()
+    assert entry.size < module.weight.nbytes
+    assert torch.tensor(1.2345678).numpy().tobytes() not in entry.path.read_bytes()
+
+
+def test_the_policy_decides_again(failing, monkeypatch):
+    _, warm = failing
+    row = Row("aten::relu", Risk.FILES, "reads the disk today")
+    policy = type(warm.tsarchive_classes.enforcement.guard.policy)
+    refusal = policy.refusal
+    monkeypatch.setattr(
+        policy, "refusal", lambda self, name: row if "relu" in name else refusal(self, name)
+    )
+    messages = []
+    for module in failing:
+        with pytest.raises(PolicyError, match="reads the disk today") as raised:
+            module(torch.ones(2, 3))
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+def test_other_policies_and_limits_have_entries_of_their_own(folder):
+    data = torch_saved(torch.jit.script(Failing()))
+    options = [{}, {"policy": Policy.trusted()}, {"limits": Limits(steps=10_000)},
+               {"policy": Policy.default().forbid("aten::cos")}]  # fmt: skip
+    for count, option in enumerate(options, 1):
+        for _ in range(2):
+            mine = loaded(data, **option)
+            mine(torch.ones(2, 3))
+            kept(mine)
+        assert len(folder.entries()) == count
+        assert compiled(loaded(data, **option)) == []
+
+
+def test_limits_hold():
+    class Loop(nn.Module):
+        def forward(self, x, times: int):
+            for _ in range(times):
+                x = x + 1
+            return x
+
+    data = torch_saved(torch.jit.script(Loop()))
+    for _ in range(2):
+        mine = loaded(data, limits=Limits(steps=1000))
+        assert mine(torch.zeros(1), 5).item() == 5
+        with pytest.raises(tsarchive.LimitError):
+            mine(torch.zeros(1), 5000)
+        refused = kept(mine)
+        assert refused == []
+    assert compiled(loaded(data, limits=Limits(steps=1000))) == []
+
+
+def test_operators_that_are_registered_otherwise_are_compiled_again(failing, monkeypatch):
+    _, warm = failing
+    monkeypatch.setattr(stored_code, "_registry", lambda names: b"others")
+    assert warm(torch.ones(2, 3)).shape == (2, 4)
+    assert len(compiled(warm)) == 2  # the two layers are one class
+
+
+def test_code_on_another_device():
+    class Made(nn.Module):
+        def forward(self, x):
+            return x + torch.ones(2, device="cpu") + torch.zeros(2, device=torch.device("cuda:0"))
+
+    data = torch_saved(torch.jit.script(Made()))
+    for _ in range(2):
+        for device in ("cpu", "meta"):
+            mine = loaded(data, map_location=device)
+            assert mine(torch.ones(2, device=device)).device.type == device
+            kept(mine)
+
+
+@pytest.mark.parametrize("path", sorted(ARCHIVES.glob("*.pt")), ids=lambda path: path.stem)
+def test_archives_of_every_kind_load_twice(path):
+    shown = []
+    for _ in range(3):
+        state, module = outcome(tsarchive.load, path)
+        shown.append(str(module) if state == "error" else saved(module))
+        if state == "result" and hasattr(module.tsarchive_classes.origin.importer.code, "keep"):
+            kept(module)
+        del module
+        gc.collect()
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_what_is_dropped_is_kept(folder):
+    mine = loaded(torch_saved(torch.jit.script(nn.ReLU())))
+    mine(torch.ones(1))
+    assert folder.entries() == []
+    del mine
+    gc.collect()
+    assert len(folder.entries()) == 1
+
+
+def test_keeping_that_fails_is_silent(folder, tmp_path):
+    folder.path.write_bytes(b"")
+    mine = loaded(torch_saved(torch.jit.script(nn.ReLU())))
+    mine(torch.ones(1))
+    del mine
+    gc.collect()
+
+
+_EXITING = """
+import sys, torch, tsarchive
+module = tsarchive.load(sys.argv[1])
+module(torch.ones(2, 3))
+sys.exit(7)
+"""
+
+
+@pytest.mark.sample(1, gaps="a process each; a folder that cannot be made is tried in test_folder")
+@pytest.mark.parametrize("place", ["writable", "/dev/null/cache"])
+def test_an_exit_code_is_that_of_the_program(tmp_path, place):
+    path = tmp_path / "net.pt"
+    path.write_bytes(torch_saved(torch.jit.script(nn.ReLU())))
+    env = {**os.environ, "TSARCHIVE_CACHE": str(tmp_path / place)}
+    done = process("-c", _EXITING, path, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    assert (tmp_path / place).is_dir() == (place == "writable")
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+def in_child(work) -> int:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return child
+
+
+def ended(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@forks
+def test_a_child_writes_what_it_has_found_itself(folder):
+    data = torch_saved(torch.jit.script(Failing()))
+    mine = loaded(data)
+    mine.linear(torch.ones(2, 3))
+
+    assert ended(in_child(lambda: kept(mine))) == 0
+    assert folder.entries() == []
+
+    def work():
+        mine(torch.ones(2, 3))
+        kept(mine)
+
+    assert ended(in_child(work)) == 0
+    assert len(folder.entries()) == 1
+    warm = loaded(data)
+    warm(torch.ones(2, 3))
+    assert compiled(warm) == []
+
+
+@forks
+def test_sixteen_processes_at_once(folder):
+    data, x = torch_saved(torch.jit.script(Failing())), torch.ones(2, 3)
+    expected = torch_loaded(data)(x)
+
+    def work():
+        for _ in range(4):
+            mine = loaded(data)
+            assert torch.equal(mine(x), expected)
+            kept(mine)
+
+    children = [in_child(work) for _ in range(16)]
+    assert [ended(child) for child in children] == [0] * 16
+    assert [path.suffix for path in Path(folder.path).iterdir()] == [".code"]
+    warm = loaded(data)
+    assert torch.equal(warm(x), expected)
+    assert compiled(warm) == []
+
+
+def test_an_entry_that_is_damaged_is_compiled_again(folder):
+    data, x = torch_saved(torch.jit.script(Failing())), torch.ones(2, 3)
+    mine = loaded(data)
+    expected = mine(x)
+    kept(mine)
+    (entry,) = folder.entries()
+    content = bytearray(entry.path.read_bytes())
+    content[len(content) // 2] ^= 4
+    entry.path.write_bytes(content)
+    again = loaded(data)
+    assert torch.equal(again(x), expected)
+    assert len(compiled(again)) == 2
+    kept(again)
+    assert entry.path.read_bytes() != bytes(content)
+
+
+def test_buffers_are_cached_as_paths_are(tmp_path):
+    data = torch_saved(torch.jit.script(nn.ReLU()))
+    (tmp_path / "net.pt").write_bytes(data)
+    mine = tsarchive.load(tmp_path / "net.pt")
+    mine(torch.ones(1))
+    kept(mine)
+    warm = tsarchive.load(io.BytesIO(data))
+    warm(torch.ones(1))
+    assert compiled(warm) == []

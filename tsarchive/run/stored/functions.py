@@ -1,0 +1,254 @@
+"""The compiled functions of one archive: those of an earlier process, and those to be kept.
+
+An operator is decided over again by the policy in force whenever a function that reaches it is
+taken. What cannot be taken, for whatever reason, is compiled as if nothing was stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import marshal
+import os
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from torch import is_tensor
+
+from tsarchive.errors import ArchiveError
+from tsarchive.ir.classes import Function, SharedMethod
+from tsarchive.ir.graph import Placed
+from tsarchive.run.compiler import MovedPlaces
+from tsarchive.run.linkage import Call, Linkage, Source
+from tsarchive.run.objects import as_number
+
+from .recipes import (
+    ArchiveNames,
+    Context,
+    Handed,
+    bound_stored,
+    namespace_of,
+    recipe_of,
+)
+from .types import TypeReader, TypeWriter, Unstorable
+
+logger = logging.getLogger("tsarchive.cache")
+
+Key = tuple[str, Any, Any]
+# Of a place: line and column, and those of the end.
+_PLACE: Final = 4
+_NOWHERE: Final = [0] * _PLACE
+
+
+class Archive(ArchiveNames, Protocol):
+    """What stored functions ask of the archive whose functions they are."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is stored was made for constants and operators like those of today."""
+
+    def place(self, record: str, numbers: Sequence[int]) -> Placed:
+        """Return the place in a code record of line, column, end line and end column."""
+
+
+@dataclass(eq=False, slots=True)
+class StoredPlaces(Sequence["Placed | None"]):
+    """The places of the lines of a body, each made when it is asked for."""
+
+    _record: str
+    _numbers: array[int]
+    _place: Callable[[str, Sequence[int]], Placed]
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _PLACE
+
+    def __getitem__(self, index: Any) -> Any:
+        first = range(len(self))[index] * _PLACE
+        numbers = self._numbers[first : first + _PLACE].tolist()
+        return None if numbers == _NOWHERE else self._place(self._record, numbers)
+
+
+def _places_stored(places: Sequence[Any]) -> tuple[str, bytes]:
+    """Return the record that places are in, and their numbers; lines from nowhere have zeros."""
+    records = {place.record for place in places if place is not None}
+    if len(records) > 1:
+        raise Unstorable("a function has places in several records")
+    numbers = array("i")
+    for place in places:
+        numbers.extend(_NOWHERE if place is None else place[1:])
+    return records.pop() if records else "", numbers.tobytes()
+
+
+@dataclass(eq=False, slots=True)
+class Compiled:
+    """A function that was compiled in this process, and the names that the policy allowed."""
+
+    call: Call
+    source: Source
+    allowed: frozenset[str]
+    process: int = field(default_factory=os.getpid)
+
+
+@dataclass(eq=False)
+class StoredFunctions:
+    """Takes functions from what is stored, and remembers those that are compiled.
+
+    ``bodies`` are name, text, code and places of sources, and the names that the policy must allow;
+    ``functions`` have by their call the number of their body, the recipes of their globals, and
+    the method whose places theirs correspond to, if it is another one.
+    """
+
+    archive: Archive
+    reader: TypeReader
+    bodies: list[Any] = field(default_factory=list)
+    functions: dict[Key, Any] = field(default_factory=dict)
+    compared: Mapping[str, bool] = field(default_factory=dict)
+    compiled: list[Compiled] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Functions that could not be stored, and why."""
+
+    def __post_init__(self) -> None:
+        self.handed = Handed()
+        self._made: dict[int, Source] = {}
+        self.linkage: Linkage
+
+    def link(self, linkage: Linkage) -> None:
+        """Serve the code that refers to ``linkage``, whose calls of operators are remembered."""
+        self.linkage = linkage
+        self._dispatch = linkage.dispatch
+        linkage.dispatch = self.handed.watched(linkage.dispatch)
+        for name, compares in self.compared.items():
+            function = self.archive.function(name)
+            if function is not None:
+                linkage.analyses.compared[function] = compares
+
+    def take(self, call: Call) -> Source | None:
+        """Return the stored code of a function; None where it must be compiled."""
+        if not self.functions:
+            return None
+        name = call.function.qualified_name
+        try:
+            if not self.archive.fits:
+                self.bodies, self.functions = [], {}
+            stored = self.functions.get(self._key(call))
+            return None if stored is None else self._source(call, *stored)
+        except (ArchiveError, Unstorable, LookupError, TypeError, ValueError, EOFError) as error:
+            logger.debug("%s is compiled again: %s", name, error)
+            return None
+
+    def add(self, call: Call, source: Source, allowed: Iterable[str]) -> None:
+        """Remember a function that was compiled, after the policy has allowed what it names."""
+        self.compiled.append(Compiled(call, source, frozenset(allowed)))
+
+    def _key(self, call: Call) -> Key:
+        name = call.function.qualified_name
+        if self.archive.function(name) is not call.function:
+            raise Unstorable(f"{name} is not a function of the archive")
+        wanted = None if call.wanted is None else tuple(sorted(call.wanted))
+        return name, bound_stored(call.bound, self.archive), wanted
+
+    def _context(self, writer: TypeWriter) -> Context:
+        linkage = self.linkage
+        return Context(linkage, self._dispatch, self.archive, self.handed, writer, self.reader)
+
+    @cached_property
+    def _reading(self) -> Context:
+        return self._context(TypeWriter(self.reader.find))
+
+    def _source(self, call: Call, number: int, recipes: Any, moved: str | None) -> Source:
+        body = self._body(number)
+        made = body._replace(namespace=namespace_of(recipes, self._reading))
+        if moved is None:
+            return made
+        method = _sharing(self.archive.function(moved))
+        places = MovedPlaces(body.places, method, _sharing(call.function), moved)
+        return made._replace(places=places)
+
+    def _body(self, number: int) -> Source:
+        """Return a body without its globals, once the policy has allowed all that it names."""
+        found = self._made.get(number)
+        if found is None:
+            name, text, code, record, numbers, allowed = self.bodies[number]
+            for operator in allowed:
+                self.linkage.enforcement.check_allowed(operator)
+            lines = [f"{line}\n" for line in text.split("\n")]
+            places = StoredPlaces(record, array("i", numbers), self.archive.place)
+            found = self._made[number] = Source(name, lines, marshal.loads(code), {}, places)
+        return found
+
+    def extended(self, writer: TypeWriter) -> tuple[list[Any], dict[Key, Any]]:
+        """Return the bodies and functions, with those that were compiled here."""
+        allowed: dict[int, frozenset[str]] = {}
+        for one in self.compiled:  # what shares a body names what its body does
+            allowed[id(one.source.code)] = one.allowed | allowed.get(id(one.source.code), set())
+        writing = _Writing(self._context(writer), list(self.bodies), dict(self.functions), allowed)
+        for compiled in self.compiled:
+            try:
+                writing.functions[self._key(compiled.call)] = writing.function(compiled)
+            except Unstorable as reason:
+                self.refused.append(f"{compiled.call.function.qualified_name}: {reason}")
+        return writing.bodies, writing.functions
+
+
+def _sharing(function: Function | None) -> SharedMethod:
+    if function is None or function.sharing is None:
+        raise Unstorable("a body is shared by what is no method of a module")
+    return function.sharing
+
+
+@dataclass(eq=False)
+class _Writing:
+    """Puts compiled functions into their stored form, each body once."""
+
+    context: Context
+    bodies: list[Any]
+    functions: dict[Key, Any]
+    allowed: Mapping[int, frozenset[str]]
+    _numbers: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+    def function(self, compiled: Compiled) -> Any:
+        source = compiled.source
+        recipes = tuple(
+            (name, recipe_of(value, self.context)) for name, value in source.namespace.items()
+        )
+        own = compiled.call.function.qualified_name
+        number, moved = self._body(source, own)
+        return number, recipes, None if moved == own else moved
+
+    def _body(self, source: Source, own: str) -> tuple[int, str]:
+        """Return the number of a body, and the method that has the places that it is stored with.
+
+        Equal methods have one code object, that of the first.
+        """
+        places, of = source.places, own
+        if isinstance(places, MovedPlaces):
+            of = places.body_name
+            places = places.places
+        found = self._numbers.get(id(source.code))
+        if found is None:
+            text = "".join(source.lines).removesuffix("\n")
+            code = marshal.dumps(source.code)
+            allowed = tuple(sorted(self.allowed[id(source.code)]))
+            self.bodies.append((source.name, text, code, *_places_stored(places), allowed))
+            found = self._numbers[id(source.code)] = len(self.bodies) - 1, of
+        return found
+
+
+def schemas_of(functions: Iterable[Function], writer: TypeWriter) -> dict[str, Any]:
+    """Return the stored schemas of functions, of those that have a stored form."""
+    found = {}
+    for function in functions:
+        try:
+            found[function.qualified_name] = writer.schema(function.schema)
+        except (ArchiveError, Unstorable):
+            continue
+    return found
+
+
+def numbers_in(constants: Iterable[Any]) -> bytes:
+    """Return a digest of what code is made for in constants: those that act as numbers."""
+    shown = [f"{as_number(value)!r}" if is_tensor(value) else "" for value in constants]
+    return hashlib.sha256("\n".join(shown).encode()).digest()
