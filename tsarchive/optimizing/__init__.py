@@ -6,11 +6,12 @@ the frontend, the runner, and the format that the result is an archive of.
 
 from __future__ import annotations
 
+import copy
 import io
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -21,17 +22,17 @@ from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block
-from tsarchive.loading import load, load_opened
+from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
-from tsarchive.run.calls_from_python import PublicMethod
+from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
 
 from .freezing import frozen, simplify
 from .inlining import Slot
-from .layers import fold_normalization, remove_dropout, write_in_place
-from .measuring import times_of
-from .packing import Packed, Samples, agree, is_available, layers_of, pack
+from .layers import fold_normalization, name_convolutions, remove_dropout, write_in_place
+from .measuring import compared, times_of
+from .packing import Packed, Samples, is_available, layers_of, pack
 from .writing import program_records
 
 _METHOD: Final = "forward"
@@ -152,6 +153,7 @@ def _optimized(
     done["attribute made constant"] += len({*found.frozen.values()})
     left.update(_kept_attributes(kept))
     remove_dropout(graph, done)
+    name_convolutions(graph)
     fold_normalization(graph, done, left)
     simplify(graph)
     packed: list[Packed] = []
@@ -179,15 +181,11 @@ def _samples(
     source: ArchiveModule, method: Function, graph: Block, example: tuple[Any, ...]
 ) -> Mapping[int, torch.Tensor]:
     """Run the graph for the example; return what its layers are given."""
-    import copy
-
-    classes = source.tsarchive_classes
     function = Function(method.qualified_name, method.schema, lambda: graph)
-    with torch.no_grad(), Samples(layer.weight for _, layer in layers_of(graph)) as samples:
-        run = PublicMethod(function, classes.compiler)
-        run.__set_name__(type(source), "optimized")
-        run._make()
-        run._method(copy.deepcopy(source), *copy.deepcopy(example))
+    run = public_function(function, source.tsarchive_classes.compiler, is_method=True)
+    samples = Samples(layer.weight for _, layer in layers_of(graph))
+    with torch.no_grad(), samples:
+        run(copy.deepcopy(source), *copy.deepcopy(example))
     return samples.inputs
 
 
@@ -197,4 +195,31 @@ def _checked(
     example: tuple[Any, ...] | None,
     report: OptimizeReport,
 ) -> tuple[ArchiveModule, OptimizeReport]:
-    return optimized, report
+    """Compare results for the example, and time calls; the source stays where they differ."""
+    if example is None:
+        return optimized, report
+    found = compared(*(_result(module, example) for module in (source, optimized)))
+    if not found.agree:
+        what = "all: the results for the example are not equal to rounding"
+        return source, OptimizeReport((), (Change(what, 1),), difference=found.difference)
+    before, after = _times(source, optimized, example)
+    return optimized, replace(
+        report, seconds_before=before, seconds_after=after, difference=found.difference
+    )
+
+
+def _result(module: ArchiveModule, example: tuple[Any, ...]) -> Any:
+    """Return what a copy of a module gives, which is the same each time."""
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return copy.deepcopy(module)(*copy.deepcopy(example))
+
+
+def _times(source: ArchiveModule, optimized: ArchiveModule, example: tuple[Any, ...]) -> list[float]:
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
+        calls = [
+            partial(copy.deepcopy(module), *copy.deepcopy(example)) for module in (source, optimized)
+        ]
+        for call in calls:
+            call()  # compiles
+        return times_of(*calls)

@@ -96,6 +96,27 @@ def remove_dropout(graph: Block, done: Counter[str]) -> None:
     each_node(graph, visit)
 
 
+def name_convolutions(graph: Block) -> None:
+    """Write convolutions of traces as the operators that take fewer arguments."""
+
+    def visit(block: Block, node: Node) -> None:
+        where, weight = weights_of(node), tensor_of(node.inputs[1]) if node.inputs[1:] else None
+        if node.kind != "aten::_convolution" or where is None or weight is None:
+            return
+        rank = weight.dim() - 2
+        if where.transposed or rank not in (1, 2, 3):
+            return
+        names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+        given = [argument(node, name) for name in names]
+        made = Inserter(block, node).operator(f"aten::conv{rank}d", given)
+        made.name = node.output.name
+        replace(node.output, made)
+        remove(block, node)
+
+    each_node(graph, visit)
+    sweep(graph)
+
+
 def fold_normalization(graph: Block, done: Counter[str], left: Counter[str]) -> None:
     """Put batch normalization into the weights of the layer whose result it takes alone."""
 

@@ -29,7 +29,7 @@ from tsarchive.run.operators import operator_schemas
 from .freezing import value_of
 from .graphs import Inserter, blocks_in, remove, replace, uses_of_content
 from .layers import CONVOLUTIONS, argument, tensor_of, weights_of
-from .measuring import times_of
+from .measuring import compared, times_of
 
 _CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
 _LINEAR: Final = "mkldnn::_linear_pointwise"
@@ -38,7 +38,6 @@ _OPERATORS: Final = (
 )  # fmt: skip
 _SPACE: Final = 2
 _MARGIN: Final = 0.95
-_RELATIVE: Final = 1e-4
 
 
 class Activation(NamedTuple):
@@ -117,7 +116,7 @@ class Layer:
             return made
         name = self.activation.kind.removeprefix("aten::")
         call = getattr(torch.ops.aten, name).default
-        return call(made, *(value.constant for value in self.activation.inputs[1:]))
+        return call(made, **_options(self.activation))
 
     def through_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
         name, scalars, algorithm = self.function
@@ -249,25 +248,12 @@ def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
     with torch.no_grad():
         weight = layer.packed(sample.shape)
         expected, given = layer.as_it_is(sample), layer.through_onednn(sample, weight)
-        if not agree(given, expected):
+        if not compared(expected, given).agree:
             return False
         before, after = times_of(
             lambda: layer.as_it_is(sample), lambda: layer.through_onednn(sample, weight)
         )
     return after < before * _MARGIN
-
-
-def agree(given: Tensor, expected: Tensor) -> bool:
-    """Return whether results are equal to rounding: to the size of the largest."""
-    if given.shape != expected.shape or given.dtype != expected.dtype:
-        return False
-    if not expected.is_floating_point() and not expected.is_complex():
-        return torch.equal(given, expected)
-    finite = expected[expected.isfinite()]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(
-        given, expected, rtol=_RELATIVE, atol=_RELATIVE * max(largest, 1e-6), equal_nan=True
-    )
 
 
 def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
@@ -300,3 +286,10 @@ def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
 
 def _rows(size: Sequence[int] | None) -> int | None:
     return None if size is None else int(torch.Size(size[:-1]).numel())
+
+
+def _options(node: Node) -> dict[str, Any]:
+    """Return the arguments of an activation by name, but the first."""
+    assert node.schema is not None
+    names = [argument.name for argument in node.schema.arguments]
+    return {name: value.constant for name, value in zip(names[1:], node.inputs[1:], strict=True)}

@@ -7,7 +7,8 @@ those that were packed here, and a layer has the numbers that its weight was pac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from tsarchive.errors import ScriptError
 
-from .table import native, overload
+from .table import Native, native, overload
 
 ACTIVATIONS: Final[Mapping[str, int]] = {
     "none": 0, "relu": 0, "sigmoid": 0, "tanh": 0, "hardswish": 0, "hardsigmoid": 0, "swish": 0,
@@ -32,19 +33,31 @@ _PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
 _PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
 _SPACE: Final = 2
 
-_convolve = overload(_CONVOLUTION)
-_apply = overload(_LINEAR)
+
+def _operator(key: str) -> Native:
+    """The function of C++ that runs an operator, which not every torch has."""
+    namespace, _, name = key.partition("::")
+    run: Native = getattr(getattr(torch.ops, namespace), name).default.op
+    return run
+
+
+_convolve = cache(partial(_operator, _CONVOLUTION))
+_apply = cache(partial(_operator, _LINEAR))
 _pack_convolution = overload(_PACK_CONVOLUTION)
 _pack_linear = overload(_PACK_LINEAR)
 
 
 @dataclass(slots=True)
 class _Packed:
-    """What a weight was packed for, and the calls of it that were found to fit."""
+    """What a weight was packed for, and the last call of it, which was found to fit.
+
+    Of a call, the types and shapes, and what it has in lists.
+    """
 
     sizes: tuple[int, ...]
     numbers: tuple[Any, ...] = ()
-    fitting: set[tuple[Any, ...]] = field(default_factory=set)
+    call: tuple[Any, ...] = ()
+    numbers_of_call: list[Any] | None = None
 
     def __deepcopy__(self, memo: object) -> _Packed:
         return _Packed(self.sizes, self.numbers)
@@ -71,7 +84,7 @@ def pack_convolution(
         is_of_rank = len(input_size) == _SPACE + 2 and min(input_size) > 0
         _require(is_of_rank and input_size[1] == channels, f"input of sizes {input_size}")
         _require_room(input_size, weight.size(), numbers)
-    packed: Tensor = _pack_convolution(weight, *numbers, groups, input_size)
+    packed: Tensor = _pack_convolution(weight.contiguous(), *numbers, groups, input_size)
     return _marked(packed, _Packed(tuple(weight.shape), (*map(tuple, numbers), groups)))
 
 
@@ -80,7 +93,7 @@ def pack_linear(weight: Tensor, batch_size: int | None) -> Tensor:
     """The weight of a linear layer in the order that oneDNN reads it in."""
     _require_plain(weight, "the weight of a linear layer", 2)
     _require(batch_size is None or 0 < batch_size < _FAR, f"a batch of {batch_size}")
-    packed: Tensor = _pack_linear(weight, batch_size)
+    packed: Tensor = _pack_linear(weight.contiguous(), batch_size)
     return _marked(packed, _Packed(tuple(weight.shape)))
 
 
@@ -99,9 +112,8 @@ def convolve(
 ) -> Tensor:
     """A convolution with a packed weight, and an activation of its result."""
     packed = _packed(weight)
-    call = (x.shape, x.dtype, x.layout, padding[:], stride[:], dilation[:], groups, attr, len(scalars))
-    key = _key(call, bias, algorithm)
-    if key not in packed.fitting:
+    call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
+    if call != packed.call or [padding, stride, dilation, groups, scalars] != packed.numbers_of_call:
         numbers = [padding, stride, dilation]
         is_same = (*map(tuple, numbers), groups) == packed.numbers
         _require(is_same, "a convolution with other numbers than its weight was packed for")
@@ -110,8 +122,9 @@ def convolve(
         _require_room(x.shape, packed.sizes, numbers)
         _require_activation(attr, scalars, algorithm)
         _require_bias(bias, packed)
-        _keep(packed, key)
-    made: Tensor = _convolve(
+        packed.call = call
+        packed.numbers_of_call = [*map(list, numbers), groups, scalars[:]]
+    made: Tensor = _convolve()(
         x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm
     )
     return made
@@ -128,30 +141,21 @@ def apply_linear(
 ) -> Tensor:
     """A linear layer with a packed weight, and an activation of its result."""
     packed = _packed(weight)
-    key = _key((x.shape, x.dtype, x.layout, attr, len(scalars)), bias, algorithm)
-    if key not in packed.fitting:
+    call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
+    if call != packed.call or scalars != packed.numbers_of_call:
         _require(len(packed.sizes) == 2, "the weight of a convolution in a linear layer")
         _require_plain(x, "the input of a linear layer", None)
         _require(x.dim() > 1 and x.size(-1) == packed.sizes[1], f"input of sizes {list(x.shape)}")
         _require_activation(attr, scalars, algorithm)
         _require_bias(bias, packed)
-        _keep(packed, key)
-    made: Tensor = _apply(x, weight, bias, attr, scalars, algorithm)
+        packed.call = call
+        packed.numbers_of_call = scalars[:]
+    made: Tensor = _apply()(x, weight, bias, attr, scalars, algorithm)
     return made
 
 
-def _key(call: tuple[Any, ...], bias: Tensor | None, algorithm: str | None) -> tuple[Any, ...]:
-    shown = tuple(tuple(each) if isinstance(each, list) else each for each in call)
-    return (*shown, None if bias is None else (bias.shape, bias.dtype, bias.layout), algorithm)
-
-
-_MOST_KEPT: Final = 64
-
-
-def _keep(packed: _Packed, key: tuple[Any, ...]) -> None:
-    if len(packed.fitting) >= _MOST_KEPT:
-        packed.fitting.clear()
-    packed.fitting.add(key)
+def _kind(bias: Tensor | None) -> tuple[Any, ...]:
+    return () if bias is None else (bias.shape, bias.dtype, bias.layout, bias.stride())
 
 
 def _marked(packed: Tensor, what: _Packed) -> Tensor:
@@ -181,6 +185,7 @@ def _require_plain(tensor: Tensor, what: str, dimensions: int | None) -> None:
 def _require_bias(bias: Tensor | None, packed: _Packed) -> None:
     if bias is not None:
         _require_plain(bias, "a bias", 1)
+        _require(bias.is_contiguous(), "a bias with gaps")
         _require(bias.size(0) == packed.sizes[0], f"a bias of {bias.size(0)} channels")
 
 
