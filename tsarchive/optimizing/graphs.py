@@ -168,10 +168,13 @@ class Inserter:
         return [made.add_output(type_) for type_ in types][0]
 
     def operator(self, name: str, inputs: Sequence[Value]) -> Value:
-        """Call an operator by its name with overload; all arguments are given."""
+        """Call an operator by its name with overload, with all arguments; return the result.
+
+        Of several results it is the first.
+        """
         kind, _, overload = name.partition(".")
         schema = next(one for one in operator_schemas(kind) if one.overload == overload)
-        value = self.node(kind, inputs, schema.return_type)
+        value = self.node(kind, inputs, *(result.type for result in schema.returns))
         value.node.schema = schema
         return value
 

@@ -37,7 +37,7 @@ _OPERATORS: Final = (
     _CONVOLUTION, _LINEAR, "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight",
 )  # fmt: skip
 _SPACE: Final = 2
-_MARGIN: Final = 0.95
+_MARGIN: Final = 0.9
 
 
 class Activation(NamedTuple):
@@ -115,7 +115,7 @@ class Layer:
         if self.activation is None:
             return made
         name = self.activation.kind.removeprefix("aten::")
-        call = getattr(torch.ops.aten, name).default
+        call = getattr(torch, name, None) or getattr(torch._C._nn, name)
         return call(made, **_options(self.activation))
 
     def through_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
