@@ -83,14 +83,15 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
 
     Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
     and none goes through layers of oneDNN. What is not optimized stays as it is;
-    ``tsarchive.optimizing.report_of(result)`` tells what was done.
+    ``tsarchive.optimize_report(result)`` tells what was done.
 
     Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
     and ``load`` raise; what the module raises for the example.
     """
     arguments = _arguments(example)
     source = _own_copy(module)
-    if getattr(source, "training", False):
+    # One that torch.jit.freeze made has no mode any more.
+    if "training" in source.tsarchive_class.attributes and source.training:
         raise CallError(
             "the module is in training mode", hint="Call eval() on it, and optimize it then"
         )
@@ -102,7 +103,7 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     return optimized
 
 
-def report_of(module: ArchiveModule) -> OptimizeReport:
+def optimize_report(module: ArchiveModule) -> OptimizeReport:
     """Return what :func:`optimize` did to a module. Raises CallError for another module."""
     report = getattr(module, _REPORT, None)
     if not isinstance(report, OptimizeReport):
@@ -189,7 +190,7 @@ def _rewritten(
 
 
 def _kept_attributes(kept: frozenset[Slot]) -> Iterator[str]:
-    for slot in kept:
+    for slot in sorted(kept, key=lambda slot: slot.name):
         yield f"attribute {slot.name}, which code changes"
 
 
@@ -234,10 +235,13 @@ def _result(module: ArchiveModule, example: tuple[Any, ...]) -> Any:
         return copy.deepcopy(module)(*copy.deepcopy(example))
 
 
-def _times(source: ArchiveModule, optimized: ArchiveModule, example: tuple[Any, ...]) -> list[float]:
+def _times(
+    source: ArchiveModule, optimized: ArchiveModule, example: tuple[Any, ...]
+) -> list[float]:
     with torch.no_grad(), torch.random.fork_rng(devices=()):
         calls = [
-            partial(copy.deepcopy(module), *copy.deepcopy(example)) for module in (source, optimized)
+            partial(copy.deepcopy(module), *copy.deepcopy(example))
+            for module in (source, optimized)
         ]
         for call in calls:
             call()  # compiles

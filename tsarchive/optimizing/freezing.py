@@ -7,7 +7,7 @@ in the next round. No first change can come from code that does not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -51,11 +51,29 @@ def frozen(root: ArchiveModule, method: Function) -> tuple[Inlined, frozenset[Sl
     for _ in range(_MOST_ROUNDS):
         found = inlined(root, method, kept)
         simplify(found.graph)
-        changed = (changed_slots(found) | _assigned(found)) - kept
-        if not changed:
+        changed = kept | changed_slots(found) | _assigned(found)
+        changed |= _sharing(changed, {*found.frozen.values()})
+        if changed == kept:
             return found, kept
-        kept |= changed
+        kept = frozenset(changed)
     raise AssertionError("each round keeps an attribute more")
+
+
+def _sharing(changed: Iterable[Slot], slots: Iterable[Slot]) -> set[Slot]:
+    """Return the attributes that share memory, lists or dicts with those that change."""
+    seen = {memory for slot in changed for memory in _memory(slot.value)}
+    return {slot for slot in slots if not seen.isdisjoint(_memory(slot.value))}
+
+
+def _memory(value: Any) -> Iterator[int]:
+    """Yield what tells apart the memory of a value, and of what is in it."""
+    match value:
+        case torch.Tensor() if torch._C._has_storage(value):
+            yield value.untyped_storage().data_ptr()
+        case list() | tuple() | dict():
+            yield id(value)
+            for item in value.values() if isinstance(value, dict) else value:
+                yield from _memory(item)
 
 
 def simplify(graph: Block) -> None:
@@ -91,7 +109,11 @@ def changed_slots(found: Inlined) -> set[Slot]:
         return set()
     with _owned(leaves):
         written = Written(found.graph, writers)
-        return {slot for value, slot in leaves.items() if written.may_be(value)}
+        return {slot for value, slot in leaves.items() if written.may_be(value)} | {
+            slot
+            for value, slot in leaves.items()
+            if value.type != TENSOR and written.has_unknown  # what is in a list is anywhere
+        }
 
 
 @contextmanager
@@ -116,6 +138,11 @@ class Written:
         self.aliases = Aliases(graph)
         self._places: set[Place] = set().union(*map(self.aliases.written, writers))
         self._outside = self.aliases.known_outside()
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether nodes write to memory that the graph does not own."""
+        return OUTSIDE in self._places
 
     def may_be(self, value: Value) -> bool:
         """Return whether a value may be written to."""
@@ -154,9 +181,7 @@ class _Fates:
     def __init__(self, graph: Block) -> None:
         self._written = Written(graph)
         aliases = self._written.aliases
-        self._given: set[Place] = aliases.known_outside().union(
-            *map(aliases.places, graph.returns)
-        )
+        self._given: set[Place] = aliases.known_outside().union(*map(aliases.places, graph.returns))
 
     def is_held(self, value: Value) -> bool:
         places = self._written.aliases.places(value)
@@ -170,7 +195,9 @@ def _may_fold(node: Node) -> bool:
         return False
     if node.upgrader is not None or not all(map(_is_known, node.inputs)):
         return False
-    return any(_tensor(value) is not None for value in _leaves(node.inputs)) and not _is_random(node)
+    return any(_tensor(value) is not None for value in _leaves(node.inputs)) and not _is_random(
+        node
+    )
 
 
 def _leaves(values: list[Value]) -> Iterator[Value]:

@@ -165,7 +165,9 @@ class Inserter:
         for value in inputs:
             made.add_input(value)
         self._insert(made)
-        return [made.add_output(type_) for type_ in types][0]
+        for type_ in types:
+            made.add_output(type_)
+        return made.output
 
     def operator(self, name: str, inputs: Sequence[Value]) -> Value:
         """Call an operator by its name with overload, with all arguments; return the result.

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.classes import Attribute, ClassType, Function, FunctionType
+from tsarchive.ir.classes import Function, FunctionType
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value
 from tsarchive.ir.types import (
     ANY,
@@ -42,6 +42,10 @@ class Slot(NamedTuple):
 
     owner: ArchiveModule
     name: str
+
+    @property
+    def value(self) -> Any:
+        return get_slot(self.owner, self.owner.tsarchive_class.attributes[self.name])
 
 
 class Scope(NamedTuple):
@@ -133,7 +137,7 @@ class Inlining:
             return self._other(node, scope)
         attribute = module.tsarchive_class.attributes[node.name]
         slot = Slot(module, node.name)
-        value = get_slot(module, attribute)
+        value = slot.value
         if slot in self.kept:
             return self._other(node, scope)
         if isinstance(value, ArchiveModule):
@@ -239,6 +243,8 @@ def constant_of(value: Any, type_: Type, block: Block, node: Node) -> Value | No
     if isinstance(type_, OptionalType):
         type_ = NONE if value is None else type_.element
     match value:
+        case torch.Tensor() if value.layout is not torch.strided:
+            return None  # torch.jit has no constants of this kind
         case torch.Tensor():
             return _literal(TableConstant(value.detach()), TENSOR, block, node)
         case torch.device():
@@ -249,7 +255,9 @@ def constant_of(value: Any, type_: Type, block: Block, node: Node) -> Value | No
                 return None
             return _literal(EnumMember(found, value.name, value.value), found, block, node)
         case list() if isinstance(type_, ListType):
-            return _built("prim::ListConstruct", value, [type_.element] * len(value), type_, block, node)
+            return _built(
+                "prim::ListConstruct", value, [type_.element] * len(value), type_, block, node
+            )
         case tuple() if isinstance(type_, TupleType):
             return _built("prim::TupleConstruct", value, list(type_.elements), type_, block, node)
         case dict() if isinstance(type_, DictType):
@@ -279,6 +287,8 @@ def _built(
 
 def _is_shared(type_: Type) -> bool:
     """Return whether a value of this type may be written to."""
-    return type_ == TENSOR or isinstance(type_, ListType | DictType) or any(
-        map(_is_shared, type_.parts())
+    return (
+        type_ == TENSOR
+        or isinstance(type_, ListType | DictType)
+        or any(map(_is_shared, type_.parts()))
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
-import torch
 from torch import Tensor
 
 from tsarchive.ir.graph import Block, Node, Value
@@ -32,13 +31,21 @@ _DROPOUTS: Final = frozenset(
     for kind in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
     for end in ("", "_")
 )
-CONVOLUTIONS: Final = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution"})
+CONVOLUTIONS: Final = frozenset(
+    {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution"}
+)
 _TRANSPOSED: Final = frozenset(
     {"aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"}
 )
 _FOLDED_INTO: Final = CONVOLUTIONS | _TRANSPOSED | {"aten::linear"}
 # Results that are new tensors, of floating point where an argument is, which no gradient needs.
-_FRESH: Final = _FOLDED_INTO | {"aten::batch_norm", "aten::addmm", "aten::add", "aten::sub", "aten::cat"}
+_FRESH: Final = _FOLDED_INTO | {
+    "aten::batch_norm",
+    "aten::addmm",
+    "aten::add",
+    "aten::sub",
+    "aten::cat",
+}
 _IN_PLACE: Final = {
     f"aten::{name}": f"aten::{name}_"
     for name in ("relu", "relu6", "hardtanh", "hardswish", "silu", "leaky_relu", "elu", "mish")
@@ -217,7 +224,9 @@ def write_in_place(graph: Block, done: Counter[str]) -> None:
         if wanted is None or not _is_own(node, block, graph, written):
             return
         schema = operator_schemas(wanted)[0]
-        if [a.name for a in schema.arguments] == [a.name for a in (node.schema or schema).arguments]:
+        if [a.name for a in schema.arguments] == [
+            a.name for a in (node.schema or schema).arguments
+        ]:
             node.kind, node.schema = wanted, schema
             done["in place"] += 1
 
@@ -237,4 +246,6 @@ def _is_own(node: Node, block: Block, graph: Block, written: Written) -> bool:
 def _is_float(node: Node) -> bool:
     """Return whether a sum has a term that is a layer's result, and so is its type."""
     terms = node.input.node.inputs if node.kind == "aten::cat" else node.inputs[:2]
-    return any(term.node.kind in _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"} for term in terms)
+    return any(
+        term.node.kind in _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"} for term in terms
+    )

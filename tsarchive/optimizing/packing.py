@@ -137,7 +137,8 @@ class Packed:
 
 def is_available() -> bool:
     """Return whether this torch has the operators of oneDNN, and a processor that they know."""
-    return torch.backends.mkldnn.is_available() and all(map(operator_schemas, _OPERATORS))
+    is_built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return is_built and all(map(operator_schemas, _OPERATORS))
 
 
 def layers_of(graph: Block) -> Iterator[tuple[Block, Layer]]:
@@ -170,7 +171,9 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _has_numbers(node: Node) -> bool:
     values = [argument(node, name) for name in ("padding", "stride", "dilation")]
-    lists = [value_of(value) if value.node.kind == "prim::ListConstruct" else None for value in values]
+    lists = [
+        value_of(value) if value.node.kind == "prim::ListConstruct" else None for value in values
+    ]
     is_plain = all(each is not None and all(type(n) is int for n in each) for each in lists)
     return is_plain and type(argument(node, "groups").constant) is int
 
@@ -183,11 +186,11 @@ def _activation(node: Node, block: Block) -> Node | None:
     return users[0]
 
 
-class Samples(TorchDispatchMode):
+class Samples(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps what layers are given while an example runs, by the memory of their weights."""
 
     def __init__(self, weights: Iterator[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.inputs: dict[int, Tensor] = {}
         self._wanted = {weight.data_ptr() for weight in weights}
 

@@ -81,7 +81,9 @@ def _write_out(block: Block, cell: Node) -> None:
     total = inserter.operator("aten::add.Tensor", [one, two, inserter.constant(1)])
     count, dim = inserter.constant(_GATES), inserter.constant(1)
     parts = inserter.operator("aten::chunk", [total, count, dim])
-    write, forget, new, show = inserter.node("prim::ListUnpack", [parts], *[TENSOR] * _GATES).node.outputs
+    write, forget, new, show = inserter.node(
+        "prim::ListUnpack", [parts], *[TENSOR] * _GATES
+    ).node.outputs
     write, forget, show = [inserter.operator("aten::sigmoid", [v]) for v in (write, forget, show)]
     new = inserter.operator("aten::tanh", [new])
     kept = inserter.operator("aten::mul.Tensor", [forget, old])
@@ -203,9 +205,9 @@ def _terms(node: Node, kind: str, kinds: tuple[str, str]) -> tuple[Value, Value]
     if node.kind != kind or len(node.inputs) != 2:
         return None
     for first, second in _both_orders(node.inputs):
-        if (first.node.kind, second.node.kind) == kinds:
-            if _is_used_once(first) and _is_used_once(second):
-                return first.node.input, second.node.input
+        is_found = (first.node.kind, second.node.kind) == kinds
+        if is_found and _is_used_once(first) and _is_used_once(second):
+            return first.node.input, second.node.input
     return None
 
 
@@ -258,7 +260,7 @@ def _state(loop: Node, cell: Node) -> tuple[Any, Any] | None:
 
 
 def _read_sequence(loop: Node, cell: Node) -> tuple[Value, int] | None:
-    """Return the sequence whose items a cell reads in turn, from first to last, and the dimension."""
+    """Return the sequence whose items a cell reads from first to last, and the dimension."""
     (body,) = loop.blocks
     select = cell.inputs[0].node
     if select.kind != "aten::select" or select.inputs[2] is not body.params[0]:

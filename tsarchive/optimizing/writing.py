@@ -17,7 +17,7 @@ from tsarchive.formats.torchscript.saving import records_of_program, state_of
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
-from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, ListType, TupleType, Type
+from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, TupleType, Type
 from tsarchive.ir.values import Builder, ObjectValue, TableConstant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import operator_schemas

@@ -113,7 +113,10 @@ def convolve(
     """A convolution with a packed weight, and an activation of its result."""
     packed = _packed(weight)
     call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
-    if call != packed.call or [padding, stride, dilation, groups, scalars] != packed.numbers_of_call:
+    if (
+        call != packed.call
+        or [padding, stride, dilation, groups, scalars] != packed.numbers_of_call
+    ):
         numbers = [padding, stride, dilation]
         is_same = (*map(tuple, numbers), groups) == packed.numbers
         _require(is_same, "a convolution with other numbers than its weight was packed for")
