@@ -126,10 +126,9 @@ def _own_copy(module: Any) -> ArchiveModule:
     if not isinstance(found, ZipFormat):
         raise CallError(f"a {found.kind} program is not optimized: it was planned as it is")
     if isinstance(module, ArchiveModule) and found.saved_kind != TORCHSCRIPT.kind:
-        records = found.scripted_records(module)
-    else:
-        records = saved_records(module)
-    return _loaded(records, guard)
+        # A program has one graph, whatever mode it says that it is in.
+        return _loaded(found.scripted_records(module), guard).eval()
+    return _loaded(saved_records(module), guard)
 
 
 def _loaded(records: Sequence[NewRecord], guard: Guard) -> ArchiveModule:
