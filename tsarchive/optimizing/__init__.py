@@ -82,7 +82,8 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     batches of them, of four dimensions.
 
     Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
-    and none goes through layers of oneDNN. What is not optimized stays as it is;
+    and none goes through layers of oneDNN; a module with
+    such layers is copied and saved, not pickled. What is not optimized stays as it is;
     ``tsarchive.optimize_report(result)`` tells what was done.
 
     Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
