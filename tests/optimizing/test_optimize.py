@@ -86,6 +86,7 @@ def optimized_case(case, example):
 WITHOUT_GRADIENTS = {"mixed_gradients", "gradients"}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("made", CASES, ids=lambda case: case.name)
 def test_fixture_modules_without_an_example(made):
     module, optimized = optimized_case(made, None)
@@ -93,6 +94,7 @@ def test_fixture_modules_without_an_example(made):
         check(module, optimized, *made.inputs)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("made", CASES, ids=lambda case: case.name)
 def test_fixture_modules_with_an_example(made, always_quicker):
     if made.name in WITHOUT_GRADIENTS:
@@ -322,6 +324,24 @@ def test_loops_of_an_lstm(make, is_layer):
     optimized = tsarchive.optimize(module, example=x)
     assert ("loop of an LSTM as one layer" in done(optimized)) is is_layer
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),))
+
+
+class Sized(nn.Module):
+    def forward(self, x):
+        rows, width = x.size(0), x.size(1)
+        doubled = torch.cat([x, x], 1).view(rows, 2, width // 2, 2)
+        return doubled.reshape(rows * 2 + 0, -1)[: (rows * 3 - 2) // 2], x.new_zeros(rows - 1)
+
+
+def test_sizes_of_traces_are_numbers():
+    x = torch.randn(4, 6)
+    module = torch.jit.trace(Sized().eval(), x)
+    optimized = tsarchive.optimize(module)
+    check(module, optimized, (x,), (torch.randn(2, 6),), (torch.randn(7, 6),))
+    code = torch.jit.load(io.BytesIO(saved(optimized))).code
+    assert code.count("torch.size(x, 0)") == 1
+    # Of a difference nobody knows that it is not negative.
+    assert code.count("NumToTensor") <= 1
 
 
 def test_what_a_constant_depends_on_is_computed_once():

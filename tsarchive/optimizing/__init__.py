@@ -34,6 +34,7 @@ from .layers import fold_normalization, name_convolutions, remove_dropout, write
 from .measuring import compared, times_of
 from .packing import Packed, Samples, is_available, layers_of, pack
 from .recurrence import find_recurrence
+from .sizes import size_numbers
 from .writing import program_records
 
 _METHOD: Final = "forward"
@@ -176,6 +177,7 @@ def _rewritten(
     name_convolutions(graph)
     fold_normalization(graph, done, left)
     simplify(graph)
+    size_numbers(graph, done)
     if finds_recurrence:
         find_recurrence(graph, done)
     packed: list[Packed] = []
