@@ -1,7 +1,7 @@
 """Sizes that a trace computes with tensors, as numbers; equal sizes once.
 
-A trace has ``int(torch.mul(NumToTensor(size), CONSTANTS.c1))`` where the code had ``size * 4``. Sizes
-are not negative, so a division by a positive number that cuts off is one that rounds down.
+A trace has ``int(torch.mul(NumToTensor(size), CONSTANTS.c1))`` where the code had ``size * 4``.
+Sizes are not negative, so a division by a positive number that cuts off is one that rounds down.
 """
 
 from __future__ import annotations
