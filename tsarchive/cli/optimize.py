@@ -41,7 +41,9 @@ def command(
     trust: bool,
     as_json: bool,
 ) -> None:
-    """Write a model that gives the same results sooner, for evaluation alone.
+    """Write a model that answers sooner.
+
+    It gives the same results, for evaluation alone.
 
     Weights become constants, batch normalization goes into the layers before it, dropout goes, and
     oneDNN computes the layers that it is quicker at, with weights that are packed when the file is
