@@ -23,6 +23,15 @@ needs_onednn = pytest.mark.skipif(
 CASES = [case for case in all_cases() if case.inputs]
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Several threads wait for each other, long where processors are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def always_quicker(monkeypatch):
     """Let oneDNN compute all that it can: no test depends on the clock."""

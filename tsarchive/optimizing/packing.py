@@ -37,7 +37,7 @@ _OPERATORS: Final = (
     _CONVOLUTION, _LINEAR, "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight",
 )  # fmt: skip
 _SPACE: Final = 2
-_MARGIN: Final = 0.9
+_MARGIN: Final = 0.95
 
 
 class Activation(NamedTuple):
