@@ -135,6 +135,11 @@ MAY_IMPORT = {
         "tsarchive.operators", "tsarchive.policy",
         "tsarchive.executorch_export", "tsarchive.run", "tsarchive.saving",
     },
+    "tsarchive.optimizing": {
+        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
+        "tsarchive.frontend", "tsarchive.ir", "tsarchive.loading", "tsarchive.operators",
+        "tsarchive.policy", "tsarchive.run", "tsarchive.saving",
+    },
     "tsarchive.testing": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.jitter", "tsarchive.pickler",
         "tsarchive.saving",

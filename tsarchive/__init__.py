@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.jitter import check_jitter
     from tsarchive.loading import load
+    from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.saving import save
@@ -78,6 +79,7 @@ __all__ = [
     "ModuleInfo",
     "Nature",
     "Needs",
+    "OptimizeReport",
     "Page",
     "PickleError",
     "Policy",
@@ -107,6 +109,8 @@ __all__ = [
     "load",
     "missing",
     "open",
+    "optimize",
+    "optimize_report",
     "report",
     "save",
     "to_exported_program",
@@ -127,6 +131,7 @@ _HOMES = {
         "findings": "Finding Nature Severity",
         "jitter": "check_jitter",
         "loading": "load",
+        "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",
         "saving": "save",

@@ -279,6 +279,17 @@ ROWS: tuple[Row, ...] = (
         settings=("calls", "warm"),
     ),
     Row(
+        "optimized",
+        "later calls of what `optimize` gives",
+        "optimized",
+        networks,
+        (
+            ratio("best", 0.9, "≤ 0.9", "best of loaded, frozen, for inference; geometric mean"),
+            ratio("loaded", 0.8, "≤ 0.8", "as loaded, geometric mean"),
+        ),
+        settings=("calls", "warm"),
+    ),
+    Row(
         "loops",
         "loops over scalars, lists, strings",
         "calls",

@@ -13,6 +13,7 @@ from tests.natives import (
     test_fbgemm,
     test_formatting,
     test_numbers,
+    test_onednn,
     test_quantized,
     test_spectra,
     test_strings,
@@ -148,6 +149,7 @@ MODULES = (
     test_containers,
     test_fbgemm,
     test_formatting,
+    test_onednn,
     test_quantized,
     test_spectra,
     test_tensors,
@@ -170,7 +172,9 @@ def keys_of_tests():
         *(f"aten::{name}" for name in test_tensors.SHAPE_QUERIES),
     }
     for module in MODULES:
-        keys.update(re.findall(r'"((?:aten|prim|quantized)::[\w.]+)"', inspect.getsource(module)))
+        keys.update(
+            re.findall(r'"((?:aten|mkldnn|prim|quantized)::[\w.]+)"', inspect.getsource(module))
+        )
     return keys
 
 

@@ -15,8 +15,8 @@ from tsarchive.garbage import not_collecting
 from .output import guarded
 
 _COMMANDS = (
-    "info", "tree", "code", "decompile", "convert", "edit", "tensors", "report", "run", "verify",
-    "audit", "jitter", "cache",
+    "info", "tree", "code", "decompile", "convert", "optimize", "edit", "tensors", "report", "run",
+    "verify", "audit", "jitter", "cache",
 )  # fmt: skip
 # The demo is a program of its own, in a package beside this one.
 _MODULES = {

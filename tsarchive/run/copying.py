@@ -122,6 +122,7 @@ def _needs_care(tensor: torch.Tensor) -> bool:
 def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     if tensor.layout != torch.strided or not torch._C._has_storage(tensor):
         made = tensor.detach().clone()
+        vars(made).update(copy.deepcopy(vars(tensor), memo))  # what a weight was packed for
     else:
         storage = copy.deepcopy(tensor.untyped_storage(), memo)
         made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)

@@ -320,6 +320,26 @@ def canonical_loaded_records(
     )
 
 
+def records_of_program(
+    container: Container,
+    build: Callable[[Callable[[Any], Any]], ObjectValue],
+    files: Mapping[str, bytes],
+) -> list[NewRecord]:
+    """Return the canonical form of a program that was made of a loaded one.
+
+    ``build`` gives its root object; it is given what describes the values of the loaded module.
+    """
+    objects = _Objects(container)
+    text = canonical_text(build(objects.value), _LoadedConstants(objects))
+    return canonical_records(text, _kept_extras(container, files))
+
+
+def state_of(class_: ClassType, value: Any) -> TypedValue:
+    """Return the state of an object of a class in TorchScript, which ``__getstate__`` gives."""
+    state_type = class_.methods["__getstate__"].schema.return_type
+    return TypedValue(value, state_type, always_held_parts(class_))
+
+
 def _refuse_partial_states(module: ArchiveModule) -> None:
     """Refuse modules from before torch 1.3 with a partial ``__getstate__``.
 

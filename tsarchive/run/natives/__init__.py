@@ -6,7 +6,7 @@ Not here, because ``torch.ops`` runs them: operators that compute on tensors, co
 gamma and lgamma, and what answers about the process.
 """
 
-from tsarchive.run.natives import containers, spectra
+from tsarchive.run.natives import containers, onednn, spectra
 from tsarchive.run.natives.formatting import format_value
 from tsarchive.run.natives.futures import Awaitable, Future
 from tsarchive.run.natives.symbolic_shapes import SYMBOLIC
@@ -17,4 +17,4 @@ from tsarchive.run.natives.upgraders import UPGRADERS
 __all__ = ["BUILTINS", "NATIVES", "SYMBOLIC", "UPGRADERS", "Awaitable", "Future", "format_value"]
 
 # Importing a module of operators enters them into the table.
-_OPERATORS = (containers, spectra)
+_OPERATORS = (containers, onednn, spectra)

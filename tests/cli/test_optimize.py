@@ -1,0 +1,47 @@
+"""``tsarchive optimize``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tsarchive
+from tests.support.command_line import document, error, run
+
+
+@pytest.fixture
+def net(tmp_path):
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Dropout()
+    path = tmp_path / "net.pt"
+    tsarchive.save(torch.jit.script(torch.nn.Sequential(*layers).eval()), path)
+    return path
+
+
+def test_with_an_example(net, tmp_path):
+    out = tmp_path / "fast.pt"
+    found = document("optimize", net, "--random", "1x3x8x8", "-o", out)
+    assert found.keys() == {
+        "source", "destination", "done", "left", "seconds_before", "seconds_after", "difference",
+    }  # fmt: skip
+    counts = {change["what"]: change["count"] for change in found["done"]}
+    assert (counts["batch normalization"], counts["dropout"]) == (1, 1)
+    x = torch.randn(1, 3, 8, 8)
+    assert torch.allclose(torch.jit.load(out)(x), torch.jit.load(net)(x), atol=1e-5)
+
+
+def test_text(net, tmp_path):
+    out = tmp_path / "fast.pt"
+    shown = run("optimize", net, "--random", "1x3x8x8", "-o", out).stdout
+    assert "batch normalization: 1" in shown
+    assert "a call takes" in shown
+    shown = run("optimize", net, "-o", out).stdout
+    assert "nothing was measured" in shown
+
+
+def test_refusals(net, tmp_path):
+    assert "-o" in error("optimize", net)["message"]
+    out = tmp_path / "fast.pt"
+    message = error("optimize", net, "--arg", "x=1", "-o", out)["message"]
+    assert "no keyword arguments" in message
+    assert not out.exists()

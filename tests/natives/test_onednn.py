@@ -1,0 +1,83 @@
+"""Layers with weights that oneDNN packed give what torch gives; nothing else is run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tsarchive.errors import ScriptError
+from tsarchive.run.natives import NATIVES
+from tsarchive.run.natives.onednn import ACTIVATIONS
+
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN"
+)
+CONVOLVE, APPLY = "mkldnn::_convolution_pointwise", "mkldnn::_linear_pointwise"
+PACK, PACK_LINEAR = "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight"
+SCALARS = {"leaky_relu": [0.1], "hardtanh": [-0.5, 0.25]}
+NUMBERS = [1, 1], [2, 1], [1, 2], 2
+
+
+def activations():
+    return [(name, SCALARS.get(name, []), "none" if name == "gelu" else "") for name in ACTIVATIONS]
+
+
+@pytest.mark.parametrize("activation", activations(), ids=ACTIVATIONS)
+def test_convolutions(activation):
+    x, weight, bias = torch.randn(2, 4, 7, 8), torch.randn(6, 2, 3, 3), torch.randn(6)
+    packed = NATIVES[PACK](weight, *NUMBERS, [2, 4, 7, 8])
+    theirs = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *NUMBERS, *activation)
+    for _ in range(2):
+        given = NATIVES[CONVOLVE](x, packed, bias, *NUMBERS, *activation)
+        assert torch.allclose(given, theirs, atol=1e-5)
+    assert torch.equal(packed.to_dense(), weight)
+
+
+@pytest.mark.parametrize("activation", activations(), ids=ACTIVATIONS)
+def test_linear_layers(activation):
+    x, weight, bias = torch.randn(2, 3, 5), torch.randn(4, 5), torch.randn(4)
+    packed = NATIVES[PACK_LINEAR](weight, 6)
+    theirs = torch.ops.mkldnn._linear_pointwise(x, weight, bias, *activation)
+    assert torch.allclose(NATIVES[APPLY](x, packed, bias, *activation), theirs, atol=1e-5)
+    assert torch.equal(packed.to_dense(), weight)
+
+
+def test_a_second_call_is_checked_like_the_first():
+    packed = NATIVES[PACK](torch.randn(6, 2, 3, 3), *NUMBERS, None)
+    x = torch.randn(2, 4, 7, 8)
+    NATIVES[CONVOLVE](x, packed, torch.randn(6), *NUMBERS, "none", [], "")
+    wrong = [
+        (x, torch.randn(5), NUMBERS, "none", []),
+        (x, torch.randn(6).double(), NUMBERS, "none", []),
+        (x.double(), None, NUMBERS, "none", []),
+        (x[:, :2], None, NUMBERS, "none", []),
+        (x[0], None, NUMBERS, "none", []),
+        (x, None, ([1, 1], [2, 2], [1, 2], 2), "none", []),
+        (x, None, NUMBERS, "hardtanh", [1.0]),
+        (x, None, NUMBERS, "unknown", []),
+        (x.to_mkldnn(), None, NUMBERS, "none", []),
+    ]
+    for given, bias, numbers, name, scalars in wrong:
+        with pytest.raises(ScriptError, match="layer of oneDNN"):
+            NATIVES[CONVOLVE](given, packed, bias, *numbers, name, scalars, "")
+
+
+@pytest.mark.parametrize(
+    ("weight", "numbers", "size"),
+    [
+        (torch.randn(6, 2, 3), NUMBERS, None),
+        (torch.randn(6, 2, 3, 3).double(), NUMBERS, None),
+        (torch.randn(6, 2, 3, 3), ([1, 1], [0, 1], [1, 1], 2), None),
+        (torch.randn(6, 2, 3, 3), ([-1, 1], [1, 1], [1, 1], 2), None),
+        (torch.randn(6, 2, 3, 3), ([1, 1], [1, 1], [1, 1], 0), None),
+        (torch.randn(6, 2, 3, 3), ([1, 1], [1, 1], [1, 1], 4), None),
+        (torch.randn(6, 2, 3, 3), ([1, 1, 1], [1, 1], [1, 1], 2), None),
+        (torch.randn(6, 2, 3, 3), NUMBERS, [1, 3, 7, 8]),
+        (torch.randn(6, 2, 3, 3), NUMBERS, [1, 4, 7]),
+        (torch.randn(6, 2, 3, 3), ([0, 0], [1, 1], [1, 1], 2), [1, 4, 2, 2]),
+        (torch.randn(0, 2, 3, 3), NUMBERS, None),
+    ],
+)
+def test_packing_checks_what_it_is_given(weight, numbers, size):
+    with pytest.raises(ScriptError, match="layer of oneDNN"):
+        NATIVES[PACK](weight, *numbers, size)

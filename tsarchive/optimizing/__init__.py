@@ -1,0 +1,250 @@
+"""Modules that answer sooner and give the same to rounding: frozen, folded, and packed.
+
+Graphs change here for good, unlike in the runner, whose passes keep every bit. May import the IR,
+the frontend, the runner, and the format that the result is an archive of.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from tsarchive.container import Container, NewRecord, write_container
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.base import LoadOptions, ZipFormat
+from tsarchive.formats.torchscript.format import TORCHSCRIPT
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Block
+from tsarchive.loading import load_opened
+from tsarchive.policy import Guard
+from tsarchive.run.calls_from_python import public_function
+from tsarchive.run.modules import ArchiveModule
+from tsarchive.saving import format_of_module, saved_records
+
+from .freezing import frozen, simplify
+from .inlining import Slot
+from .layers import fold_normalization, name_convolutions, remove_dropout, write_in_place
+from .measuring import compared, times_of
+from .packing import Packed, Samples, is_available, layers_of, pack
+from .recurrence import find_recurrence
+from .sizes import size_numbers
+from .writing import program_records
+
+_METHOD: Final = "forward"
+_REPORT: Final = "tsarchive_optimization"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was done, or left, and how often."""
+
+    what: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """What :func:`optimize` did to a module, and what it brought.
+
+    ``done`` are the changes, ``left`` what stays as it was with the reason. Of the example,
+    ``seconds_before`` and ``seconds_after`` are the least times of a call, ``difference`` is how
+    far results are apart; None without an example.
+    """
+
+    done: tuple[Change, ...]
+    left: tuple[Change, ...]
+    seconds_before: float | None = None
+    seconds_after: float | None = None
+    difference: float | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.done)
+
+
+def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
+    """Return a module that gives the same results sooner, for evaluation alone.
+
+    ``module`` is one that :func:`tsarchive.load` gave from TorchScript or a PT2 archive, or a
+    scripted or traced one of torch.jit. It stays as it is. The result has its ``forward``, as
+    ``torch.jit.freeze`` leaves it: weights are constants, and only attributes that code sets or
+    writes to stay attributes. It is saved like any other, and torch.jit loads the file.
+
+    ``example`` are the positional arguments of a call, as a tuple, or one tensor. It decides which
+    layers oneDNN computes: each is measured both ways, and results are compared, before the
+    module as a whole is. Calls with other sizes give right results, too; layers over images take
+    batches of them, of four dimensions.
+
+    Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
+    and none goes through layers of oneDNN; a module with
+    such layers is copied and saved, not pickled. What is not optimized stays as it is;
+    ``tsarchive.optimize_report(result)`` tells what was done.
+
+    Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
+    and ``load`` raise; what the module raises for the example.
+    """
+    arguments = _arguments(example)
+    source = _own_copy(module)
+    # One that torch.jit.freeze made has no mode any more.
+    if "training" in source.tsarchive_class.attributes and source.training:
+        raise CallError(
+            "the module is in training mode", hint="Call eval() on it, and optimize it then"
+        )
+    try:
+        optimized, report = _optimized(source, arguments)
+    except UnsupportedError as error:
+        optimized, report = source, OptimizeReport((), (Change(f"all: {error.message}", 1),))
+    object.__setattr__(optimized, _REPORT, report)
+    return optimized
+
+
+def optimize_report(module: ArchiveModule) -> OptimizeReport:
+    """Return what :func:`optimize` did to a module. Raises CallError for another module."""
+    report = getattr(module, _REPORT, None)
+    if not isinstance(report, OptimizeReport):
+        raise CallError("the module does not come from tsarchive.optimize")
+    return report
+
+
+def _arguments(example: Any) -> tuple[Any, ...] | None:
+    if example is None:
+        return None
+    return tuple(example) if isinstance(example, tuple | list) else (example,)
+
+
+def _own_copy(module: Any) -> ArchiveModule:
+    """Return a module of TorchScript that nobody else has."""
+    found = format_of_module(module)
+    guard = Guard()
+    if isinstance(module, ArchiveModule):
+        guard = module.tsarchive_classes.enforcement.guard
+    if not isinstance(found, ZipFormat):
+        raise CallError(f"a {found.kind} program is not optimized: it was planned as it is")
+    if isinstance(module, ArchiveModule) and found.saved_kind != TORCHSCRIPT.kind:
+        # A program has one graph, whatever mode it says that it is in.
+        return _loaded(found.scripted_records(module), guard).eval()
+    return _loaded(saved_records(module), guard)
+
+
+def _loaded(records: Sequence[NewRecord], guard: Guard) -> ArchiveModule:
+    stream = io.BytesIO()
+    write_container(stream, records)
+    stream.seek(0)
+    return load_opened(Container.open(stream), LoadOptions(None, guard))
+
+
+def _optimized(
+    source: ArchiveModule, example: tuple[Any, ...] | None
+) -> tuple[ArchiveModule, OptimizeReport]:
+    method = source.tsarchive_class.methods.get(_METHOD)
+    if method is None:
+        raise UnsupportedError("the module has no method forward")
+    if source.tsarchive_class.forward_hooks or source.tsarchive_class.forward_pre_hooks:
+        raise UnsupportedError("the module has hooks of its own")
+    if example is not None:
+        made = _rewritten(source, method, example, finds_recurrence=True)
+        if made is not None:
+            return made
+    made = _rewritten(source, method, example, finds_recurrence=False)
+    if made is None:
+        raise UnsupportedError("results for the example are not equal to rounding")
+    return made
+
+
+def _rewritten(
+    source: ArchiveModule,
+    method: Function,
+    example: tuple[Any, ...] | None,
+    *,
+    finds_recurrence: bool,
+) -> tuple[ArchiveModule, OptimizeReport] | None:
+    """Return the module with a graph of its own; None where it does not give the same."""
+    done: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    found, kept = frozen(source, method)
+    graph = found.graph
+    done["call inlined"] += found.calls
+    done["attribute made constant"] += len({*found.frozen.values()})
+    left.update(_kept_attributes(kept))
+    remove_dropout(graph, done)
+    name_convolutions(graph)
+    fold_normalization(graph, done, left)
+    simplify(graph)
+    size_numbers(graph, done)
+    if finds_recurrence:
+        find_recurrence(graph, done)
+    packed: list[Packed] = []
+    if is_available():
+        samples = None if example is None else _samples(source, method, graph, example)
+        packed = pack(graph, samples, done, left)
+    write_in_place(graph, done)
+    simplify(graph)
+    guard = source.tsarchive_classes.enforcement.guard
+    optimized = _loaded(program_records(source, method, graph, packed), guard)
+    return _checked(source, optimized, example, OptimizeReport(_changes(done), _changes(left)))
+
+
+def _kept_attributes(kept: frozenset[Slot]) -> Iterator[str]:
+    for slot in sorted(kept, key=lambda slot: slot.name):
+        yield f"attribute {slot.name}, which code changes"
+
+
+def _changes(counted: Counter[str]) -> tuple[Change, ...]:
+    return tuple(Change(what, count) for what, count in counted.items() if count)
+
+
+def _samples(
+    source: ArchiveModule, method: Function, graph: Block, example: tuple[Any, ...]
+) -> Mapping[int, torch.Tensor]:
+    """Run the graph for the example; return what its layers are given."""
+    function = Function(method.qualified_name, method.schema, lambda: graph)
+    run = public_function(function, source.tsarchive_classes.compiler, is_method=True)
+    samples = Samples(layer.weight for _, layer in layers_of(graph))
+    with torch.no_grad(), samples:
+        run(copy.deepcopy(source), *copy.deepcopy(example))
+    return samples.inputs
+
+
+def _checked(
+    source: ArchiveModule,
+    optimized: ArchiveModule,
+    example: tuple[Any, ...] | None,
+    report: OptimizeReport,
+) -> tuple[ArchiveModule, OptimizeReport] | None:
+    """Compare results for the example, and time calls; None where the results differ."""
+    if example is None:
+        return optimized, report
+    found = compared(*(_result(module, example) for module in (source, optimized)))
+    if not found.agree:
+        return None
+    before, after = _times(source, optimized, example)
+    return optimized, replace(
+        report, seconds_before=before, seconds_after=after, difference=found.difference
+    )
+
+
+def _result(module: ArchiveModule, example: tuple[Any, ...]) -> Any:
+    """Return what a copy of a module gives, which is the same each time."""
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return copy.deepcopy(module)(*copy.deepcopy(example))
+
+
+def _times(
+    source: ArchiveModule, optimized: ArchiveModule, example: tuple[Any, ...]
+) -> list[float]:
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
+        calls = [
+            partial(copy.deepcopy(module), *copy.deepcopy(example))
+            for module in (source, optimized)
+        ]
+        for call in calls:
+            call()  # compiles
+        return times_of(*calls)

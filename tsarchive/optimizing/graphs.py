@@ -1,0 +1,191 @@
+"""Changes of graphs that every pass makes: values put in the place of others, nodes taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from tsarchive.ir.graph import (
+    CONSTANT,
+    Block,
+    Node,
+    Use,
+    Value,
+    carried_values,
+    drop_carried,
+    nested_blocks,
+)
+from tsarchive.ir.types import INT, ListType, Type
+from tsarchive.ir.values import type_of_constant
+from tsarchive.operators.effects import (
+    HIDDEN_EFFECTS,
+    IS_TRAINING,
+    WITH_EFFECTS,
+    WITH_STATISTICS,
+)
+from tsarchive.run.operators import operator_schemas
+
+_PURE: Final = frozenset(
+    {
+        CONSTANT, "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
+        "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleSlice", "prim::TupleUnpack",
+        "prim::Uninitialized", "prim::isinstance", "prim::unchecked_cast",
+    }
+)  # fmt: skip
+_SHAPES: Final = frozenset(
+    {"aten::dim", "aten::size", "aten::len", "prim::device", "prim::dtype", "prim::layout"}
+)
+_OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
+
+
+def replace(value: Value, other: Value) -> None:
+    """Let all that uses a value use another."""
+    for user, offset in value.uses:
+        user.inputs[offset] = other
+    other.uses += value.uses
+    value.uses.clear()
+
+
+def set_input(node: Node, offset: int, value: Value) -> None:
+    node.inputs[offset].uses.remove(Use(node, offset))
+    node.inputs[offset] = value
+    value.uses.append(Use(node, offset))
+
+
+def blocks_in(block: Block) -> Iterator[Block]:
+    """Yield a block and all that are nested in it."""
+    yield block
+    for node in block.nodes:
+        for inner in nested_blocks(node):
+            yield from blocks_in(inner)
+
+
+def remove(block: Block, node: Node) -> None:
+    """Take out a node whose results nothing uses."""
+    node.drop_inputs()
+    block.nodes.remove(node)
+
+
+def may_write(node: Node) -> bool:
+    """Return whether an operator may write to what it is given, or nobody knows."""
+    if node.kind in WITH_STATISTICS:
+        return node.inputs[IS_TRAINING].constant is not False
+    if node.schema is None:
+        return node.kind not in _PURE and not node.blocks
+    if any(argument.is_write for argument in node.schema.arguments):
+        return True
+    return not node.schema.name.startswith(_OF_TORCH)
+
+
+def is_pure(node: Node) -> bool:
+    """Return whether a node does nothing beside computing its results."""
+    if node.has_effects or node.kind in WITH_EFFECTS:
+        return False
+    if node.kind in WITH_STATISTICS:
+        return not may_write(node)
+    if node.schema is None:
+        return node.kind in _PURE
+    return bool(node.schema.returns) and node.kind not in HIDDEN_EFFECTS and not may_write(node)
+
+
+def sweep(block: Block) -> None:
+    """Take out what nothing needs, in a block and those in it, until nothing is left to do."""
+    while _sweep(block):
+        pass
+
+
+def _sweep(block: Block) -> bool:
+    changed = False
+    for node in reversed(list(block.nodes)):
+        if node.kind == "prim::If":
+            changed |= _drop_results(node)
+        elif node.kind == "prim::Loop":
+            changed |= _drop_carried(node)
+        for inner in nested_blocks(node):
+            changed |= _sweep(inner)
+        if not any(output.uses for output in node.outputs) and _is_idle(node):
+            remove(block, node)
+            changed = True
+    return changed
+
+
+def _is_idle(node: Node) -> bool:
+    if node.kind == "prim::If":
+        return not any(block.nodes for block in node.blocks)
+    return is_pure(node)
+
+
+def _drop_results(node: Node) -> bool:
+    unused = [index for index, output in enumerate(node.outputs) if not output.uses]
+    for index in reversed(unused):
+        for block in node.blocks:
+            block.return_node.drop_input(index)
+        del node.outputs[index]
+    return bool(unused)
+
+
+def _drop_carried(node: Node) -> bool:
+    changed = False
+    for index, carried in reversed(list(enumerate(carried_values(node)))):
+        own = node.blocks[0].return_node
+        if not carried.output.uses and all(use.user is own for use in carried.param.uses):
+            replace(carried.param, carried.first)
+            drop_carried(node, index)
+            changed = True
+    return changed
+
+
+def uses_of_content(value: Value) -> list[Use]:
+    """Return the uses of a tensor but those that ask for its shape, dtype or device."""
+    return [use for use in value.uses if use.user.kind not in _SHAPES]
+
+
+class Inserter:
+    """Makes nodes in front of one node of a block."""
+
+    def __init__(self, block: Block, before: Node) -> None:
+        self._block = block
+        self._at = before
+
+    def _insert(self, node: Node) -> Node:
+        # By identity: nodes are equal to nothing else.
+        self._block.nodes.insert(self._block.nodes.index(self._at), node)
+        return node
+
+    def constant(self, value: Any, type_: Type | None = None) -> Value:
+        node = self._insert(Node(CONSTANT, attributes={"value": value}))
+        return node.add_output(type_of_constant(value) if type_ is None else type_)
+
+    def list_of(self, values: Sequence[Any], element: Type = INT) -> Value:
+        items = [self.constant(value) for value in values]
+        return self.node("prim::ListConstruct", items, ListType(element))
+
+    def node(self, kind: str, inputs: Sequence[Value], *types: Type, **attributes: Any) -> Value:
+        made = Node(kind, attributes=attributes)
+        for value in inputs:
+            made.add_input(value)
+        self._insert(made)
+        for type_ in types:
+            made.add_output(type_)
+        return made.output
+
+    def operator(self, name: str, inputs: Sequence[Value]) -> Value:
+        """Call an operator by its name with overload, with all arguments; return the result.
+
+        Of several results it is the first.
+        """
+        kind, _, overload = name.partition(".")
+        schema = next(one for one in operator_schemas(kind) if one.overload == overload)
+        value = self.node(kind, inputs, *(result.type for result in schema.returns))
+        value.node.schema = schema
+        return value
+
+
+Visit = Callable[[Block, Node], None]
+
+
+def each_node(graph: Block, visit: Visit) -> None:
+    """Call ``visit`` with each node, and its block, in the order in which they stand."""
+    for block in blocks_in(graph):
+        for node in list(block.nodes):
+            visit(block, node)

@@ -1,0 +1,298 @@
+"""Convolutions and linear layers through oneDNN: weights packed once, activations in the kernel.
+
+oneDNN is not always the quicker way: small layers are done before it has begun. So both ways are
+measured on what the example gives each layer, and its results compared. Without an example, only
+convolutions are packed whose weights torch would pack in each call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.types import NUMBER, STRING, OptionalType
+from tsarchive.run.natives.onednn import (
+    apply_linear,
+    convolve,
+    pack_convolution,
+    pack_linear,
+)
+from tsarchive.run.operators import operator_schemas
+
+from .freezing import value_of
+from .graphs import Inserter, blocks_in, remove, replace, uses_of_content
+from .layers import CONVOLUTIONS, argument, tensor_of, weights_of
+from .measuring import compared, times_of
+
+_CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
+_LINEAR: Final = "mkldnn::_linear_pointwise"
+_OPERATORS: Final = (
+    _CONVOLUTION, _LINEAR, "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight",
+)  # fmt: skip
+_SPACE: Final = 2
+_MARGIN: Final = 0.95
+
+
+class Activation(NamedTuple):
+    """An activation as oneDNN names it."""
+
+    name: str = "none"
+    scalars: tuple[float, ...] = ()
+    algorithm: str = ""
+
+
+_PLAIN: Final = Activation()
+_SIMPLE: Final = {
+    "relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "hardswish": "hardswish",
+    "silu": "swish",
+}  # fmt: skip
+
+
+def activation_of(node: Node) -> Activation | None:
+    """Return the activation that a node is; None for others."""
+    name = node.kind.removeprefix("aten::").removesuffix("_")
+    constants = [value.constant for value in node.inputs[1:]]
+    match name, constants:
+        case _, [] if name in _SIMPLE:
+            return Activation(_SIMPLE[name])
+        case "relu6", []:
+            return Activation("hardtanh", (0.0, 6.0))
+        case "hardtanh", [int() | float() as low, int() | float() as high]:
+            return Activation("hardtanh", (float(low), float(high)))
+        case "leaky_relu", [int() | float() as slope]:
+            return Activation("leaky_relu", (float(slope),))
+        case "gelu", ["none" | "tanh" as algorithm]:
+            return Activation("gelu", (), algorithm)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer of the graph with constant weights, and the activation of its result."""
+
+    node: Node
+    activation: Node | None
+    weight: Tensor
+    bias: Tensor | None
+
+    @property
+    def is_linear(self) -> bool:
+        return self.node.kind == "aten::linear"
+
+    @property
+    def function(self) -> Activation:
+        found = None if self.activation is None else activation_of(self.activation)
+        return _PLAIN if found is None else found
+
+    @property
+    def numbers(self) -> tuple[list[int], list[int], list[int], int]:
+        """Padding, stride, dilation and groups of a convolution."""
+        listed = (value_of(argument(self.node, n)) for n in ("padding", "stride", "dilation"))
+        padding, stride, dilation = (each * _SPACE if len(each) == 1 else each for each in listed)
+        return padding, stride, dilation, value_of(argument(self.node, "groups"))
+
+    def packed(self, sample: Sequence[int] | None) -> Tensor:
+        """Return the packed weight, for an input of these sizes if they are known."""
+        if self.is_linear:
+            return pack_linear(self.weight, _rows(sample))
+        size = None if sample is None else list(sample)
+        return pack_convolution(self.weight, *self.numbers, size)
+
+    def as_it_is(self, x: Tensor) -> Tensor:
+        call: Callable[..., Tensor]
+        if self.is_linear:
+            made = torch._C._nn.linear(x, self.weight, self.bias)
+        else:
+            padding, stride, dilation, groups = self.numbers
+            made = torch.conv2d(x, self.weight, self.bias, stride, padding, dilation, groups)
+        if self.activation is None:
+            return made
+        name = self.activation.kind.removeprefix("aten::")
+        call = getattr(torch, name, None) or getattr(torch._C._nn, name)
+        return call(made, **_options(self.activation))
+
+    def through_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
+        name, scalars, algorithm = self.function
+        if self.is_linear:
+            return apply_linear(x, weight, self.bias, name, list(scalars), algorithm)
+        return convolve(x, weight, self.bias, *self.numbers, name, list(scalars), algorithm)
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A weight of the archive, and how it is packed: ``size`` is that of the input, if known."""
+
+    weight: Tensor
+    numbers: tuple[list[int], list[int], list[int], int] | None
+    size: tuple[int, ...] | None
+    use: Value
+
+
+def is_available() -> bool:
+    """Return whether this torch has the operators of oneDNN, and a processor that they know."""
+    is_built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return is_built and all(map(operator_schemas, _OPERATORS))
+
+
+def layers_of(graph: Block) -> Iterator[tuple[Block, Layer]]:
+    """Yield the layers that oneDNN may compute, each with its block."""
+    for block in blocks_in(graph):
+        for node in block.nodes:
+            layer = _layer(node, block)
+            if layer is not None:
+                yield block, layer
+
+
+def _layer(node: Node, block: Block) -> Layer | None:
+    where = weights_of(node)
+    if where is None or where.transposed or node.kind not in CONVOLUTIONS | {"aten::linear"}:
+        return None
+    weight, bias = (tensor_of(node.inputs[offset]) for offset in (where.weight, where.bias))
+    if weight is None or (bias is None and node.inputs[where.bias].constant is not None):
+        return None
+    if not _is_plain(weight) or not (bias is None or _is_plain(bias)):
+        return None
+    found = Layer(node, _activation(node, block), weight, bias)
+    if not found.is_linear and (weight.dim() != _SPACE + 2 or not _has_numbers(node)):
+        return None
+    return found
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and tensor.numel() > 0
+
+
+def _has_numbers(node: Node) -> bool:
+    values = [argument(node, name) for name in ("padding", "stride", "dilation")]
+    lists = [
+        value_of(value) if value.node.kind == "prim::ListConstruct" else None for value in values
+    ]
+    is_plain = all(each is not None and all(type(n) is int for n in each) for each in lists)
+    return is_plain and type(argument(node, "groups").constant) is int
+
+
+def _activation(node: Node, block: Block) -> Node | None:
+    """Return the activation that takes the result of a layer alone."""
+    users = [use.user for use in uses_of_content(node.output)]
+    if len(users) != 1 or users[0] not in block.nodes or activation_of(users[0]) is None:
+        return None
+    return users[0]
+
+
+class Samples(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps what layers are given while an example runs, by the memory of their weights."""
+
+    def __init__(self, weights: Iterator[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inputs: dict[int, Tensor] = {}
+        self._wanted = {weight.data_ptr() for weight in weights}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _LAYER_OPERATORS:
+            offset = _LAYER_OPERATORS[func]
+            x, weight = args[offset : offset + 2]
+            if weight.data_ptr() in self._wanted:
+                self.inputs.setdefault(weight.data_ptr(), x.detach().clone())
+        return func(*args, **(kwargs or {}))
+
+
+_LAYER_OPERATORS: Final = {
+    torch.ops.aten.convolution.default: 0,
+    torch.ops.aten._convolution.default: 0,
+    torch.ops.aten.linear.default: 0,
+    torch.ops.aten.addmm.default: 1,
+    torch.ops.aten.mm.default: 0,
+}
+
+
+def pack(
+    graph: Block, samples: Mapping[int, Tensor] | None, done: Counter[str], left: Counter[str]
+) -> list[Packed]:
+    """Let oneDNN compute the layers that are quicker so; return their weights.
+
+    ``samples`` are inputs by the memory of weights; without them, layers are chosen by a rule.
+    """
+    found = []
+    for block, layer in list(layers_of(graph)):
+        kind = "linear layer" if layer.is_linear else "convolution"
+        sample = None if samples is None else samples.get(layer.weight.data_ptr())
+        is_chosen = _by_rule(layer) if samples is None else _by_sample(layer, sample)
+        if not is_chosen:
+            left[f"{kind} as quick without oneDNN"] += 1
+            continue
+        found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
+        done[f"{kind} packed"] += 1
+        if layer.activation is not None:
+            done["activation in its layer"] += 1
+    return found
+
+
+def _by_rule(layer: Layer) -> bool:
+    """Return whether torch itself packs the weight in each call."""
+    if layer.is_linear:
+        return False
+    *_, groups = layer.numbers
+    return groups == 1 and max(layer.weight.shape[2:]) > 1
+
+
+def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
+    """Return whether oneDNN gives the same sooner."""
+    if sample is None or sample.dim() != (2 if layer.is_linear else _SPACE + 2):
+        return False
+    with torch.no_grad():
+        weight = layer.packed(sample.shape)
+        expected, given = layer.as_it_is(sample), layer.through_onednn(sample, weight)
+        if not compared(expected, given).agree:
+            return False
+        before, after = times_of(
+            lambda: layer.as_it_is(sample), lambda: layer.through_onednn(sample, weight)
+        )
+    return after < before * _MARGIN
+
+
+def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
+    """Put the call of oneDNN in the place of a layer. Its weight is set by who writes the graph."""
+    last = layer.activation or layer.node
+    inserter = Inserter(block, layer.node)
+    where = weights_of(layer.node)
+    assert where is not None
+    weight = inserter.node("prim::Packed", [], layer.node.inputs[where.weight].type)
+    name, scalars, algorithm = layer.function
+    numbers = None if layer.is_linear else layer.numbers
+    inputs = [layer.node.input, weight, layer.node.inputs[where.bias]]
+    if numbers is not None:
+        *lists, groups = numbers
+        inputs += [*map(inserter.list_of, lists), inserter.constant(groups)]
+    inputs += [
+        inserter.constant(name),
+        inserter.list_of(scalars, OptionalType(NUMBER)),
+        inserter.constant(algorithm, STRING),
+    ]
+    made = inserter.operator(_LINEAR if layer.is_linear else _CONVOLUTION, inputs)
+    made.name = last.output.name
+    replace(last.output, made)
+    if layer.activation is not None:
+        remove(block, layer.activation)
+        replace(layer.node.output, made)  # what asks for the shape
+    remove(block, layer.node)
+    return Packed(layer.weight, numbers, size, weight)
+
+
+def _rows(size: Sequence[int] | None) -> int | None:
+    return None if size is None else int(torch.Size(size[:-1]).numel())
+
+
+def _options(node: Node) -> dict[str, Any]:
+    """Return the arguments of an activation by name, but the first."""
+    assert node.schema is not None
+    names = [argument.name for argument in node.schema.arguments]
+    return {name: value.constant for name, value in zip(names[1:], node.inputs[1:], strict=True)}

@@ -1,0 +1,212 @@
+"""Layers whose weights oneDNN packed: convolutions and linear layers with an activation behind.
+
+oneDNN trusts packed weights: it reads them in the order that they were packed in. So weights are
+those that were packed here, and a layer has the numbers that its weight was packed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tsarchive.errors import ScriptError
+
+from .table import Native, native, overload
+
+ACTIVATIONS: Final[Mapping[str, int]] = {
+    "none": 0, "relu": 0, "sigmoid": 0, "tanh": 0, "hardswish": 0, "hardsigmoid": 0, "swish": 0,
+    "leaky_relu": 1, "hardtanh": 2, "gelu": 0,
+}  # fmt: skip
+"""How many numbers each activation takes."""
+
+_ALGORITHMS: Final = ("", "none", "tanh")
+_MARK: Final = "tsarchive_packed"
+_FAR: Final = 1 << 24
+_CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
+_LINEAR: Final = "mkldnn::_linear_pointwise"
+_PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
+_PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
+_SPACE: Final = 2
+
+
+def _operator(key: str) -> Native:
+    """The function of C++ that runs an operator, which not every torch has."""
+    namespace, _, name = key.partition("::")
+    run: Native = getattr(getattr(torch.ops, namespace), name).default.op
+    return run
+
+
+_convolve = cache(partial(_operator, _CONVOLUTION))
+_apply = cache(partial(_operator, _LINEAR))
+_pack_convolution = overload(_PACK_CONVOLUTION)
+_pack_linear = overload(_PACK_LINEAR)
+
+
+@dataclass(slots=True)
+class _Packed:
+    """What a weight was packed for, and the last call of it, which was found to fit.
+
+    Of a call, the types and shapes, and what it has in lists.
+    """
+
+    sizes: tuple[int, ...]
+    numbers: tuple[Any, ...] = ()
+    call: tuple[Any, ...] = ()
+    numbers_of_call: list[Any] | None = None
+
+    def __deepcopy__(self, memo: object) -> _Packed:
+        return _Packed(self.sizes, self.numbers)
+
+
+@native(_PACK_CONVOLUTION)
+def pack_convolution(
+    weight: Tensor,
+    padding: list[int],
+    stride: list[int],
+    dilation: list[int],
+    groups: int,
+    input_size: list[int] | None,
+) -> Tensor:
+    """The weight of a convolution over two dimensions in the order that oneDNN reads it in."""
+    _require_plain(weight, "the weight of a convolution", _SPACE + 2)
+    numbers = padding, stride, dilation = [_spread(each) for each in (padding, stride, dilation)]
+    is_near = all(0 <= number < _FAR for each in numbers for number in each)
+    _require(is_near and min(stride + dilation) > 0, f"padding, stride or dilation in {numbers}")
+    is_divided = 0 < groups <= weight.size(0) and weight.size(0) % groups == 0
+    _require(is_divided, f"{groups} groups of {weight.size(0)} channels")
+    if input_size is not None:
+        channels = weight.size(1) * groups
+        is_of_rank = len(input_size) == _SPACE + 2 and min(input_size) > 0
+        _require(is_of_rank and input_size[1] == channels, f"input of sizes {input_size}")
+        _require_room(input_size, weight.size(), numbers)
+    packed: Tensor = _pack_convolution(weight.contiguous(), *numbers, groups, input_size)
+    return _marked(packed, _Packed(tuple(weight.shape), (*map(tuple, numbers), groups)))
+
+
+@native(_PACK_LINEAR)
+def pack_linear(weight: Tensor, batch_size: int | None) -> Tensor:
+    """The weight of a linear layer in the order that oneDNN reads it in."""
+    _require_plain(weight, "the weight of a linear layer", 2)
+    _require(batch_size is None or 0 < batch_size < _FAR, f"a batch of {batch_size}")
+    packed: Tensor = _pack_linear(weight.contiguous(), batch_size)
+    return _marked(packed, _Packed(tuple(weight.shape)))
+
+
+@native(_CONVOLUTION)
+def convolve(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    padding: list[int],
+    stride: list[int],
+    dilation: list[int],
+    groups: int,
+    attr: str,
+    scalars: list[float | None],
+    algorithm: str | None,
+) -> Tensor:
+    """A convolution with a packed weight, and an activation of its result."""
+    packed = _packed(weight)
+    call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
+    if (
+        call != packed.call
+        or [padding, stride, dilation, groups, scalars] != packed.numbers_of_call
+    ):
+        numbers = [padding, stride, dilation]
+        is_same = (*map(tuple, numbers), groups) == packed.numbers
+        _require(is_same, "a convolution with other numbers than its weight was packed for")
+        _require_plain(x, "the input of a convolution", _SPACE + 2)
+        _require(x.size(1) == packed.sizes[1] * groups, f"input of sizes {list(x.shape)}")
+        _require_room(x.shape, packed.sizes, numbers)
+        _require_activation(attr, scalars, algorithm)
+        _require_bias(bias, packed)
+        packed.call = call
+        packed.numbers_of_call = [*map(list, numbers), groups, scalars[:]]
+    made: Tensor = _convolve()(
+        x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm
+    )
+    return made
+
+
+@native(_LINEAR)
+def apply_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    attr: str,
+    scalars: list[float | None],
+    algorithm: str | None,
+) -> Tensor:
+    """A linear layer with a packed weight, and an activation of its result."""
+    packed = _packed(weight)
+    call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
+    if call != packed.call or scalars != packed.numbers_of_call:
+        _require(len(packed.sizes) == 2, "the weight of a convolution in a linear layer")
+        _require_plain(x, "the input of a linear layer", None)
+        _require(x.dim() > 1 and x.size(-1) == packed.sizes[1], f"input of sizes {list(x.shape)}")
+        _require_activation(attr, scalars, algorithm)
+        _require_bias(bias, packed)
+        packed.call = call
+        packed.numbers_of_call = scalars[:]
+    made: Tensor = _apply()(x, weight, bias, attr, scalars, algorithm)
+    return made
+
+
+def _kind(bias: Tensor | None) -> tuple[Any, ...]:
+    return () if bias is None else (bias.shape, bias.dtype, bias.layout, bias.stride())
+
+
+def _marked(packed: Tensor, what: _Packed) -> Tensor:
+    setattr(packed, _MARK, what)
+    return packed
+
+
+def _packed(weight: Tensor) -> _Packed:
+    found = getattr(weight, _MARK, None)
+    if not isinstance(found, _Packed):
+        raise ScriptError("a layer of oneDNN has a weight that was not packed for it")
+    return found
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ScriptError(f"a layer of oneDNN does not take {what}")
+
+
+def _require_plain(tensor: Tensor, what: str, dimensions: int | None) -> None:
+    is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+    is_float = tensor.dtype is torch.float32 and tensor.numel() > 0
+    is_of_rank = dimensions is None or tensor.dim() == dimensions
+    _require(is_plain and is_float and is_of_rank, f"{what} of {tensor.dtype}{list(tensor.shape)}")
+
+
+def _require_bias(bias: Tensor | None, packed: _Packed) -> None:
+    if bias is not None:
+        _require_plain(bias, "a bias", 1)
+        _require(bias.is_contiguous(), "a bias with gaps")
+        _require(bias.size(0) == packed.sizes[0], f"a bias of {bias.size(0)} channels")
+
+
+def _require_activation(attr: str, scalars: Sequence[object], algorithm: str | None) -> None:
+    is_known = ACTIVATIONS.get(attr) == len(scalars) and None not in scalars
+    _require(is_known and (algorithm or "") in _ALGORITHMS, f"the activation {attr!r}")
+
+
+def _require_room(
+    size: Sequence[int], weight: Sequence[int], numbers: Sequence[Sequence[int]]
+) -> None:
+    """Require that the window fits into the input."""
+    for place, (more, _, far) in enumerate(zip(*numbers, strict=True)):
+        span = far * (weight[place + 2] - 1) + 1
+        _require(span <= size[place + 2] + 2 * more < _FAR, f"input of sizes {list(size)}")
+
+
+def _spread(numbers: list[int]) -> list[int]:
+    found = numbers * _SPACE if len(numbers) == 1 else numbers
+    _require(len(found) == _SPACE, f"{len(numbers)} numbers for two dimensions")
+    return found
