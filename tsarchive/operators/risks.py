@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from itertools import groupby, product
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -111,36 +111,51 @@ def row_of(operator: str) -> Row:
         pattern = name.partition(".")[0]
     if pattern not in known:
         pattern = next(found for found in beginnings if name.startswith(found[:-1]))
-    return known[pattern]
+    return _row(pattern, known[pattern])
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """Return the whole table, one row a pattern."""
-    paragraphs = table_text("risks.txt").split("\n\n")
-    return tuple(row for paragraph in paragraphs for row in _rows(paragraph))
+    return tuple(_row(pattern, told) for patterns, told in _groups() for pattern in patterns)
 
 
-def _rows(paragraph: str) -> Iterator[Row]:
-    """Yield a row for each name in each of the namespaces of a paragraph."""
+Told = tuple[str, str, list[str]]
+"""The risk and the reason of a row, and the comment above it, as they are written."""
+
+
+def _row(pattern: str, told: Told) -> Row:
+    risk, reason, comment = told
+    bound, _, evidence = " ".join(line[1:].strip() for line in comment).partition(": ")
+    return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, evidence)
+
+
+def _groups() -> Iterator[tuple[list[str], Told]]:
+    """Yield the patterns of the table of which it says the same, and what it says."""
+    for paragraph in table_text("risks.txt").split("\n\n"):
+        yield from _groups_in(paragraph)
+
+
+def _groups_in(paragraph: str) -> Iterator[tuple[list[str], Told]]:
     head, *lines = paragraph.splitlines()
     title, _, reason = head.removeprefix("[").partition("] ")
     namespaces, _, risk = title.partition(": ")
     beginnings = [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
-    told = ""
-    for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
-        if is_evidence:
-            told = " ".join(line[1:].strip() for line in group)
+    comment: list[str] = []
+    for is_comment, group in groupby(lines, lambda line: line.startswith("#")):
+        if is_comment:
+            comment = [*group]
             continue
-        bound, _, evidence = told.partition(": ")
-        shared = Risk(risk), reason, Bound(bound) if bound else None, evidence
-        for beginning, name in product(beginnings, " ".join(group).split()):
-            yield Row(beginning + name, *shared)
+        names = " ".join(group).split()
+        patterns = [beginning + name for beginning in beginnings for name in names]
+        yield patterns, (risk, reason, comment)
 
 
 @cache
-def _index() -> tuple[dict[str, Row], tuple[str, ...]]:
-    """Return the rows by pattern, and the patterns that are beginnings, the longest first."""
-    known = {row.pattern: row for row in rows()}
+def _index() -> tuple[dict[str, Told], tuple[str, ...]]:
+    """Return what is said of patterns, and those that are beginnings, the longest first."""
+    known: dict[str, Told] = {}
+    for patterns, told in _groups():
+        known.update(dict.fromkeys(patterns, told))
     beginnings = [pattern for pattern in known if pattern.endswith("*")]
     return known, tuple(sorted(beginnings, key=len, reverse=True))
