@@ -20,14 +20,13 @@ import torch
 from tsarchive.errors import CallError
 from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
 from tsarchive.formats.registry import format_of, opened_file
-from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
-from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Limits, Policy
-from tsarchive.run.classes import Classes
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.modules.importer import DataSource
+    from tsarchive.ir.types import Type
+    from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
 
 _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary()
@@ -79,13 +78,17 @@ def load(
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
-    beside = None
-    if data is not None:
-        from tsarchive.formats.executorch.modules.importer import opened_data
+    with not_collecting():
+        # The rooms that load and run are imported with the first file, those alone that it takes.
+        from tsarchive.formats.torchscript.tensors import given_device
 
-        beside = opened_data(data)
-    options = LoadOptions(given_device(map_location), guard, model, beside)
-    return load_opened(opened_file(f), options)
+        beside = None
+        if data is not None:
+            from tsarchive.formats.executorch.modules.importer import opened_data
+
+            beside = opened_data(data)
+        options = LoadOptions(given_device(map_location), guard, model, beside)
+        return load_opened(opened_file(f), options)
 
 
 def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:

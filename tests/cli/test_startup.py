@@ -6,10 +6,12 @@ import json
 import re
 from importlib.metadata import entry_points
 
+import click
 import pytest
 
 import tsarchive
 from tests.support.command_line import SEQUENTIAL, process, run
+from tsarchive.cli import COMMANDS as LISTED
 from tsarchive.cli import main
 
 COMMANDS = ("demo", "info", "tree", "code", "edit", "tensors", "run", "jitter")
@@ -44,6 +46,56 @@ def test_info_as_text_imports_what_it_shows(tmp_path):
     )
     done = process("-c", code, "info", SEQUENTIAL, cwd=tmp_path)
     assert (done.returncode, done.stderr.split()) == (0, [])
+
+
+def test_lists_say_of_commands_what_they_say_of_themselves():
+    context = click.Context(main)
+    for name, sentence in LISTED.items():
+        command, listed = main.get_command(context, name), click.Command(name, help=sentence)
+        for limit in (20, 45, 60, 200):
+            assert command.get_short_help_str(limit) == listed.get_short_help_str(limit)
+        assert not command.hidden
+
+
+def complete(words, cwd, shell="bash"):
+    asked = {
+        "_TSARCHIVE_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = process("-m", "tsarchive", cwd=cwd, env=asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_shells_complete_commands_and_options(tmp_path):
+    assert complete("tsarchive de", tmp_path) == ["plain,demo", "plain,decompile"]
+    assert complete("tsarchive --t", tmp_path) == ["plain,--traceback"]
+    assert complete("tsarchive info --j", tmp_path) == ["plain,--json"]
+    kind, name, sentence = complete("tsarchive inf", tmp_path, "zsh")
+    assert (kind, name, sentence) == ("plain", "info", LISTED["info"])
+
+
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [(["--help"], {}), ([], {"_TSARCHIVE_COMPLETE": "bash_complete", "COMP_WORDS": "tsarchive "})],
+    ids=["help", "completion"],
+)
+def test_lists_import_no_command(args, env, tmp_path):
+    code = (
+        "import sys; from tsarchive.cli import main\n"
+        "try: main(sys.argv[1:], prog_name='tsarchive')\n"
+        "finally: print(*(m for m in sys.modules if m.startswith('tsarchive')), file=sys.stderr)"
+    )
+    env = {"COMP_CWORD": "1", **env}
+    done = process("-c", code, *args, cwd=tmp_path, env=env)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in LISTED)
+    assert set(done.stderr.split()) == {
+        "tsarchive", "tsarchive.cli", "tsarchive.cli.output", "tsarchive.describing",
+        "tsarchive.describing.text", "tsarchive.errors", "tsarchive.garbage",
+        "tsarchive.lazy_members",
+    }  # fmt: skip
 
 
 def test_python_m_is_the_command(tmp_path):

@@ -18,8 +18,8 @@ from tests.support.archives import TORCH
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 from tsarchive.ir.types import FLOAT, INT, NUMBER
-from tsarchive.run.natives import NATIVES, SYMBOLIC
-from tsarchive.run.natives.symbolic_shapes import SIZE_ARITHMETIC, held_number, holding
+from tsarchive.run.natives import NATIVES
+from tsarchive.run.natives.symbolic_shapes import SIZE_ARITHMETIC, SYMBOLIC, held_number, holding
 from tsarchive.run.operators import operator_schemas
 
 NUMBERS = (INT, FLOAT, NUMBER)

@@ -5,43 +5,81 @@ May import every room; no room imports it.
 
 from __future__ import annotations
 
+import atexit
+import gc
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tsarchive.garbage import not_collecting
+from tsarchive.garbage import not_collecting, rarely_collecting
 
 from .output import guarded
 
-_COMMANDS = (
-    "info", "tree", "code", "decompile", "convert", "optimize", "edit", "tensors", "report", "run",
-    "verify", "audit", "jitter", "cache",
-)  # fmt: skip
-# The demo is a program of its own, in a package beside this one.
-_MODULES = {
-    "demo": "tsarchive.demo.command",
-    **{command: f"tsarchive.cli.{command}" for command in _COMMANDS},
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+# What is left when a command ends goes with the process; the collector would look at all of it.
+atexit.register(gc.freeze)
+
+COMMANDS = {
+    "demo": "Try everything on real models.",
+    "info": "Show what a file is and what it holds.",
+    "tree": "Show the modules of a file as a tree.",
+    "code": "Show the source in a file, or a part of it.",
+    "decompile": "Write a file as a Python package that needs torch alone.",
+    "convert": "Write the model of one archive as another.",
+    "optimize": "Write a model that answers sooner.",
+    "edit": "Write a file of ExecuTorch with edits.",
+    "tensors": "List the tensors in a file.",
+    "report": "Write one HTML page about a file.",
+    "run": "Run a model and show its output.",
+    "verify": "Check that a file is whole, and what it claims to be.",
+    "audit": "List what a file can do, and when.",
+    "jitter": "Check that saving again gives the same bytes.",
+    "cache": "Show, trim or empty the cache of compiled code.",
 }
+"""The first sentence of what each command says of itself, so that lists import none."""
+
+# The demo is a program of its own, in a package beside this one.
+_ELSEWHERE = {"demo": "tsarchive.demo.command"}
+
+
+class _List(click.Group):
+    """The commands as far as lists show them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return click.Command(cmd_name, help=COMMANDS[cmd_name])
 
 
 class _LazyGroup(click.Group):
     """Imports the module of a command when the command is asked for."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        with guarded():
+        with guarded(), rarely_collecting():
             return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _MODULES.get(cmd_name)
-        if module is None:
+        if cmd_name not in COMMANDS:
             return None
+        module = _ELSEWHERE.get(cmd_name, f"tsarchive.cli.{cmd_name}")
         with not_collecting():
             found: click.Command = import_module(module).command
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _List().format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        listed = _List()
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*listed.shell_complete(click.Context(listed), incomplete), *options]
 
 
 def _show_versions(ctx: click.Context, _option: click.Parameter, given: bool) -> None:

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
@@ -36,9 +35,11 @@ class Guarded:
         self.own = own
         self._beneath = beneath
 
-    def write(self, text: str) -> int:
+    def write(self, text: str | bytes) -> int:
+        """Write text; click gives some in bytes, which it has encoded as UTF-8."""
+        shown = text if isinstance(text, str) else text.decode("utf-8", "backslashreplace")
         if self._beneath is not None:
-            self._beneath.write(encodable(visible(text, keep=LAYOUT), self._beneath))
+            self._beneath.write(encodable(visible(shown, keep=LAYOUT), self._beneath))
         return len(text)
 
     @property
@@ -348,6 +349,8 @@ def print_json(document: Any) -> None:
 
 
 def _as_json(value: Any) -> Any:
+    from dataclasses import fields, is_dataclass
+
     if isinstance(value, dict):
         return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

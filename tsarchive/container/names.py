@@ -9,8 +9,8 @@ MAX_NAME_BYTES = 4096
 
 # Prefixes that leave the folder that a name is joined to, on any system.
 _BAD_STARTS = (
-    (re.compile(r"[/\\]"), "is an absolute path"),
-    (re.compile(r"[A-Za-z]:"), "begins with a drive letter"),
+    (r"[/\\]", "is an absolute path"),
+    (r"[A-Za-z]:", "begins with a drive letter"),
 )
 _STEP_OUT = re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)")
 # Characters that tools cut or hide: controls, line ends, changes of text direction.
@@ -47,7 +47,7 @@ def name_problem(name: str) -> str | None:
 
 def start_problem(name: str) -> str | None:
     """Return the problem with the beginning of a name, in the form of ``name_problem``."""
-    return next((problem for start, problem in _BAD_STARTS if start.match(name)), None)
+    return next((problem for start, problem in _BAD_STARTS if re.match(start, name)), None)
 
 
 _NOT_NORMAL = re.compile(r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z")

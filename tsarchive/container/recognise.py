@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # The arguments of opcodes of the protocols 0 and 1, but for counted strings.
 _ARGUMENTS: Final = {
-    code: re.compile(argument, re.DOTALL)
+    code: argument
     for codes, argument in (
         ("()]}N012QRabdelostu", b""),
         ("IL", rb"-?\d+L?\n"),
@@ -67,13 +67,18 @@ def _is_cut(head: bytes, position: int) -> bool:
     return rest[0] in _ARGUMENTS and (len(rest) < _SHORT or b"\n" not in rest)
 
 
+@cache
+def _argument(code: int) -> re.Pattern[bytes]:
+    return re.compile(_ARGUMENTS[code], re.DOTALL)
+
+
 def _end(head: bytes, position: int) -> int | None:
     """Return the position after an opcode and its argument, None where there is none."""
     code, start = head[position], position + 1
     if code in _COUNTED:
         width = _COUNTED[code]
         return start + width + int.from_bytes(head[start : start + width], "little")
-    found = _ARGUMENTS[code].match(head, start) if code in _ARGUMENTS else None
+    found = _argument(code).match(head, start) if code in _ARGUMENTS else None
     return None if found is None else found.end()
 
 

@@ -67,49 +67,46 @@ def escaped(data: bytes) -> str:
 
 _NAME = r"'[^']*'|\"[^\"]*\""
 # What the library says, and what stands for it; "\1" is the name or number in it.
-_WORDS: Final = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"run 'import ([\w.]+)' first", r"give --import \1"),
-        (
-            r"import that library first, or load its file with torch\.ops\.load_library",
-            "give --import with its name, or with the path of its file",
-        ),
-        (
-            r"load the library of that backend with torch\.ops\.load_library",
-            "give --import with the path of the library of that backend",
-        ),
-        (r"policy=Policy\.trusted\(\)", "--trust"),
-        (rf"model=({_NAME})", r"--model \1"),
-        (rf"map_location=({_NAME})", r"--map-location \1"),
-        (r"force=True", "--force"),
-        (r"canonical=True", "--canonical"),
-        (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
-        (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
-        (r"the argument backends", "--backend"),
-        (r"the argument dynamic_shapes", "--dynamic"),
-        (r"the argument map_location", "--map-location"),
-        (r"the argument for_torch", "--for-torch"),
-        (r"the argument (\w+)", r"--\1"),
-        (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
-    )
+_WORDS: Final = (
+    (r"run 'import ([\w.]+)' first", r"give --import \1"),
+    (
+        r"import that library first, or load its file with torch\.ops\.load_library",
+        "give --import with its name, or with the path of its file",
+    ),
+    (
+        r"load the library of that backend with torch\.ops\.load_library",
+        "give --import with the path of the library of that backend",
+    ),
+    (r"policy=Policy\.trusted\(\)", "--trust"),
+    (rf"model=({_NAME})", r"--model \1"),
+    (rf"map_location=({_NAME})", r"--map-location \1"),
+    (r"force=True", "--force"),
+    (r"canonical=True", "--canonical"),
+    (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
+    (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
+    (r"the argument backends", "--backend"),
+    (r"the argument dynamic_shapes", "--dynamic"),
+    (r"the argument map_location", "--map-location"),
+    (r"the argument for_torch", "--for-torch"),
+    (r"the argument (\w+)", r"--\1"),
+    (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
 )
 _RUNS_HERE: Final = "they run here; for torch.jit: tsarchive convert old.pt new.pt"
-_ALLOWING: Final = re.compile(r"policy=Policy\.default\(\)\.allow\(([^)]*)\)")
-_ALLOWED: Final = re.compile(r'"([^"]*)"')
+_ALLOWING: Final = r"policy=Policy\.default\(\)\.allow\(([^)]*)\)"
+_ALLOWED: Final = r'"([^"]*)"'
 
 
 def in_commands(hint: str) -> str:
     """Translate a hint for the command line."""
     for pattern, words in _WORDS:
-        hint = pattern.sub(words, hint)
-    return _ALLOWING.sub(_options, hint)
+        hint = re.sub(pattern, words, hint)
+    return re.sub(_ALLOWING, _options, hint)
 
 
 def _options(allowing: re.Match[str]) -> str:
     from shlex import quote
 
-    return " ".join(f"--allow {quote(name)}" for name in _ALLOWED.findall(allowing[1]))
+    return " ".join(f"--allow {quote(name)}" for name in re.findall(_ALLOWED, allowing[1]))
 
 
 def advice(name: str) -> str:

@@ -396,13 +396,16 @@ def live_nodes(root: ast.AST, without: Set[type] = frozenset()) -> Iterator[ast.
     while pending:
         node = pending.pop()
         yield node
-        known = decided_by_literal(node.test) if isinstance(node, ast.If | ast.IfExp) else None
-        if known is None:
-            pending += [child for child in _children(node) if type(child) not in without]
-        elif isinstance(node, ast.If):
-            pending += [node.test, *(node.body if known else node.orelse)]
-        elif isinstance(node, ast.IfExp):
-            pending += [node.test, node.body if known else node.orelse]
+        if isinstance(node, _BRANCHING) and (known := decided_by_literal(node.test)) is not None:
+            taken = node.body if known else node.orelse
+            pending += [node.test, *(taken if isinstance(taken, list) else [taken])]
+            continue
+        for child in _children(node):
+            if type(child) not in without:
+                pending.append(child)
+
+
+_BRANCHING = (ast.If, ast.IfExp)
 
 
 def nodes_in(root: ast.AST) -> Iterator[ast.AST]:

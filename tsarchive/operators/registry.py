@@ -77,13 +77,13 @@ def entries_of(name: str) -> tuple[Entry, ...]:
 @cache
 def listed_versions() -> tuple[str, ...]:
     """Return the versions of torch whose schemas are known, such as "2.13", oldest first."""
-    return tuple(map(_minor, _lines()[0].split()[2:]))
+    return tuple(map(_minor, _head()[0].split()[2:]))
 
 
 @cache
 def tried_versions() -> tuple[str, ...]:
     """Return the versions of torch that were tried, such as "2.13", oldest first."""
-    return tuple(map(_minor, _lines()[1].split()[2:]))
+    return tuple(map(_minor, _head()[1].split()[2:]))
 
 
 def _of_version(entries: Sequence[Entry], version: str | None) -> tuple[str, ...]:
@@ -101,8 +101,18 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 
 
 @cache
+def _text() -> str:
+    return table_text("schemas.txt")
+
+
+@cache
 def _lines() -> list[str]:
-    return table_text("schemas.txt").splitlines()
+    return _text().splitlines()
+
+
+def _head() -> list[str]:
+    """Return the first lines; to cut all of the text takes long, and is seldom needed."""
+    return _text().split("\n", _HEAD_LINES)[:_HEAD_LINES]
 
 
 def table_text(name: str) -> str:

@@ -21,7 +21,7 @@ from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 from tsarchive.operators.removed import defined_classes, removed
 
 from .guards import guarded
-from .natives import BUILTINS, NATIVES, SYMBOLIC
+from .natives import BUILTINS, NATIVES
 from .packed import checked_state
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,6 +105,8 @@ def traceable(schema: FunctionSchema) -> Implementation:
     What looks at values of tensors before an operator breaks the graph of torch.compile. Programs
     that torch.export makes are torch's own, and hold no checks.
     """
+    from .natives.symbolic_shapes import SYMBOLIC
+
     run = SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
     checked = guarded(schema, run)
     if checked is run:

@@ -154,13 +154,12 @@ def format_complex(value: complex) -> str:
 
 
 _SPACE = r"[ \t\n\v\f\r]*"
-_INTEGER = re.compile(_SPACE + r"([+-]?)(?=[0-9])0*([0-9]*)")
-_FLOAT = re.compile(
-    _SPACE + r"([+-]?)(?:"
+_INTEGER = _SPACE + r"([+-]?)(?=[0-9])0*([0-9]*)"
+_FLOAT = (
+    rf"(?ai){_SPACE}([+-]?)(?:"
     r"(?P<word>inf(?:inity)?|nan)(?:(?<=nan)\([A-Za-z0-9_]*\))?"
     r"|0x(?P<hex>(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)"
-    r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))",
-    re.IGNORECASE | re.ASCII,
+    r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))"
 )
 _TOO_MANY_DIGITS = 20
 _SMALLEST_NORMAL = sys.float_info.min
@@ -203,7 +202,7 @@ def _takes_its_bound() -> bool:
 @native("aten::Int.str")
 def int_of_string(a: str) -> int:
     """C's decimal integer, white space before it allowed and nothing after it."""
-    match = _INTEGER.match(a)
+    match = re.match(_INTEGER, a)
     if match is None:
         raise fault(ValueError, "stoll")
     sign, digits = match.groups()
@@ -231,7 +230,7 @@ def float_of_string(a: str) -> float:
 
     Too large and below the normal range are errors, as in torch.
     """
-    match = _FLOAT.match(a)
+    match = re.match(_FLOAT, a)
     if match is None:
         raise fault(ValueError, "stod")
     value = _parsed(match)
