@@ -29,8 +29,9 @@ from tsarchive.ir.types import INT, TENSOR, ListType, OptionalType
 from tsarchive.operators.effects import size_of_made
 from tsarchive.operators.python_forms import TURNS
 
-from .expressions import LIST, SCALARS, Expressions, is_module
+from .expressions import LIST, SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
+from .modules import is_module
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
 from .passes.liveness import ALIASES, NOTHING, Liveness, Wanted, all_nodes, holds_memory, last_uses

@@ -30,7 +30,7 @@ from tsarchive.run.direct import checked_binding
 from tsarchive.run.enforcement import Dispatch
 from tsarchive.run.linkage import Bound, DynamicCall, LazyFunction, Linkage, NativeCall
 from tsarchive.run.modules import call_module
-from tsarchive.run.natives import BUILTINS, NATIVES, SYMBOLIC, UPGRADERS
+from tsarchive.run.natives import BUILTINS, NATIVES, UPGRADERS
 from tsarchive.run.operators import native_class, operator_schemas
 
 from .types import TypeReader, TypeWriter, Unstorable
@@ -177,7 +177,7 @@ def _table_entry(value: Any, _: Context) -> Recipe | None:
 
 
 _TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "natives": NATIVES, "builtins": BUILTINS, "upgraders": UPGRADERS, "symbolic": SYMBOLIC,
+    "natives": NATIVES, "builtins": BUILTINS, "upgraders": UPGRADERS,
 }  # fmt: skip
 
 
