@@ -38,7 +38,7 @@ NOT_NEEDED = (
     "tsarchive.saving", "tsarchive.scanning", "tsarchive.testing", "tsarchive.verifying",
 )  # fmt: skip
 TAKEN = READY | {"tsarchive.printer.literals"}
-MOST = 118
+MOST = 127
 _PROBE = """
 import json, sys
 import torch

@@ -11,7 +11,7 @@ from tests.support.comparing import equal
 from tests.support.networks import build, each_network
 from tests.support.running import Graph, check_same, operator, our_module, ours, scripted, source
 from tsarchive.ir.types import TENSOR
-from tsarchive.run import compiler
+from tsarchive.run import codegen
 from tsarchive.run.codegen import generate
 from tsarchive.run.expressions import Expressions
 
@@ -32,7 +32,7 @@ def compare_texts(monkeypatch) -> list[str]:
         compared.append(function.qualified_name)
         return found
 
-    monkeypatch.setattr(compiler, "generate", both)
+    monkeypatch.setattr(codegen, "generate", both)
     return compared
 
 
