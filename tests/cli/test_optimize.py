@@ -45,3 +45,17 @@ def test_refusals(net, tmp_path):
     message = error("optimize", net, "--arg", "x=1", "-o", out)["message"]
     assert "no keyword arguments" in message
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "example, message",
+    [
+        (["--random", "1x5x8x8"], "the model raised RuntimeError"),
+        (["--arg", "3"], "expects a value of type 'Tensor'"),
+        (["--random", "1x3x8x8", "--random", "1"], "forward"),
+    ],
+)
+def test_an_example_that_the_model_does_not_take(net, tmp_path, example, message):
+    out = tmp_path / "fast.pt"
+    assert message in error("optimize", net, *example, "-o", out)["message"]
+    assert not out.exists()

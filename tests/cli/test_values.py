@@ -147,6 +147,7 @@ def test_differences(first, second, expected):
         (size(1536), "1.5 KiB"),
         (size(5 * 1024**2), "5.0 MiB"),
         (size(3 * 1024**5), "3072.0 TiB"),
+        (duration(0.0000114), "0.011 ms"),
         (duration(0.0123), "12.3 ms"),
         (duration(1.5), "1.50 s"),
         (shape([1, 3]), "1x3"),

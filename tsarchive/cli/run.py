@@ -123,7 +123,7 @@ def command(
         is_fine = run_bundled(model, file, rtol=rtol, atol=atol, as_json=as_json)
         return 0 if is_fine else FINDINGS
     inputs = _on_device(gather(arguments, seed), map_location)
-    output, seconds = _call(_method(model, method), inputs, seed)
+    output, seconds = call_model(_method(model, method), inputs, seed)
     if out is not None:
         write_output(output, out)
     named = {**{str(n): x for n, x in enumerate(inputs.args)}, **inputs.kwargs}
@@ -193,7 +193,7 @@ def _on_device(inputs: Inputs, device: str) -> Inputs:
     return Inputs(args, kwargs)
 
 
-def _call(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
+def call_model(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     """Call with random operators seeded; give the output and the seconds it took.
 
     Raises click.ClickException when the model raises.

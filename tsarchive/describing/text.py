@@ -22,8 +22,10 @@ def size(nbytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Milliseconds below one second."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+    """Milliseconds below one second, with thousandths below one of them."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1000:.{1 if seconds >= 1e-3 else 3}f} ms"
 
 
 def shape(sizes: Sequence[int]) -> str:
