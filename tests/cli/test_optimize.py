@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
-from tests.support.command_line import document, error, run
+from tests.support.command_line import document, error, process, run
 
 
 @pytest.fixture
@@ -37,6 +38,20 @@ def test_text(net, tmp_path):
     assert "a call takes" in shown
     shown = run("optimize", net, "-o", out).stdout
     assert "nothing was measured" in shown
+
+
+@pytest.mark.skipif(
+    not hasattr(TorchDispatchMode, "_should_skip_dynamo"), reason="modes of this torch import it"
+)
+def test_the_compiler_of_torch_is_not_imported(net, tmp_path):
+    code = (
+        "import sys; from tsarchive.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print('torch._dynamo' in sys.modules, file=sys.stderr)"
+    )
+    arguments = "optimize", net, "--random", "1x3x8x8", "-o", tmp_path / "fast.pt"
+    done = process("-c", code, *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr.split()[-1]) == (0, "False")
 
 
 def test_refusals(net, tmp_path):

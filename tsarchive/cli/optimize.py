@@ -93,4 +93,4 @@ def _show(report: OptimizeReport, output: str) -> None:
         return
     times = f"{duration(report.seconds_before)} before, {duration(report.seconds_after)} now"
     ratio = report.seconds_after / report.seconds_before
-    say(f"a call takes {times} ({ratio:.2f}); results differ by {report.difference:.3g} at most")
+    say(f"a call takes {times} ({ratio:.2f}); results differ by at most {report.difference:.3g}")

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
+from tsarchive.run.costs import PlainMode
 from tsarchive.run.natives.onednn import (
     apply_linear,
     convolve,
@@ -186,7 +186,7 @@ def _activation(node: Node, block: Block) -> Node | None:
     return users[0]
 
 
-class Samples(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Samples(PlainMode):  # type: ignore[no-untyped-call]
     """Keeps what layers are given while an example runs, by the memory of their weights."""
 
     def __init__(self, weights: Iterator[Tensor]) -> None:
