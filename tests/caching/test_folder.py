@@ -144,6 +144,17 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert folder.read(KEY) is None
 
 
+@posix
+def test_a_home_that_is_read_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("TSARCHIVE_CACHE", str(tmp_path / ".cache" / "tsarchive"))
+    assert cache_folder().state() is State.ABSENT
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and access(path, mode))
+    assert cache_folder().state() is State.IMPOSSIBLE
+    assert document("cache", code=1)["state"] == "impossible"
+    assert "cannot be made: it is not used" in run("cache").stdout
+
+
 def test_a_full_disk_leaves_no_part(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -188,7 +199,21 @@ def test_the_environment_switches_it_off(monkeypatch, value):
     monkeypatch.setenv("TSARCHIVE_CACHE", value)
     assert cache_folder() is None
     assert document("cache")["state"] == "off"
-    assert "no cache" in run("cache").stdout
+    assert run("cache").stdout == f"no cache: TSARCHIVE_CACHE is '{value}'\n"
+
+
+def test_a_tilde_stands_for_the_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setenv("TSARCHIVE_CACHE", "~/code")
+    assert cache_folder().path == tmp_path / "code"
+
+
+def test_a_user_without_a_home_has_none(monkeypatch):
+    monkeypatch.delenv("TSARCHIVE_CACHE")
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert cache_folder() is None
+    assert run("cache").stdout == "no cache: there is no folder for this user\n"
 
 
 def test_by_default_it_is_the_users(monkeypatch, tmp_path):

@@ -63,7 +63,7 @@ def test_refusals(net, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "example, message",
+    ("example", "message"),
     [
         (["--random", "1x5x8x8"], "the model raised RuntimeError"),
         (["--arg", "3"], "expects a value of type 'Tensor'"),

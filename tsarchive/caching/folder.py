@@ -45,6 +45,7 @@ class State(Enum):
 
     READY = "ready"
     ABSENT = "not there yet"
+    IMPOSSIBLE = "it is not there, and cannot be made"
     LINK = "a link stands in its place"
     NO_FOLDER = "a file stands in its place"
     FOREIGN = "it belongs to another user"
@@ -65,7 +66,9 @@ def cache_folder() -> CacheFolder | None:
     """Return the folder of this user, or the one that the environment names; None for none."""
     named = os.environ.get(VARIABLE)
     if named is not None:
-        return None if named in _OFF else CacheFolder(Path(os.path.abspath(named)))
+        if named in _OFF:
+            return None
+        return CacheFolder(Path(os.path.abspath(os.path.expanduser(named))))
     try:
         from platformdirs import user_cache_dir
 
@@ -84,7 +87,7 @@ class CacheFolder:
         try:
             found = self.path.lstat()
         except FileNotFoundError:
-            return State.ABSENT
+            return State.ABSENT if _can_be_made(self.path) else State.IMPOSSIBLE
         except OSError:
             return State.UNREADABLE
         if stat.S_ISLNK(found.st_mode):
@@ -188,6 +191,11 @@ class CacheFolder:
         except BaseException:
             _remove(temporary)
             raise
+
+
+def _can_be_made(path: Path) -> bool:
+    """Return whether this user may write where the first missing folder of a path belongs."""
+    return os.access(next(filter(os.path.exists, path.parents), path.anchor), os.W_OK | os.X_OK)
 
 
 def _is_own(found: os.stat_result) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -21,16 +22,17 @@ _USABLE = (State.READY, State.ABSENT)
     "--most",
     metavar="BYTES",
     type=click.IntRange(min=0),
-    help=f"With trim: how much may stay; {MOST_BYTES >> 20} MiB without it.",
+    help=f"With trim: how much may stay; {MOST_BYTES >> 20} MiB by default.",
 )
 @json_option
 def command(action: str, *, most: int | None, as_json: bool) -> int:
     """Show, trim or empty the cache of compiled code.
 
-    Loading an archive keeps what it made of the code, so that the next process need not do it
-    again: no weights, and no permission. The folder is TSARCHIVE_CACHE, or else that of the
-    system for this user; TSARCHIVE_CACHE=0 keeps nothing. ``trim`` removes what was not used for
-    longest, ``empty`` all. Exit code 1: the folder cannot be used.
+    Loading and calling an archive keeps the Python code that was made of its own, so that the next
+    process need not make it again; weights and permissions are not kept. The folder is the one
+    that TSARCHIVE_CACHE names, or else one in the user's cache folder; TSARCHIVE_CACHE=0 keeps
+    nothing. 'trim' removes the entries that were not used for longest, 'empty' all of them. Exit
+    code 1: the folder cannot be used.
 
     \b
     Examples:
@@ -45,10 +47,15 @@ def command(action: str, *, most: int | None, as_json: bool) -> int:
     if as_json:
         print_json(_document(folder, gone))
     elif folder is None:
-        say(f"no cache: {VARIABLE} says so, or there is no folder for this user")
+        say(f"no cache: {_why_none()}")
     else:
         _show(folder, gone, action)
     return int(folder is not None and folder.state() not in _USABLE)
+
+
+def _why_none() -> str:
+    named = os.environ.get(VARIABLE)
+    return "there is no folder for this user" if named is None else f"{VARIABLE} is '{named}'"
 
 
 def _removed(folder: CacheFolder, action: str, most: int | None) -> list[Entry]:
