@@ -3,11 +3,13 @@
     python benchmarks/compare.py [--runs 5]
 
 Runs `tsarchive demo --json` several times and prints medians as a Markdown table. Each side loads
-and runs in a process of its own with one thread; torch's import is not counted.
+and runs in a process of its own with one thread, without the cache of compiled code; torch's import
+is not counted.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -25,7 +27,8 @@ TIMES = {
 
 def demo() -> list[Run]:
     command = [sys.executable, "-m", "tsarchive", "demo", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "TSARCHIVE_CACHE": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout)["models"]
 
 

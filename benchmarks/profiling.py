@@ -2,9 +2,10 @@
 
     python benchmarks/profiling.py first-call|save [NETWORK:FORM ...]
 
-Networks are those of ``benchmarks/performance``. The work is done in fresh processes; a timer of
-processor time interrupts each, and what then runs is counted: time in torch, in Python's parser
-and compiler, or in kernels counts where it was called, by the innermost function outside of both.
+Networks are those of ``benchmarks/performance``. The work is done in fresh processes, without the
+cache of compiled code; a timer of processor time interrupts each, and what then runs is counted:
+time in torch, in Python's parser and compiler, or in kernels counts where it was called, by the
+innermost function outside of both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -116,7 +118,10 @@ def in_processes(row: str, settings: list[str], count: int) -> Counter[tuple[str
     found: Counter[tuple[str, str]] = Counter()
     for _ in range(count):
         command = [sys.executable, __file__, row, *settings, "--in-this-process"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        environment = {**os.environ, "TSARCHIVE_CACHE": "0"}
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, check=True, text=True, env=environment
+        )
         found.update({(module, name): count for module, name, count in json.loads(done.stdout)})
     return found
 

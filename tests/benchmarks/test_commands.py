@@ -32,6 +32,27 @@ def test_a_command_starts(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "measure", "printed"),
+    [
+        ("compare", lambda module: module.demo(), '{"models": []}'),
+        ("profiling", lambda module: module.in_processes("save", [], 1), "[]"),
+    ],
+)
+def test_what_an_earlier_run_has_compiled_is_not_taken(name, measure, printed, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setenv("TSARCHIVE_CACHE", "cache")
+    caches = []
+
+    def run(command, *, env, **options):
+        caches.append(env["TSARCHIVE_CACHE"])
+        return subprocess.CompletedProcess(command, 0, printed)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    measure(importlib.import_module(name))
+    assert caches == ["0"]
+
+
+@pytest.mark.parametrize(
     ("name", "replaced", "arguments"),
     [
         ("compare", {"demo": lambda: [MODEL]}, []),
