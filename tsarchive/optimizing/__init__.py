@@ -70,22 +70,22 @@ class OptimizeReport:
 
 
 def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
-    """Return a module that gives the same results sooner, for evaluation alone.
+    """Return a module that gives the same results in less time, for inference alone.
 
-    ``module`` is one that :func:`tsarchive.load` gave from TorchScript or a PT2 archive, or a
-    scripted or traced one of torch.jit. It stays as it is. The result has its ``forward``, as
+    ``module`` comes from :func:`tsarchive.load` of TorchScript or of a PT2 archive, or is a
+    scripted or traced module of torch.jit. It is not changed. The result has its ``forward``, as
     ``torch.jit.freeze`` leaves it: weights are constants, and only attributes that code sets or
     writes to stay attributes. It is saved like any other, and torch.jit loads the file.
 
-    ``example`` are the positional arguments of a call, as a tuple, or one tensor. It decides which
-    layers oneDNN computes: each is measured both ways, and results are compared, before the
-    module as a whole is. Calls with other sizes give right results, too; layers over images take
-    batches of them, of four dimensions.
+    ``example`` holds the positional arguments of a call, as a tuple, or is a single tensor. It
+    decides which layers oneDNN computes: each is timed both ways and its results are compared,
+    and so are those of the whole module in the end. Calls with other sizes give right results,
+    too; layers over images take batches of them, of four dimensions.
 
     Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
-    and none goes through layers of oneDNN; a module with
-    such layers is copied and saved, not pickled. What is not optimized stays as it is;
-    ``tsarchive.optimize_report(result)`` tells what was done.
+    and none goes through layers of oneDNN. A module with such layers can be copied and saved, but
+    not pickled. What cannot be optimized stays as it is; ``tsarchive.optimize_report(result)``
+    tells what was done.
 
     Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
     and ``load`` raise; what the module raises for the example.
