@@ -40,6 +40,13 @@ def test_text(net, tmp_path):
     assert "nothing was measured" in shown
 
 
+def test_a_layer_is_not_called_as_quick_where_nothing_was_measured(tmp_path):
+    path, out = tmp_path / "net.pt", tmp_path / "fast.pt"
+    tsarchive.save(torch.jit.script(torch.nn.Linear(2, 2).eval()), path)
+    shown = run("optimize", path, "-o", out).stdout
+    assert "left as it is: linear layer, as no example was measured: 1" in shown
+
+
 @pytest.mark.skipif(
     not hasattr(TorchDispatchMode, "_should_skip_dynamo"), reason="modes of this torch import it"
 )

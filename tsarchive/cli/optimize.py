@@ -1,4 +1,4 @@
-"""``tsarchive optimize``: a model that answers sooner, as an archive."""
+"""``tsarchive optimize``: a faster version of a model, as an archive."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def command(
     trust: bool,
     as_json: bool,
 ) -> None:
-    """Write a model that answers sooner.
+    """Write a faster version of a model.
 
-    The new file is for inference alone; its results are those of FILE up to rounding. Weights
+    It is for inference alone, and its results are those of FILE up to rounding. Weights
     become constants, batch normalization is folded into the layers before it, dropout is removed,
     and oneDNN runs the layers that it is faster at, with weights that are packed when the file is
     loaded. torch.jit and libtorch load the file.

@@ -227,7 +227,8 @@ def pack(
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
         is_chosen = _by_rule(layer) if samples is None else _by_sample(layer, sample)
         if not is_chosen:
-            left[f"{kind} as quick without oneDNN"] += 1
+            reason = "as no example was measured" if samples is None else "as quick without oneDNN"
+            left[f"{kind}, {reason}"] += 1
             continue
         found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
         done[f"{kind} packed"] += 1
