@@ -329,6 +329,7 @@ def test_code_on_another_device():
             kept(mine)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("path", sorted(ARCHIVES.glob("*.pt")), ids=lambda path: path.stem)
 def test_archives_of_every_kind_load_twice(path):
     shown = []

@@ -157,6 +157,7 @@ ACTIVATIONS = {
 
 
 @needs_onednn
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("kind", ["script", "trace"])
 def test_layers_of_an_image(name, kind, always_quicker):
