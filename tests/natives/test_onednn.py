@@ -42,6 +42,36 @@ def test_linear_layers(activation):
     assert torch.equal(packed.to_dense(), weight)
 
 
+@pytest.mark.parametrize("size", [(0, 5), (2, 0, 5), (5,)], ids=str)
+def test_linear_layers_of_no_rows_and_of_one_without_a_batch(size):
+    x, weight, bias = torch.randn(size), torch.randn(4, 5), torch.randn(4)
+    given = NATIVES[APPLY](x, NATIVES[PACK_LINEAR](weight, 6), bias, "relu", [], "")
+    theirs = torch.relu(torch.nn.functional.linear(x, weight, bias))
+    assert given.shape == theirs.shape
+    assert torch.allclose(given, theirs, atol=1e-5)
+
+
+def test_convolutions_of_an_empty_batch():
+    weight, bias = torch.randn(6, 2, 3, 3), torch.randn(6)
+    packed, arguments = NATIVES[PACK](weight, *NUMBERS, None), (*NUMBERS, "relu", [], "")
+    for batch in (2, 0, 2):
+        x = torch.randn(batch, 4, 7, 8)
+        padding, stride, dilation, groups = NUMBERS
+        theirs = torch.conv2d(x, weight, bias, stride, padding, dilation, groups).relu()
+        given = NATIVES[CONVOLVE](x, packed, bias, *arguments)
+        assert given.shape == theirs.shape
+        assert torch.allclose(given, theirs, atol=1e-5)
+    with pytest.raises(ScriptError, match="layer of oneDNN"):
+        NATIVES[CONVOLVE](torch.randn(0, 3, 7, 8), packed, bias, *arguments)
+
+
+def test_padding_is_no_input():
+    numbers = [2, 2], [1, 1], [1, 1], 2
+    packed = NATIVES[PACK](torch.randn(6, 2, 3, 3), *numbers, None)
+    with pytest.raises(ScriptError, match="layer of oneDNN"):
+        NATIVES[CONVOLVE](torch.randn(2, 4, 0, 8), packed, None, *numbers, "none", [], "")
+
+
 def test_a_second_call_is_checked_like_the_first():
     packed = NATIVES[PACK](torch.randn(6, 2, 3, 3), *NUMBERS, None)
     x = torch.randn(2, 4, 7, 8)

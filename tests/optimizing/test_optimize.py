@@ -173,6 +173,16 @@ def test_layers_of_an_image(name, kind, always_quicker):
     assert found["activation in its layer"] == (1 if name == "ELU" else 2)
 
 
+@needs_onednn
+@pytest.mark.parametrize("batch", [0, 2])
+def test_layers_take_batches_that_are_empty(batch, always_quicker):
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 2)).eval()
+    script, calls = torch.jit.script(network), [(torch.randn(size, 3, 5, 5),) for size in (0, 2)]
+    optimized = tsarchive.optimize(script, example=(torch.randn(batch, 3, 5, 5),))
+    assert ("convolution packed" in done(optimized)) is bool(batch)
+    check(script, optimized, *calls)
+
+
 def test_activations_write_over_what_nobody_sees(never_quicker):
     x = torch.randn(2, 3, 9, 9)
     module = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9))

@@ -247,7 +247,8 @@ def _by_rule(layer: Layer) -> bool:
 
 def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
     """Return whether oneDNN gives the same sooner."""
-    if sample is None or sample.dim() != (2 if layer.is_linear else _SPACE + 2):
+    rank = 2 if layer.is_linear else _SPACE + 2
+    if sample is None or sample.dim() != rank or not sample.numel():
         return False
     with torch.no_grad():
         weight = layer.packed(sample.shape)

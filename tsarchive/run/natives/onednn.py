@@ -120,8 +120,9 @@ def convolve(
         numbers = [padding, stride, dilation]
         is_same = (*map(tuple, numbers), groups) == packed.numbers
         _require(is_same, "a convolution with other numbers than its weight was packed for")
-        _require_plain(x, "the input of a convolution", _SPACE + 2)
-        _require(x.size(1) == packed.sizes[1] * groups, f"input of sizes {list(x.shape)}")
+        _require_plain(x, "the input of a convolution", _SPACE + 2, may_be_empty=True)
+        is_filled = min(x.shape[1:]) > 0 and x.size(1) == packed.sizes[1] * groups
+        _require(is_filled, f"input of sizes {list(x.shape)}")
         _require_room(x.shape, packed.sizes, numbers)
         _require_activation(attr, scalars, algorithm)
         _require_bias(bias, packed)
@@ -147,8 +148,8 @@ def apply_linear(
     call = x.shape, x.dtype, x.layout, attr, algorithm, *_kind(bias)
     if call != packed.call or scalars != packed.numbers_of_call:
         _require(len(packed.sizes) == 2, "the weight of a convolution in a linear layer")
-        _require_plain(x, "the input of a linear layer", None)
-        _require(x.dim() > 1 and x.size(-1) == packed.sizes[1], f"input of sizes {list(x.shape)}")
+        _require_plain(x, "the input of a linear layer", None, may_be_empty=True)
+        _require(x.dim() > 0 and x.size(-1) == packed.sizes[1], f"input of sizes {list(x.shape)}")
         _require_activation(attr, scalars, algorithm)
         _require_bias(bias, packed)
         packed.call = call
@@ -178,9 +179,11 @@ def _require(condition: bool, what: str) -> None:
         raise ScriptError(f"a layer of oneDNN does not take {what}")
 
 
-def _require_plain(tensor: Tensor, what: str, dimensions: int | None) -> None:
+def _require_plain(
+    tensor: Tensor, what: str, dimensions: int | None, *, may_be_empty: bool = False
+) -> None:
     is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
-    is_float = tensor.dtype is torch.float32 and tensor.numel() > 0
+    is_float = tensor.dtype is torch.float32 and (may_be_empty or tensor.numel() > 0)
     is_of_rank = dimensions is None or tensor.dim() == dimensions
     _require(is_plain and is_float and is_of_rank, f"{what} of {tensor.dtype}{list(tensor.shape)}")
 
