@@ -72,7 +72,8 @@ class StoredCode:
         self._folder, self._key = folder, key
         self._read, self._constant, self._constants = read, constant, constants
         entry = _entry(folder.read(key))
-        self._operators: set[str] = set(entry.get("operators", ()))
+        self._stored_operators = tuple(entry.get("operators", ()))
+        self._operators = set(self._stored_operators)
         self._schemas: dict[str, Any] = dict(entry.get("schemas", {}))
         self._originals: dict[str, str] = dict(entry.get("originals", {}))
         self._made_for = entry.get("made for")
@@ -172,7 +173,7 @@ class StoredCode:
         registry, numbers = self._made_for
         if numbers is not None and not self._constants():
             self.constant(0)
-        return registry == _registry(self._operators) and (
+        return registry == _registry(self._stored_operators) and (
             numbers is None or numbers == numbers_in(self._constants())
         )
 
