@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
 from tests.support.archives import ARCHIVES, loaded, saved, torch_loaded, torch_saved
@@ -264,7 +266,8 @@ class Adder:
 class ScaledOrAdded(nn.Module):
     def __init__(self):
         super().__init__()
-        self.scaled = torch.jit.trace(lambda x, two=torch.tensor(2.0): x * two, torch.ones(2))
+        two = torch.tensor(2.0)
+        self.scaled = torch.jit.trace(lambda x: x * two, torch.ones(2))
 
     def forward(self, x):
         return self.scaled(x)
@@ -296,6 +299,30 @@ def test_code_for_other_constants_is_not_kept_again():
             mine = loaded(_with_constant(data, number))
         assert torch.equal(mine(x), x * number)
         kept(mine)
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.operators.append(str(operator))
+        return operator(*args, **(kwargs or {}))
+
+
+def test_modes_see_no_constant_that_is_read():
+    data, x = torch_saved(torch.jit.script(ScaledOrAdded())), torch.ones(2)
+    first = loaded(data)
+    first(x)
+    with Seen() as seen:
+        kept(first)
+    assert seen.operators == []
+    with Seen() as seen:
+        loaded(data)(x)
+    assert seen.operators == ["aten.mul.Scalar"]
+    with FakeTensorMode():
+        assert loaded(data)(torch.ones(2)).shape == (2,)
 
 
 def test_graphs_that_were_read_leave_code_as_it_is():
