@@ -12,13 +12,17 @@ import os
 import pickle
 import pydoc
 import re
+import struct
 import sys
 import traceback
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
 from tests.support.archives import ARCHIVES, loaded, saved, torch_loaded, torch_saved
@@ -248,6 +252,88 @@ def test_other_weights_share_an_entry_and_other_constants_do_not(folder):
             assert torch.equal(mine(x), module(x))
             kept(mine)
         assert compiled(loaded(data)) == []
+
+
+@torch.jit.script
+class Adder:
+    def __init__(self, number: int):
+        self.number = number
+
+    def add(self, x: torch.Tensor):
+        return x + self.number
+
+
+class ScaledOrAdded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        two = torch.tensor(2.0)
+        self.scaled = torch.jit.trace(lambda x: x * two, torch.ones(2))
+
+    def forward(self, x):
+        return self.scaled(x)
+
+    @torch.jit.export
+    def added(self, x):
+        return Adder(3).add(x)
+
+
+def _with_constant(data: bytes, number: float) -> bytes:
+    """The archive with another number in its one constant, and the same code."""
+    with zipfile.ZipFile(io.BytesIO(data)) as read, io.BytesIO() as out:
+        with zipfile.ZipFile(out, "w") as write:
+            for info in read.infolist():
+                is_constant = "/constants/" in info.filename
+                content = struct.pack("<f", number) if is_constant else read.read(info)
+                write.writestr(info.filename, content)
+        return out.getvalue()
+
+
+def test_code_for_other_constants_is_not_kept_again():
+    data = torch_saved(torch.jit.script(ScaledOrAdded()))
+    x = torch.ones(2)
+    for number in (2.0, 3.0):
+        mine = loaded(_with_constant(data, number))
+        if number == 3.0:  # finds a class in the text, and calls nothing
+            saved(mine, canonical=True)
+            kept(mine)
+            mine = loaded(_with_constant(data, number))
+        assert torch.equal(mine(x), x * number)
+        kept(mine)
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        self.operators.append(str(operator))
+        return operator(*args, **(kwargs or {}))
+
+
+def test_modes_see_no_constant_that_is_read():
+    data, x = torch_saved(torch.jit.script(ScaledOrAdded())), torch.ones(2)
+    first = loaded(data)
+    first(x)
+    with Seen() as seen:
+        kept(first)
+    assert seen.operators == []
+    with Seen() as seen:
+        loaded(data)(x)
+    assert seen.operators == ["aten.mul.Scalar"]
+    with FakeTensorMode():
+        assert loaded(data)(torch.ones(2)).shape == (2,)
+
+
+def test_graphs_that_were_read_leave_code_as_it_is():
+    data = torch_saved(torch.jit.script(ScaledOrAdded()))
+    mine = loaded(data)
+    mine(torch.ones(2))
+    kept(mine)
+    warm = loaded(data)
+    saved(warm, canonical=True)
+    warm(torch.ones(2))
+    assert compiled(warm) == []
 
 
 def test_an_entry_has_no_weights(folder):

@@ -72,7 +72,8 @@ class StoredCode:
         self._folder, self._key = folder, key
         self._read, self._constant, self._constants = read, constant, constants
         entry = _entry(folder.read(key))
-        self._operators: set[str] = set(entry.get("operators", ()))
+        self._stored_operators = tuple(entry.get("operators", ()))
+        self._operators = set(self._stored_operators)
         self._schemas: dict[str, Any] = dict(entry.get("schemas", {}))
         self._originals: dict[str, str] = dict(entry.get("originals", {}))
         self._made_for = entry.get("made for")
@@ -170,11 +171,18 @@ class StoredCode:
         if self._made_for is None:
             return False
         registry, numbers = self._made_for
+        if registry != _registry(self._stored_operators):
+            return False
         if numbers is not None and not self._constants():
             self.constant(0)
-        return registry == _registry(self._operators) and (
-            numbers is None or numbers == numbers_in(self._constants())
-        )
+        return numbers is None or numbers == self._numbers()
+
+    def _numbers(self) -> bytes | None:
+        """Return a digest of the numbers in constants, None where no constant was asked for."""
+        constants = self._constants()
+        # Neither tracers nor modes that look at operators may see that constants are read.
+        with _disable_current_modes():
+            return numbers_in(constants) if constants else None
 
     # What is kept for the next process.
 
@@ -213,14 +221,13 @@ class StoredCode:
             for function, compares in list(linkage.analyses.compared.items())
             if self.function(function.qualified_name) is function
         }
-        constants = self._constants()
         return {
             "layouts": layouts,
             "schemas": self._schemas | schemas_of(_with_schemas(found.values()), writer),
             "originals": self._originals
             | {f.qualified_name: f.original.qualified_name for f in functions},
             "operators": tuple(sorted(self._operators)),
-            "made for": (_registry(self._operators), numbers_in(constants) if constants else None),
+            "made for": (_registry(self._operators), self._numbers()),
             "bodies": bodies,
             "functions": stored,
             "compared": compared,

@@ -131,13 +131,17 @@ class StoredFunctions:
             return None
         name = call.function.qualified_name
         try:
-            if not self.archive.fits:
-                self.bodies, self.functions = [], {}
+            self._drop_unfit()
             stored = self.functions.get(self._key(call))
             return None if stored is None else self._source(call, *stored)
         except (ArchiveError, Unstorable, LookupError, TypeError, ValueError, EOFError) as error:
             logger.debug("%s is compiled again: %s", name, error)
             return None
+
+    def _drop_unfit(self) -> None:
+        """Forget what is stored if it was made for other constants or operators."""
+        if self.functions and not self.archive.fits:
+            self.bodies, self.functions = [], {}
 
     def add(self, call: Call, source: Source, allowed: Iterable[str]) -> None:
         """Remember a function that was compiled, after the policy has allowed what it names."""
@@ -181,6 +185,7 @@ class StoredFunctions:
 
     def extended(self, writer: TypeWriter) -> tuple[list[Any], dict[Key, Any]]:
         """Return the bodies and functions, with those that were compiled here."""
+        self._drop_unfit()  # nothing may have been taken before
         allowed: dict[int, frozenset[str]] = {}
         for one in self.compiled:  # what shares a body names what its body does
             allowed[id(one.source.code)] = one.allowed | allowed.get(id(one.source.code), set())
