@@ -325,6 +325,17 @@ def test_modes_see_no_constant_that_is_read():
         assert loaded(data)(torch.ones(2)).shape == (2,)
 
 
+def test_code_that_changes_its_constants_is_not_kept(folder):
+    two = torch.tensor(2.0)
+    traced = torch.jit.trace(lambda x: x * two + two.add_(x[0]), torch.ones(2), check_trace=False)
+    data = torch_saved(traced)
+    mine, x = loaded(data), torch.ones(2)
+    mine(x)
+    with pytest.raises(stored_code.Unstorable, match="changed the numbers"):
+        kept(mine)
+    assert folder.entries() == []
+
+
 def test_graphs_that_were_read_leave_code_as_it_is():
     data = torch_saved(torch.jit.script(ScaledOrAdded()))
     mine = loaded(data)

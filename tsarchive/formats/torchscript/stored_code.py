@@ -83,6 +83,7 @@ class StoredCode:
             entry.get("compared", {}),
         )  # fmt: skip
         self._process = os.getpid()
+        self._first_numbers: bytes | None = None
         _stored.add(self)
 
     def find(self, qualified_name: str) -> NamedType | None:
@@ -175,7 +176,13 @@ class StoredCode:
             return False
         if numbers is not None and not self._constants():
             self.constant(0)
-        return numbers is None or numbers == self._numbers()
+        self.note_numbers()
+        return numbers is None or numbers == self._first_numbers
+
+    def note_numbers(self) -> None:
+        """Note what code is made for, before it runs: it may change its constants."""
+        if self._first_numbers is None:
+            self._first_numbers = self._numbers()
 
     def _numbers(self) -> bytes | None:
         """Return a digest of the numbers in constants, None where no constant was asked for."""
@@ -221,13 +228,16 @@ class StoredCode:
             for function, compares in list(linkage.analyses.compared.items())
             if self.function(function.qualified_name) is function
         }
+        numbers = self._numbers()
+        if self._first_numbers not in (None, numbers):
+            raise Unstorable("code has changed the numbers in constants")
         return {
             "layouts": layouts,
             "schemas": self._schemas | schemas_of(_with_schemas(found.values()), writer),
             "originals": self._originals
             | {f.qualified_name: f.original.qualified_name for f in functions},
             "operators": tuple(sorted(self._operators)),
-            "made for": (_registry(self._operators), self._numbers()),
+            "made for": (_registry(self._operators), numbers),
             "bodies": bodies,
             "functions": stored,
             "compared": compared,

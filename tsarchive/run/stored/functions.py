@@ -50,6 +50,9 @@ class Archive(ArchiveNames, Protocol):
     def fits(self) -> bool:
         """Whether what is stored was made for constants and operators like those of today."""
 
+    def note_numbers(self) -> None:
+        """Note the numbers in constants that code is made for."""
+
     def place(self, record: str, numbers: Sequence[int]) -> Placed:
         """Return the place in a code record of line, column, end line and end column."""
 
@@ -145,6 +148,7 @@ class StoredFunctions:
 
     def add(self, call: Call, source: Source, allowed: Iterable[str]) -> None:
         """Remember a function that was compiled, after the policy has allowed what it names."""
+        self.archive.note_numbers()
         self.compiled.append(Compiled(call, source, frozenset(allowed)))
 
     def _key(self, call: Call) -> Key:
