@@ -187,6 +187,16 @@ def test_writing_keeps_the_folder_bounded(folder, monkeypatch):
         assert len(folder.entries()) <= 4
 
 
+def test_what_killed_writers_left_behind_goes(folder):
+    old, new = folder.path / "tmp1_ab.part", folder.path / "tmp2_ab.part"
+    for path in (old, new):
+        path.write_text("half of an entry")
+    os.utime(old, (0, 0))
+    assert folder.write(OTHER, CONTENT)
+    assert not old.exists()
+    assert new.exists()
+
+
 def test_what_is_no_entry_stays(folder):
     (folder.path / "notes.txt").write_text("mine")
     (folder.path / "tmp1_ab.part").write_text("left behind")

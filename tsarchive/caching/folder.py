@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -34,6 +35,7 @@ _TEMPORARY: Final = re.compile(r"tmp\w+\.part")
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 # Once more than the bound is there, this part of it is left.
 _KEPT: Final = 0.75
+_LONGEST_WRITE: Final = 3600.0
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _OFF: Final = frozenset({"", "0"})
 
@@ -135,8 +137,12 @@ class CacheFolder:
     def trim(self, most: int) -> list[Entry]:
         """Remove the entries that were not used for longest where there are more bytes.
 
-        Returns what is gone.
+        Returns what is gone. What writers have left behind that were killed goes, too.
         """
+        for path in self._files(_TEMPORARY):
+            with contextlib.suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _LONGEST_WRITE:
+                    _remove(path)
         entries = self.entries()
         left = sum(entry.size for entry in entries)
         if left <= most:
