@@ -171,7 +171,11 @@ def _tensor_text(tensor: torch.Tensor) -> str:
         return f"{text} {str(tensor.layout)[6:]}"
     if not tensor.is_contiguous():
         text += f" strides {list(tensor.stride())}"
-    if tensor.is_meta or tensor.is_quantized or tensor.is_nested or tensor.numel() > 8:
+    # A list of an empty tensor may be as long as its first size.
+    is_short = not (tensor.is_meta or tensor.is_quantized or tensor.is_nested) and (
+        0 < tensor.numel() <= 8
+    )
+    if not is_short:
         return text + (" meta" if tensor.is_meta else "")
     return f"{text} {tensor.tolist()}"
 
