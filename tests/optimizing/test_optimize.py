@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from dataclasses import FrozenInstanceError
+from enum import Enum
 
 import pytest
 import torch
@@ -103,6 +104,7 @@ def test_fixture_modules_without_an_example(made):
         check(module, optimized, *made.inputs)
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("made", CASES, ids=lambda case: case.name)
 def test_fixture_modules_with_an_example(made, always_quicker):
@@ -468,6 +470,8 @@ def test_reports():
         ({"a": 1}, {"a": 1, "b": 2}, False),
         ((1, 2), (1,), False),
         (torch.ones(1), None, False),
+        (Enum("Color", ["RED"]).RED, Enum("Color", ["RED"]).RED, True),
+        (Enum("Color", ["RED"]).RED, Enum("Color", {"RED": 2}).RED, False),
     ],
 )
 def test_comparison(expected, given, agree):

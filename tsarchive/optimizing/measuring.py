@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -69,6 +70,8 @@ def _is_same(expected: Any, given: Any) -> bool:
         return compared(torch.tensor(expected), torch.tensor(given)).agree
     if isinstance(expected, Tensor | list | tuple | dict):
         return False
+    if isinstance(expected, Enum) and isinstance(given, Enum):
+        return (expected.name, expected.value) == (given.name, given.value)
     # Objects of the archive are of classes that each loading makes anew.
     return bool(expected == given) or hasattr(expected, "tsarchive_class")
 

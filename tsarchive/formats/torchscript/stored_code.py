@@ -153,12 +153,15 @@ class StoredCode:
         return found.function if isinstance(found, FunctionType) else None
 
     def constant(self, index: int) -> Any:
-        # Constants must not become the tensors of a tracer.
-        with _disable_current_modes():
-            value, _ = self._constant(index)
+        value = self._read_constant(index)
         if not isinstance(value, TableConstant):
             raise Unstorable(f"constant {index} is no object")
         return value.value
+
+    def _read_constant(self, index: int) -> Any:
+        # Constants must not become the tensors of a tracer.
+        with _disable_current_modes():
+            return self._constant(index)[0]
 
     def position(self, constant: Any) -> int | None:
         found = (i for i, value in enumerate(self._constants()) if value is constant)
@@ -175,7 +178,7 @@ class StoredCode:
         if registry != _registry(self._stored_operators):
             return False
         if numbers is not None and not self._constants():
-            self.constant(0)
+            self._read_constant(0)  # and with it all of the table
         self.note_numbers()
         return numbers is None or numbers == self._first_numbers
 
