@@ -130,7 +130,10 @@ class _Writer(Expressions):
                 self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
 
     def _name_members(self, part: _Part) -> None:
-        """Name the dictionary of a module, and its tables, where its method reads several slots."""
+        """Name the dictionary of a module where its method reads several slots.
+
+        Its tables have names, too, where nothing runs in between that could put others there.
+        """
         self.own_members, self.own_tables = "", {}
         module = self.own_module()
         if module is None or part.end is not self.function.graph.return_node:
@@ -138,7 +141,9 @@ class _Writer(Expressions):
         nodes = [node for node, _ in module.uses if node in self._live_nodes]
         reads = Counter(self.slot(node)[0] for node in nodes if self.reads_members(node))
         own = reads.pop(SlotKind.PLAIN, 0)
-        several = [kind for kind in reads if reads[kind] > 1]
+        running = (n for n in part.nodes if n in self._live_nodes and not n.is_constant)
+        is_steady = not any(map(self._may_change_reads, running))
+        several = [kind for kind in reads if reads[kind] > 1 and is_steady]
         if own + sum(1 if kind in several else reads[kind] for kind in reads) > 1:
             members = self.members(module)
             self.own_members = self.names.unique("members")
