@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness
+from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness, is_module
 from tsarchive.ir.graph import Block, Node, Placed, Value, walk
 from tsarchive.ir.source_ranges import Mark, Range, TaggedText, byte_length
 from tsarchive.ir.types import Type, is_named
@@ -92,7 +92,7 @@ class Sample:
         for owner, name in self.steps:
             attribute = found[owner].attributes.get(name)
             type_ = None if attribute is None else attribute.type
-            if not (isinstance(type_, ClassType) and _is_module(type_)):
+            if not is_module(type_):
                 return None
             found.append(type_)
         return found
@@ -165,18 +165,9 @@ def _functions(nodes: Sequence[Node]) -> Iterator[tuple[int, Function]]:
             yield number, type_.function
 
 
-def _owners(text: TaggedText) -> Iterator[Any]:
-    yield from (owner for _, owner in text.owners)
-    yield from (mark.node for mark in text.marks)
-
-
 def is_plain(type_: Type) -> bool:
     """Return whether the text of a type names no class."""
     return not is_named(type_) and all(map(is_plain, type_.parts()))
-
-
-def _is_module(type_: Type) -> bool:
-    return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 
 def _steps(graph: Block) -> list[_Step] | None:
@@ -188,7 +179,7 @@ def _steps(graph: Block) -> list[_Step] | None:
         if value in numbers or is_plain(value.type) or isinstance(value.type, FunctionType):
             continue
         owner = numbers.get(node.input) if node.kind == "prim::GetAttr" else None
-        if owner is None or not _is_module(value.type):
+        if owner is None or not is_module(value.type):
             return None
         steps.append(_Step(owner, node.name))
         numbers[value] = len(steps)

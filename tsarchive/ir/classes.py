@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from .graph import Block, Placed, take_apart
 from .schema import FunctionSchema
@@ -76,6 +76,11 @@ class ClassType(NamedType):
         for hook in (*self.forward_hooks, *self.forward_pre_hooks):
             by_name.setdefault(hook.name, hook)
         yield from by_name.values()
+
+
+def is_module(type_: Type | None) -> TypeGuard[ClassType]:
+    """Return whether a type is a class of modules that an archive defines."""
+    return isinstance(type_, ClassType) and type_.is_module and not type_.is_native
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
-from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep
+from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep, tensor_of
 from .inlining import Inlined, Slot, inlined
 
 _MOST_ROUNDS: Final = 64
@@ -195,7 +195,7 @@ def _may_fold(node: Node) -> bool:
         return False
     if node.upgrader is not None or not all(map(_is_known, node.inputs)):
         return False
-    return any(_tensor(value) is not None for value in _leaves(node.inputs)) and not _is_random(
+    return any(tensor_of(value) is not None for value in _leaves(node.inputs)) and not _is_random(
         node
     )
 
@@ -205,19 +205,12 @@ def _leaves(values: list[Value]) -> Iterator[Value]:
         yield from value.node.inputs if value.node.kind == "prim::ListConstruct" else (value,)
 
 
-def _tensor(value: Value) -> torch.Tensor | None:
-    constant = value.constant
-    if isinstance(constant, TableConstant) and isinstance(constant.value, torch.Tensor):
-        return constant.value
-    return None
-
-
 def _is_known(value: Value) -> bool:
     if value.node.kind == "prim::ListConstruct":
         return len(value.uses) == 1 and all(map(_is_known, value.node.inputs))
     if value.node.kind != CONSTANT:
         return False
-    return _tensor(value) is not None or isinstance(value.constant, (*_PLAIN, type(None)))
+    return tensor_of(value) is not None or isinstance(value.constant, (*_PLAIN, type(None)))
 
 
 def _is_random(node: Node) -> bool:
@@ -231,7 +224,7 @@ def value_of(value: Value) -> Any:
     """Return what a constant, or a list of constants, is when it runs."""
     if value.node.kind == "prim::ListConstruct":
         return [value_of(item) for item in value.node.inputs]
-    tensor = _tensor(value)
+    tensor = tensor_of(value)
     return value.constant if tensor is None else tensor
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from torch import Tensor
+
 from tsarchive.ir.graph import (
     CONSTANT,
     Block,
@@ -16,7 +18,7 @@ from tsarchive.ir.graph import (
     nested_blocks,
 )
 from tsarchive.ir.types import INT, ListType, Type
-from tsarchive.ir.values import type_of_constant
+from tsarchive.ir.values import TableConstant, type_of_constant
 from tsarchive.operators.effects import (
     HIDDEN_EFFECTS,
     IS_TRAINING,
@@ -61,9 +63,17 @@ def blocks_in(block: Block) -> Iterator[Block]:
 
 
 def remove(block: Block, node: Node) -> None:
-    """Take out a node whose results nothing uses."""
-    node.drop_inputs()
+    """Take out a node whose results nothing uses, and all that is in it."""
+    _drop_uses(node)
     block.nodes.remove(node)
+
+
+def _drop_uses(node: Node) -> None:
+    """Remove the uses that a node and those in it make of values."""
+    for inner in nested_blocks(node):
+        for each in (*inner.nodes, inner.return_node):
+            _drop_uses(each)
+    node.drop_inputs()
 
 
 def may_write(node: Node) -> bool:
@@ -133,6 +143,13 @@ def _drop_carried(node: Node) -> bool:
             drop_carried(node, index)
             changed = True
     return changed
+
+
+def tensor_of(value: Value) -> Tensor | None:
+    """Return the tensor that a value is a constant of, if it is one."""
+    constant = value.constant
+    found = constant.value if isinstance(constant, TableConstant) else None
+    return found if isinstance(found, Tensor) else None
 
 
 def uses_of_content(value: Value) -> list[Use]:

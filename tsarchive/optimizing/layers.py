@@ -23,6 +23,7 @@ from .graphs import (
     replace,
     set_input,
     sweep,
+    tensor_of,
     uses_of_content,
 )
 
@@ -83,12 +84,6 @@ def argument(node: Node, name: str) -> Value:
     assert node.schema is not None
     names = [each.name for each in node.schema.arguments]
     return node.inputs[names.index(name)]
-
-
-def tensor_of(value: Value) -> Tensor | None:
-    constant = value.constant
-    found = constant.value if isinstance(constant, TableConstant) else None
-    return found if isinstance(found, Tensor) else None
 
 
 def remove_dropout(graph: Block, done: Counter[str]) -> None:

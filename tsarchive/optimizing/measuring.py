@@ -20,7 +20,7 @@ _MOST: Final = 50
 
 
 def times_of(*calls: Callable[[], Any]) -> list[float]:
-    """Return the least time of each call, in seconds."""
+    """Return the least time of each call, in seconds; a first one is not counted."""
     for call in calls:
         call()
     best = [float("inf")] * len(calls)

@@ -19,6 +19,10 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
 from tsarchive.run.costs import PlainMode
 from tsarchive.run.natives.onednn import (
+    CONVOLUTION,
+    LINEAR,
+    PACK_CONVOLUTION,
+    PACK_LINEAR,
     apply_linear,
     convolve,
     pack_convolution,
@@ -27,15 +31,11 @@ from tsarchive.run.natives.onednn import (
 from tsarchive.run.operators import operator_schemas
 
 from .freezing import value_of
-from .graphs import Inserter, blocks_in, remove, replace, uses_of_content
-from .layers import CONVOLUTIONS, argument, tensor_of, weights_of
+from .graphs import Inserter, blocks_in, remove, replace, tensor_of, uses_of_content
+from .layers import CONVOLUTIONS, argument, weights_of
 from .measuring import compared, times_of
 
-_CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
-_LINEAR: Final = "mkldnn::_linear_pointwise"
-_OPERATORS: Final = (
-    _CONVOLUTION, _LINEAR, "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight",
-)  # fmt: skip
+_OPERATORS: Final = (CONVOLUTION, LINEAR, PACK_CONVOLUTION, PACK_LINEAR)
 _SPACE: Final = 2
 _MARGIN: Final = 0.95
 
@@ -279,7 +279,7 @@ def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
         inserter.list_of(scalars, OptionalType(NUMBER)),
         inserter.constant(algorithm, STRING),
     ]
-    made = inserter.operator(_LINEAR if layer.is_linear else _CONVOLUTION, inputs)
+    made = inserter.operator(LINEAR if layer.is_linear else CONVOLUTION, inputs)
     made.name = last.output.name
     replace(last.output, made)
     if layer.activation is not None:

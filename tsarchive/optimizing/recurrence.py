@@ -17,8 +17,7 @@ from tsarchive.ir.graph import Block, Node, Value, carried_values, is_constant_t
 from tsarchive.ir.types import TENSOR, ListType
 from tsarchive.ir.values import TableConstant
 
-from .graphs import Inserter, each_node, replace, set_input, sweep
-from .layers import tensor_of
+from .graphs import Inserter, each_node, remove, replace, set_input, sweep, tensor_of
 
 _GATES: Final = 4
 _TENSORS: Final = ListType(TENSOR)
@@ -305,8 +304,7 @@ def _write_layer(
         replace(each.output, last)
     replace(stack.output, results[0])
     for node in (stack, loop):
-        _forget(node)
-        block.nodes.remove(node)
+        remove(block, node)
 
 
 def _layer(
@@ -398,11 +396,3 @@ def _follows(cell: Node, later: Node) -> bool:
     state = later.inputs[1].node
     is_next = state.kind == "prim::ListConstruct" and state.inputs == cell.outputs
     return is_same and is_next and len(cell.outputs[0].uses) == 2 and len(cell.outputs[1].uses) == 1
-
-
-def _forget(node: Node) -> None:
-    """Remove the uses that a node and those in it make of values."""
-    for inner in node.blocks:
-        for each in (*inner.nodes, inner.return_node):
-            _forget(each)
-    node.drop_inputs()

@@ -16,8 +16,7 @@ from tsarchive.ir.graph import Block, Node, Value, nested_blocks
 from tsarchive.ir.types import BOOL, INT, STRING
 
 from .freezing import Written
-from .graphs import Inserter, each_node, remove, replace, sweep
-from .layers import tensor_of
+from .graphs import Inserter, each_node, remove, replace, sweep, tensor_of
 
 _ARITHMETIC: Final = {
     "aten::add.Tensor": "aten::add.int", "aten::sub.Tensor": "aten::sub.int",
@@ -52,10 +51,9 @@ def size_numbers(graph: Block, done: Counter[str]) -> None:
 
 def _number(value: Value, inserter: Inserter) -> Value | None:
     """Return the number in a tensor without dimensions that is computed from sizes."""
-    constant = tensor_of(value)
-    if constant is not None:
-        is_int = constant.dim() == 0 and constant.dtype is torch.int64
-        return inserter.constant(int(constant)) if is_int else None
+    if tensor_of(value) is not None:
+        number = _constant_number(value)
+        return None if number is None else inserter.constant(number)
     node = value.node
     if value.type == INT:
         return value

@@ -20,10 +20,11 @@ from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, TupleType, Type
 from tsarchive.ir.values import Builder, ObjectValue, TableConstant
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.natives.onednn import PACK_CONVOLUTION, PACK_LINEAR
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot
 
-from .graphs import replace
+from .graphs import blocks_in, remove, replace
 from .packing import Packed
 
 _WEIGHTS: Final = "__torch__.tsarchive.PackedWeights"
@@ -149,7 +150,8 @@ def _with_weights(graph: Block, top: _Part, packed: Sequence[Packed]) -> ClassTy
         value = _read(holder, name, TENSOR, reads)
         place = each.use.node
         replace(each.use, value)
-        _take_out(graph, place)
+        block = next(block for block in blocks_in(graph) if place in block.nodes)
+        remove(block, place)
     graph.nodes[:0] = reads
     state = TupleType((TENSOR,) * len(packed))
     _method(class_, "__getstate__", (), state, lambda body: _get_state(body, names, state))
@@ -165,13 +167,6 @@ def _read(owner: Value, name: str, type_: Type, reads: list[Node]) -> Value:
     node.add_input(owner)
     reads.append(node)
     return node.add_output(type_, name)
-
-
-def _take_out(block: Block, node: Node) -> bool:
-    if node in block.nodes:
-        block.nodes.remove(node)
-        return True
-    return any(_take_out(inner, node) for each in block.nodes for inner in nested_blocks(each))
 
 
 def _weights_object(class_: ClassType, packed: Sequence[Packed]) -> ObjectValue:
@@ -225,12 +220,12 @@ def _packing(builder: Builder, weight: Value, packed: Packed) -> Value:
     if packed.numbers is None:
         rows = None if size is None else size[0]
         given = builder.constant(rows, NONE if rows is None else INT)
-        return _call(builder, "mkldnn::_reorder_linear_weight", [weight, given])
+        return _call(builder, PACK_LINEAR, [weight, given])
     *lists, groups = packed.numbers
     inputs = [_ints(builder, each) for each in lists]
     shown = builder.constant(None, NONE) if size is None else _ints(builder, size)
     inputs = [weight, *inputs, builder.constant(groups, INT), shown]
-    return _call(builder, "mkldnn::_reorder_convolution_weight", inputs)
+    return _call(builder, PACK_CONVOLUTION, inputs)
 
 
 def _ints(builder: Builder, numbers: Sequence[int]) -> Value:

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.errors import ArchiveError
-from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
+from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod, is_module
 from tsarchive.ir.graph import Block, Node, Placed, Value, closure, nested_blocks
 from tsarchive.ir.types import COMPOSITE, Type
 from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .conversion import type_of_class
 from .linkage import Bound, Call, DynamicCall, LazyFunction, Linkage, Source
-from .modules import is_module
 from .operators import called_by_tracers
 
 if TYPE_CHECKING:

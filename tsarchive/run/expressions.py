@@ -2,8 +2,8 @@
 
 A value that is used once may become an expression inside another, and operators Python syntax.
 
-A module keeps its ``__dict__``, and the tables in it, as long as it lives. So a method asks for
-these once, and for a slot again wherever something may have changed it since: any call may.
+A module keeps its ``__dict__`` as long as it lives. So a method asks for that once, and for a slot,
+or the table that it is in, again wherever something may have changed it since: any call may.
 Attributes of modules would take longer, because ``torch.nn.Module`` has a ``__getattr__``.
 """
 
@@ -18,7 +18,7 @@ from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.classes import ClassType, Function, FunctionType, is_module
 from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
 from tsarchive.ir.schema import FunctionSchema
@@ -58,7 +58,6 @@ from .modules import (
     checked,
     is_certain,
     is_forward,
-    is_module,
     is_plain,
     method_of,
     read_slot,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tsarchive.errors import ScriptError
 
-from .table import Native, native, overload
+from .table import Native, native
 
 ACTIVATIONS: Final[Mapping[str, int]] = {
     "none": 0, "relu": 0, "sigmoid": 0, "tanh": 0, "hardswish": 0, "hardsigmoid": 0, "swish": 0,
@@ -27,24 +27,19 @@ ACTIVATIONS: Final[Mapping[str, int]] = {
 _ALGORITHMS: Final = ("", "none", "tanh")
 _MARK: Final = "tsarchive_packed"
 _FAR: Final = 1 << 24
-_CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
-_LINEAR: Final = "mkldnn::_linear_pointwise"
-_PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
-_PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
+CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
+LINEAR: Final = "mkldnn::_linear_pointwise"
+PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
+PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
 _SPACE: Final = 2
 
 
+@cache
 def _operator(key: str) -> Native:
     """The function of C++ that runs an operator, which not every torch has."""
     namespace, _, name = key.partition("::")
     run: Native = getattr(getattr(torch.ops, namespace), name).default.op
     return run
-
-
-_convolve = cache(partial(_operator, _CONVOLUTION))
-_apply = cache(partial(_operator, _LINEAR))
-_pack_convolution = overload(_PACK_CONVOLUTION)
-_pack_linear = overload(_PACK_LINEAR)
 
 
 @dataclass(slots=True)
@@ -63,7 +58,7 @@ class _Packed:
         return _Packed(self.sizes, self.numbers)
 
 
-@native(_PACK_CONVOLUTION)
+@native(PACK_CONVOLUTION)
 def pack_convolution(
     weight: Tensor,
     padding: list[int],
@@ -84,20 +79,20 @@ def pack_convolution(
         is_of_rank = len(input_size) == _SPACE + 2 and min(input_size) > 0
         _require(is_of_rank and input_size[1] == channels, f"input of sizes {input_size}")
         _require_room(input_size, weight.size(), numbers)
-    packed: Tensor = _pack_convolution(weight.contiguous(), *numbers, groups, input_size)
+    packed: Tensor = _operator(PACK_CONVOLUTION)(weight.contiguous(), *numbers, groups, input_size)
     return _marked(packed, _Packed(tuple(weight.shape), (*map(tuple, numbers), groups)))
 
 
-@native(_PACK_LINEAR)
+@native(PACK_LINEAR)
 def pack_linear(weight: Tensor, batch_size: int | None) -> Tensor:
     """The weight of a linear layer in the order that oneDNN reads it in."""
     _require_plain(weight, "the weight of a linear layer", 2)
     _require(batch_size is None or 0 < batch_size < _FAR, f"a batch of {batch_size}")
-    packed: Tensor = _pack_linear(weight.contiguous(), batch_size)
+    packed: Tensor = _operator(PACK_LINEAR)(weight.contiguous(), batch_size)
     return _marked(packed, _Packed(tuple(weight.shape)))
 
 
-@native(_CONVOLUTION)
+@native(CONVOLUTION)
 def convolve(
     x: Tensor,
     weight: Tensor,
@@ -128,13 +123,13 @@ def convolve(
         _require_bias(bias, packed)
         packed.call = call
         packed.numbers_of_call = [*map(list, numbers), groups, scalars[:]]
-    made: Tensor = _convolve()(
+    made: Tensor = _operator(CONVOLUTION)(
         x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm
     )
     return made
 
 
-@native(_LINEAR)
+@native(LINEAR)
 def apply_linear(
     x: Tensor,
     weight: Tensor,
@@ -154,7 +149,7 @@ def apply_linear(
         _require_bias(bias, packed)
         packed.call = call
         packed.numbers_of_call = scalars[:]
-    made: Tensor = _apply()(x, weight, bias, attr, scalars, algorithm)
+    made: Tensor = _operator(LINEAR)(x, weight, bias, attr, scalars, algorithm)
     return made
 
 
