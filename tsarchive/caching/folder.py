@@ -16,10 +16,9 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 VARIABLE: Final = "TSARCHIVE_CACHE"
 """The environment variable that names the folder; ``0`` or nothing for no cache."""
@@ -55,8 +54,7 @@ class State(Enum):
     UNREADABLE = "it cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file of the folder: its size in bytes, and when it was last used, in seconds."""
 
     path: Path

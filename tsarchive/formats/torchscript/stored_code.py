@@ -22,23 +22,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.caching import CacheFolder, cache_folder
-from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
-from tsarchive.ir.graph import Placed
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NamedType, Type
-from tsarchive.ir.values import TableConstant
-from tsarchive.policy import Guard
 from tsarchive.run.foreign import readable_schemas
+from tsarchive.run.operators import without_modes
 from tsarchive.run.stored.functions import StoredFunctions, numbers_in, schemas_of
 from tsarchive.run.stored.types import TypeReader, TypeWriter, Unstorable, contain_themselves
 
 if TYPE_CHECKING:
+    from tsarchive.container import Container
     from tsarchive.frontend import CodeImporter
+    from tsarchive.ir.graph import Placed
+    from tsarchive.policy import Guard
 
 logger = logging.getLogger("tsarchive.cache")
 
@@ -160,7 +160,7 @@ class StoredCode:
 
     def _read_constant(self, index: int) -> Any:
         # Constants must not become the tensors of a tracer.
-        with _disable_current_modes():
+        with without_modes():
             return self._constant(index)[0]
 
     def position(self, constant: Any) -> int | None:
@@ -191,7 +191,7 @@ class StoredCode:
         """Return a digest of the numbers in constants, None where no constant was asked for."""
         constants = self._constants()
         # Neither tracers nor modes that look at operators may see that constants are read.
-        with _disable_current_modes():
+        with without_modes():
             return numbers_in(constants) if constants else None
 
     # What is kept for the next process.

@@ -30,7 +30,6 @@ from tsarchive.run.direct import checked_binding
 from tsarchive.run.enforcement import Dispatch
 from tsarchive.run.linkage import Bound, DynamicCall, LazyFunction, Linkage, NativeCall
 from tsarchive.run.modules import call_module
-from tsarchive.run.natives import BUILTINS, NATIVES, UPGRADERS
 from tsarchive.run.operators import native_class, operator_schemas
 
 from .types import TypeReader, TypeWriter, Unstorable
@@ -176,23 +175,26 @@ def _table_entry(value: Any, _: Context) -> Recipe | None:
     return _of_table(value)
 
 
-_TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "natives": NATIVES, "builtins": BUILTINS, "upgraders": UPGRADERS,
-}  # fmt: skip
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    """Return the tables of functions by name; most code that is stored needs none of them."""
+    from tsarchive.run.natives import BUILTINS, NATIVES, UPGRADERS
+
+    return {"natives": NATIVES, "builtins": BUILTINS, "upgraders": UPGRADERS}
 
 
 @cache
 def _entries() -> Mapping[int, Recipe]:
     return {
         id(function): (table, key)
-        for table, functions in _TABLES.items()
+        for table, functions in _tables().items()
         for key, function in functions.items()
     }
 
 
 def _of_table(value: Any) -> Recipe | None:
     found = _entries().get(id(value))
-    return found if found and _TABLES[found[0]].get(found[1]) is value else None
+    return found if found and _tables()[found[0]].get(found[1]) is value else None
 
 
 def _operator(value: Any, context: Context) -> Recipe | None:
@@ -233,7 +235,7 @@ def _handed(kind: str) -> Callable[[Any, Context], Recipe | None]:
 
 def _metered(context: Context, name: str, overload: str, inner: Recipe) -> Any:
     table, key = inner
-    return context.dispatch.metered(_schema(name, overload), _TABLES[table][key])
+    return context.dispatch.metered(_schema(name, overload), _tables()[table][key])
 
 
 def _checked(_: Context, name: str, overload: str) -> Any:
@@ -386,7 +388,7 @@ _Describe = Callable[[Any, Context], Recipe | None]
 _KINDS: Final[Mapping[str, tuple[_Describe, Callable[..., Any]]]] = {
     "callee": (_callee, _called),
     "class": (_class, _class_of),
-    "entry": (_table_entry, lambda _, table, key: _TABLES[table][key]),
+    "entry": (_table_entry, lambda _, table, key: _tables()[table][key]),
     "operator": (_operator, _operator_run),
     "metered": (_handed("metered"), _metered),
     "checked": (_handed("checked"), _checked),
