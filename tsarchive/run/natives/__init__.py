@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from tsarchive.lazy_members import lazy_member
 
 if TYPE_CHECKING:
-    from .all_natives import BUILTINS, NATIVES, UPGRADERS
+    from .all_natives import NATIVES
     from .formatting import format_value
     from .futures import Awaitable, Future
+    from .tensors import BUILTINS
+    from .upgraders import UPGRADERS
 
 __all__ = ["BUILTINS", "NATIVES", "UPGRADERS", "Awaitable", "Future", "format_value"]
 
 _HOMES: Final = {
-    **dict.fromkeys(("BUILTINS", "NATIVES", "UPGRADERS"), f"{__name__}.all_natives"),
+    "BUILTINS": f"{__name__}.tensors",
+    "NATIVES": f"{__name__}.all_natives",
+    "UPGRADERS": f"{__name__}.upgraders",
     **dict.fromkeys(("Awaitable", "Future"), f"{__name__}.futures"),
     "format_value": f"{__name__}.formatting",
 }

@@ -1,11 +1,9 @@
-"""The tables of Python functions for operators, with all that belongs in them."""
+"""The table of Python functions for operators, with all that belongs in it."""
 
-from tsarchive.run.natives import containers, numbers, onednn, spectra
+from tsarchive.run.natives import containers, numbers, onednn, spectra, tensors, upgraders
 from tsarchive.run.natives.table import NATIVES
-from tsarchive.run.natives.tensors import BUILTINS
-from tsarchive.run.natives.upgraders import UPGRADERS
 
-__all__ = ["BUILTINS", "NATIVES", "UPGRADERS"]
+__all__ = ["NATIVES"]
 
 # Importing a module of operators enters them into the table.
-_OPERATORS = (containers, numbers, onednn, spectra)
+_OPERATORS = (containers, numbers, onednn, spectra, tensors, upgraders)
