@@ -44,6 +44,9 @@ logger = logging.getLogger("tsarchive.cache")
 
 _FORM: Final = "TorchScript 1"
 _MOST_BYTES: Final = 32 << 20
+_CONSTANTS: Final = "constants/"
+# The bytes of the largest number, which is complex.
+_NUMBER: Final = 16
 # The rooms that decide what code means and becomes.
 _DECIDING: Final = ("container", "formats", "frontend", "ir", "operators", "policy", "run")
 # torch and its build decide over the schemas of these, but not over what is registered beside them.
@@ -357,7 +360,19 @@ def _key(container: Container, guard: Guard) -> bytes:
         facts = name, record.method, record.size, record.crc, len(payload)
         digest.update(f"\n{facts!a}\n".encode())
         digest.update(payload)
+    digest.update(ascii(_small_constants(container)).encode())
     return digest.digest()
+
+
+def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
+    """Return the records that may hold one number, which code is made for.
+
+    Archives of equal code would replace each other's entry. What tells whether an entry fits is
+    still the number itself.
+    """
+    records = container.records.items()
+    small = [one for one in records if one[0].startswith(_CONSTANTS) and one[1].size <= _NUMBER]
+    return sorted((name, record.size, record.crc) for name, record in small)
 
 
 def _decides(record: str) -> bool:
