@@ -16,20 +16,12 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import (
-    Example,
-    FileFormat,
-    Format,
-    LoadOptions,
-    RewrittenCalls,
-    Written,
-    ZipFormat,
-    leave_out,
-)
+from tsarchive.formats.base import FileFormat, Format, LoadOptions, ZipFormat, leave_out
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.registry import FORMATS, file_format, format_of, zip_format
+from tsarchive.formats.requests import Example, RewrittenCalls, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named

@@ -12,14 +12,17 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import torch
 
 from tsarchive.errors import CallError
 from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
 from tsarchive.formats.registry import format_of, opened_file
+
+# A plain load takes it: who asks for ``load`` waits for it then, not with the first file.
+from tsarchive.formats.torchscript import importer as _  # noqa: F401
+from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.garbage import not_collecting
 from tsarchive.policy import Guard, Limits, Policy
 
@@ -79,9 +82,6 @@ def load(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
     with not_collecting():
-        # The rooms that load and run are imported with the first file, those alone that it takes.
-        from tsarchive.formats.torchscript.tensors import given_device
-
         beside = None
         if data is not None:
             from tsarchive.formats.executorch.modules.importer import opened_data
@@ -116,8 +116,7 @@ def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
     return importer
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(NamedTuple):
     """The archive that classes came from; ``key`` is the same in all processes."""
 
     importer: Importer

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.errors import SaveError
-from tsarchive.formats.base import Format, SaveOptions, ZipFormat
+from tsarchive.formats.base import Format, ZipFormat
 from tsarchive.formats.registry import FORMATS, format_of
+from tsarchive.formats.requests import SaveOptions
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.run.modules import ArchiveModule
 

@@ -13,8 +13,9 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity
-from tsarchive.formats.base import Step, Verdict, VerifyReport, known_totals
+from tsarchive.formats.base import Step, known_totals
 from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]

@@ -204,7 +204,7 @@ def test_what_is_no_entry_stays(folder):
     assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize("value", ["0", ""])
+@pytest.mark.parametrize("value", ["0", "", "off", "No", "FALSE"])
 def test_the_environment_switches_it_off(monkeypatch, value):
     monkeypatch.setenv("TSARCHIVE_CACHE", value)
     assert cache_folder() is None

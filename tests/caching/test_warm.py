@@ -301,6 +301,21 @@ def test_code_for_other_constants_is_not_kept_again():
         kept(mine)
 
 
+def test_archives_of_one_code_with_other_constants_do_not_replace_each_other(folder):
+    data = torch_saved(torch.jit.script(ScaledOrAdded()))
+    x = torch.ones(2)
+    archives = {number: _with_constant(data, number) for number in (2.0, 3.0)}
+    for archive in archives.values():
+        mine = loaded(archive)
+        mine(x)
+        kept(mine)
+    assert len(folder.entries()) == len(archives)
+    for number, archive in archives.items():
+        mine = loaded(archive)
+        assert torch.equal(mine(x), x * number)
+        assert compiled(mine) == []
+
+
 class Seen(TorchDispatchMode):
     def __init__(self):
         super().__init__()

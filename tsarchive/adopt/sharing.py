@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable, Iterable, MutableMapping, MutableSequence, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -123,7 +123,7 @@ class Sharing:
             held.holder[held.key] = held.representative()
         for owner, parts, joined in self._states:
             assert owner.state is not None
-            owner.state = replace(owner.state, value=joined(parts))
+            owner.state = owner.state._replace(value=joined(parts))
 
 
 def _sharing_key(value: Any) -> str:

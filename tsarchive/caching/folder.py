@@ -16,13 +16,13 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 VARIABLE: Final = "TSARCHIVE_CACHE"
-"""The environment variable that names the folder; ``0`` or nothing for no cache."""
+"""The environment variable that names the folder; ``0``, ``off``, ``no``, ``false`` or nothing for
+no cache."""
 
 MOST_BYTES: Final = 256 << 20
 """The size of the folder beyond which the entries that were not used for longest go."""
@@ -37,7 +37,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _KEPT: Final = 0.75
 _LONGEST_WRITE: Final = 3600.0
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-_OFF: Final = frozenset({"", "0"})
+_OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 logger = logging.getLogger("tsarchive.cache")
 
@@ -55,8 +55,7 @@ class State(Enum):
     UNREADABLE = "it cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file of the folder: its size in bytes, and when it was last used, in seconds."""
 
     path: Path
@@ -68,7 +67,7 @@ def cache_folder() -> CacheFolder | None:
     """Return the folder of this user, or the one that the environment names; None for none."""
     named = os.environ.get(VARIABLE)
     if named is not None:
-        if named in _OFF:
+        if named.lower() in _OFF:
             return None
         return CacheFolder(Path(os.path.abspath(os.path.expanduser(named))))
     try:

@@ -25,7 +25,7 @@ from .output import print_json, progress, say
 if TYPE_CHECKING:
     from tsarchive.converting import Conversion
     from tsarchive.executorch_export import Agreement
-    from tsarchive.formats.base import RewrittenCalls
+    from tsarchive.formats.requests import RewrittenCalls
 
 _RAISE = "prim::RaiseException"
 _STEPS = 2

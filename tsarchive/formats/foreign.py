@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts, TensorInfo
 
-    from .base import LoadOptions, OpenedArchive, SaveOptions
+    from .base import LoadOptions, OpenedArchive
+    from .requests import SaveOptions
     from .torchscript.code_records import CodeRecords, DebugRecords
 
 

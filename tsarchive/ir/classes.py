@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
-from .graph import Block, Placed, take_apart
 from .schema import FunctionSchema
 from .types import NamedType, Type
+
+if TYPE_CHECKING:
+    from .graph import Block, Placed
 
 
 @dataclass(eq=False, slots=True)
@@ -204,6 +206,8 @@ class Function:
     def drop_graph(self) -> None:
         """Forget the graph, which is made again when it is asked for."""
         if self._graph is not None:
+            from .graph import take_apart
+
             take_apart(self._graph)
             self._graph = None
 

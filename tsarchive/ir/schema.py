@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import FormatError
 
-from .text_limits import parse_expression
 from .types import (
     FLOAT,
     NONE,
@@ -304,6 +303,8 @@ class _Parser:
         if token.lstrip("+-") in ("inf", "nan"):
             return float(token)
         try:
+            from .text_limits import parse_expression
+
             return ast.literal_eval(parse_expression(token))
         except (ValueError, SyntaxError):
             raise self.fail("a default value") from None

@@ -64,14 +64,16 @@ class _OfElement(Type):
         return (self.element,)
 
 
-@dataclass(frozen=True, slots=True)
 class OptionalType(_OfElement):
     """A value of another type, or None."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class ListType(_OfElement):
     """A list of values of one type."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,26 +122,36 @@ def rows() -> tuple[Row, ...]:
 
 @cache
 def _row(pattern: str) -> Row:
-    risk, reason, told = _index()[pattern]
+    risk, reason, told = dict(_told(_index()[pattern]))[pattern]
     bound, _, evidence = " ".join(line[1:].strip() for line in told).partition(": ")
     return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, evidence)
 
 
 @cache
-def _index() -> dict[str, tuple[str, str, tuple[str, ...]]]:
-    """Return risk, reason and lines of evidence by pattern; few processes need many rows."""
-    found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+def _index() -> dict[str, str]:
+    """Return the paragraph of each pattern, not taken apart: few processes need many rows."""
+    found: dict[str, str] = {}
     for paragraph in table_text("risks.txt").split("\n\n"):
-        found.update(_told(paragraph))
+        head, _, rest = paragraph.partition("\n")
+        lines = rest.split("\n")
+        names = " ".join([line for line in lines if not line.startswith("#")]).split()
+        for beginning in _beginnings_in(head):
+            found.update(dict.fromkeys([beginning + name for name in names], paragraph))
     return found
 
 
+def _beginnings_in(head: str) -> list[str]:
+    """Return what the names of a paragraph begin with, one for each of its namespaces."""
+    namespaces = head[1:].partition(": ")[0]
+    return [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
+
+
 def _told(paragraph: str) -> Iterator[tuple[str, tuple[str, str, tuple[str, ...]]]]:
-    """Yield what is told of each name in each of the namespaces of a paragraph."""
+    """Yield risk, reason and lines of evidence of each name in each namespace of a paragraph."""
     head, *lines = paragraph.splitlines()
     title, _, reason = head.removeprefix("[").partition("] ")
-    namespaces, _, risk = title.partition(": ")
-    beginnings = [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
+    risk = title.partition(": ")[2]
+    beginnings = _beginnings_in(head)
     shared: tuple[str, str, tuple[str, ...]] = risk, reason, ()
     for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
         if is_evidence:

@@ -23,7 +23,6 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import annotation
-from tsarchive.operators.libraries import what_registers
 
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
@@ -101,6 +100,8 @@ class Signature:
             argument = self.arguments[position]
             type_ = argument.type
             is_missing = isinstance(type_, ClassType) and is_foreign(type_)
+            from tsarchive.operators.libraries import what_registers
+
             reason = ", which is not registered," if is_missing else ""
             raise CallError(
                 f"{self.name}() expects a value of type {annotation(type_)!r}{reason} for the "

@@ -17,19 +17,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from torch.utils._python_dispatch import _disable_current_modes
-
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod, is_module
-from tsarchive.ir.graph import Block, Node, Placed, Value, closure, nested_blocks
+from tsarchive.ir.constants import Device, EnumMember, TableConstant
 from tsarchive.ir.types import COMPOSITE, Type
-from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 from .conversion import type_of_class
 from .linkage import Bound, Call, DynamicCall, LazyFunction, Linkage, Source
-from .operators import called_by_tracers
+from .operators import called_by_tracers, without_modes
 
 if TYPE_CHECKING:
+    from tsarchive.ir.graph import Block, Node, Placed, Value
+
     from .passes.liveness import Wanted
 
 # Nodes that take a module as first input, and do not show its class otherwise.
@@ -133,6 +132,8 @@ class _Walk:
 
     def is_plain(self, block: Block) -> bool:
         """Return whether a block, and those in it, only name members of their modules."""
+        from tsarchive.ir.graph import nested_blocks  # code that is stored needs no graphs
+
         given = (value for value in block.params if value not in self._reached)
         if any(_holds_module(value.type) for value in given):
             return False
@@ -174,7 +175,7 @@ def _holds_module(type_: Type) -> bool:
 
 
 @dataclass(eq=False)
-class MovedPlaces(Sequence[Placed | None]):
+class MovedPlaces(Sequence["Placed | None"]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
     places: Sequence[Placed | None]
@@ -259,7 +260,7 @@ class Compiler:
             if shared is not None:
                 return shared
         # Constants are read now, and stay: they must not become the tensors of a tracer.
-        with _disable_current_modes():
+        with without_modes():
             source = generate(call.function, self.linkage, call.bound, call.wanted)
         # Code that cannot be generated is not shared: each class fails with its own place.
         if method is not None:
@@ -289,6 +290,8 @@ class TracedFunction:
         """Compile ``function`` and what it calls; true when that is done."""
         if not hasattr(self, "function"):
             lazy = self._compiler.for_tracing.function(self._function)
+            from tsarchive.ir.graph import closure
+
             closure([lazy], _callees)
             self.function = lazy.compile()
         return True

@@ -43,12 +43,11 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
 )
-from tsarchive.printer.literals import can_be_inferred
 
 from .checks import MEMORY_FORMATS
 from .foreign import ForeignObject
-from .natives import Awaitable, Future
 from .natives.conversions import INT64_MAX, INT64_MIN, LAYOUTS, NUMBERS
+from .natives.futures import Awaitable, Future
 from .natives.strings import decode
 from .natives.table import fault
 from .operators import native_class
@@ -422,7 +421,7 @@ class Converters:
     def _list(self, type_: ListType) -> Converter:
         convert = _to_some_tensor if type_.element == TENSOR else self.converter(type_.element)
         refused = _NO_NUMBERS if type_.element in _NUMBERS else ()
-        is_telling = can_be_inferred(type_.element)
+        is_telling = _can_be_inferred(type_.element)
 
         def to_list(value: Any) -> list[Any]:
             if isinstance(value, refused) or not _is_iterable(value):
@@ -434,7 +433,7 @@ class Converters:
 
     def _dict(self, type_: DictType) -> Converter:
         convert_key, convert_item = self.converter(type_.key), self.converter(type_.value)
-        is_telling = can_be_inferred(type_.value)
+        is_telling = _can_be_inferred(type_.value)
 
         def to_dict(value: Any) -> dict[Any, Any]:
             pairs = dict(value).items()
@@ -505,3 +504,9 @@ def export(value: Any) -> Any:
         except UnicodeEncodeError:
             raise fault(UnicodeDecodeError, f"the string {value!a} is not UTF-8") from None
     return value
+
+
+def _can_be_inferred(type_: Type) -> bool:
+    from tsarchive.printer.literals import can_be_inferred  # few callers give lists
+
+    return can_be_inferred(type_)

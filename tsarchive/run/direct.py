@@ -11,16 +11,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
 from tsarchive.errors import UnknownOperatorError
-from tsarchive.ir.graph import Node, Value
-from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -35,13 +32,15 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.ir.values import necessary_arguments
-from tsarchive.operators.python_forms import BOUND_OTHERWISE, TAKES_LIST_ITEMS, WITHOUT_NUMBERS
 
 from .checks import enumerations
 from .guards import guarded
 from .layer_checks import HARMLESS_WINDOWS, SAVED_ARGUMENTS, USUAL, IsHarmless
 from .operators import find_native, operator_schemas
+
+if TYPE_CHECKING:
+    from tsarchive.ir.graph import Node, Value
+    from tsarchive.ir.schema import Argument, FunctionSchema
 
 _TOO_MANY: Final = 60
 # Arguments whose default is a word, such as Mean, which the parser takes for 0.
@@ -55,8 +54,7 @@ _WANTED: Final = re.compile(r"argument '(\w+)'(?: \(position \d+\))? must be (.+
 _WORDS: Final = {"no": 0, "exactly one": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter; ``type`` is the word of the parser, such as "tuple of ints"."""
 
     name: str
@@ -64,8 +62,7 @@ class Parameter:
     has_default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """Parameters that may be given by position, and those that are given by name alone."""
 
     positional: tuple[Parameter, ...]
@@ -273,7 +270,7 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     if not is_certain(schema, types):
         return None
     has_items = count == _METHOD_AND_LIST and texts[1].startswith("[") and texts[1] != "[]"
-    if schema.name in TAKES_LIST_ITEMS and has_items:
+    if has_items and _takes_list_items(schema.name):
         method = getattr(torch._C.TensorBase, schema.name.removeprefix("aten::"))
         return method, [texts[0], texts[1][1:-1]]
     short = {i: text for i, value in enumerate(given) if (text := _short(schema, i, value))}
@@ -284,6 +281,8 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
 
 def _necessary(schema: FunctionSchema, inputs: Sequence[Value]) -> int:
     """Return the number of arguments that the binding is given."""
+    from tsarchive.ir.values import necessary_arguments
+
     needed, _ = necessary_arguments(schema, inputs)
     left_out = schema.arguments[needed:]
     in_words = [i for i, a in enumerate(left_out, needed + 1) if a.name in _DEFAULTS_IN_WORDS]
@@ -389,7 +388,15 @@ def checked_binding(schema: FunctionSchema) -> Binding:
     return _unless_usual(schema, binding)
 
 
+def _takes_list_items(name: str) -> bool:
+    from tsarchive.operators.python_forms import TAKES_LIST_ITEMS
+
+    return name in TAKES_LIST_ITEMS
+
+
 def _find_binding(schema: FunctionSchema) -> Binding | None:
+    from tsarchive.operators.python_forms import BOUND_OTHERWISE, WITHOUT_NUMBERS
+
     namespace, _, name = schema.name.partition("::")
     if namespace != "aten" or name.startswith("__") or name in BOUND_OTHERWISE:
         return None

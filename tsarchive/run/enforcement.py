@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsarchive.errors import PolicyError, SourceError
-from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.graph import Node
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.ir.schema import FunctionSchema
-from tsarchive.operators.libraries import unregistered
-from tsarchive.operators.risks import Row
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call
 from .operators import Implementation, implementation, native_object, runs_here, traceable
 
 if TYPE_CHECKING:
+    from tsarchive.ir.classes import ClassType, Function
+    from tsarchive.ir.graph import Node
+    from tsarchive.ir.schema import FunctionSchema
+    from tsarchive.operators.risks import Row
+
     from .metering import Metering
 
 
@@ -88,6 +88,8 @@ class Enforcement:
             return
         row = self.guard.policy.refusal(name)
         if row is not None:
+            from tsarchive.operators.libraries import unregistered
+
             kind = name.partition(".")[0]
             is_missing = "::" in kind and not runs_here(kind)
             refused = _refused(self.guard.policy, name, row, function)

@@ -16,7 +16,6 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type
 from tsarchive.operators.overloads import overloads_of, parsed
 from tsarchive.operators.registry import schema_texts
-from tsarchive.operators.removed import removed
 
 from .operators import native_class, operator_schemas
 
@@ -53,6 +52,8 @@ def readable_schemas(name: str) -> tuple[FunctionSchema, ...]:
 
 @cache
 def _absent_schemas(name: str) -> tuple[FunctionSchema, ...]:
+    from tsarchive.operators.removed import removed
+
     gone = [candidate.schema for candidate in removed(name)]
     texts = zip(schema_texts(name), overloads_of(name), strict=False)  # builtins follow the texts
     return tuple(parsed(text, any_native_class) for text, schema in texts if schema not in gone)

@@ -22,19 +22,20 @@ import torch
 from tsarchive.errors import ScriptError
 from tsarchive.garbage import rarely_collecting
 from tsarchive.ir.classes import ClassType, Function
-from tsarchive.ir.graph import Placed
-from tsarchive.ir.types import Type
 
 from .conversion import type_of_class
-from .enforcement import Dispatch, Enforcement
 from .modules import call_module, foreign_method, is_foreign_module, is_plain, refuse_receiver
 from .natives.conversions import to_dtype
-from .objects import ClassTable, Objects
 from .packed import call_method
 from .slots import get_slot
 from .tracebacks import FUNCTION, PLACES
 
 if TYPE_CHECKING:
+    from tsarchive.ir.graph import Placed
+    from tsarchive.ir.types import Type
+
+    from .enforcement import Dispatch, Enforcement
+    from .objects import ClassTable, Objects
     from .passes.liveness import Effects, Wanted
     from .passes.object_identity import Comparisons
     from .passes.peephole import Identities

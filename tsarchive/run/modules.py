@@ -19,7 +19,7 @@ import re
 import threading
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import torch
 from torch.nn import Module, ModuleDict, ModuleList, Sequential
@@ -27,13 +27,15 @@ from torch.nn.modules import module as torch_module
 
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
-from tsarchive.ir.graph import Value
 from tsarchive.ir.types import annotation
 
 from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
 from .natives.table import fault
 from .slots import FINDERS, SlotKind, get_slot, hides_member, slot_kind
+
+if TYPE_CHECKING:
+    from tsarchive.ir.graph import Value
 
 
 def is_certain(value: Value, function: Function) -> bool:

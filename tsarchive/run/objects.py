@@ -6,19 +6,21 @@ import enum
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import Node
+from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 from .conversion import Converters, type_of_class
 from .foreign import ForeignObject
 from .operators import native_class
 from .slots import set_slot, unset_slots
+
+if TYPE_CHECKING:
+    from tsarchive.ir.graph import Node
 
 
 class ClassTable:

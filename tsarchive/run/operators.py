@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
+from torch._C import _len_torch_dispatch_stack
+from torch._ops import _len_torch_dispatch_stack_pre_dispatch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.errors import ArchiveError, UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.graph import Node
-from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import Type, VarType
-from tsarchive.operators.libraries import unregistered
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
-from tsarchive.operators.removed import defined_classes, removed
 
 from .guards import guarded
-from .natives import BUILTINS, NATIVES
 from .packed import checked_state
+
+if TYPE_CHECKING:
+    from tsarchive.ir.graph import Node
+    from tsarchive.ir.schema import FunctionSchema
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +43,14 @@ def assumed(condition: Any) -> Any:
     check: Any = torch._check
     check(condition)
     return True
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """Leave the modes of tracers, and those that look at operators, while constants are read."""
+    before: int = _len_torch_dispatch_stack_pre_dispatch()  # type: ignore[no-untyped-call]
+    if not (before or _len_torch_dispatch_stack()):
+        return nullcontext()  # torch imports all its modes to find out
+    return _disable_current_modes()
 
 
 Implementation = Callable[..., Any]
@@ -69,11 +80,15 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
 
 def runs_here(name: str) -> bool:
     """Return whether this process has an operator, or has functions that stand for it."""
+    from tsarchive.operators.removed import removed
+
     return bool(operator_schemas(name)) or any(entry.upgrader for entry in removed(name))
 
 
 def has_class(qualified_name: str) -> bool:
     """Return the same for a class bound from C++."""
+    from tsarchive.operators.removed import defined_classes
+
     return qualified_name in defined_classes() or native_class(qualified_name) is not None
 
 
@@ -129,6 +144,8 @@ def _is_exporting() -> bool:
 
 def find_native(schema: FunctionSchema) -> Implementation | None:
     """The Python function for an operator, None when ``torch.ops`` runs it."""
+    from .natives import BUILTINS, NATIVES
+
     return BUILTINS.get(schema.full_name) or NATIVES.get(schema.full_name)
 
 
@@ -143,6 +160,8 @@ def _registered(schema: FunctionSchema) -> Implementation:
         overload: Implementation = getattr(packet, schema.overload or "default")
     except AttributeError:
         if not operator_schemas(schema.name):
+            from tsarchive.operators.libraries import unregistered
+
             raise unregistered(schema.name) from None
         message = f"this process has no operator {schema.full_name}"
         hint = "Import the library that registers it before loading the archive"

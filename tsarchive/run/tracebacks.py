@@ -13,10 +13,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.ir.graph import Placed
-from tsarchive.ir.source_ranges import Location
+if TYPE_CHECKING:
+    from tsarchive.ir.graph import Placed
+    from tsarchive.ir.source_ranges import Location
 
 PLACES: Final = "__tsarchive_places__"
 """The global of generated code that holds the place of each of its lines, from line 1 on."""

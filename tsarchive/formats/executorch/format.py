@@ -16,14 +16,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import Facts
-    from tsarchive.formats.base import (
-        LoadOptions,
-        OpenedArchive,
-        SaveOptions,
-        Step,
-        VerifyReport,
-        View,
-    )
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, Step, View
+    from tsarchive.formats.requests import SaveOptions, VerifyReport
     from tsarchive.scanning.collecting import Collected
 
     from .regions import Regions

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from mmap import mmap
-from typing import Final
+from typing import Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
 
@@ -29,8 +28,7 @@ _DATA_HEADER_BYTES: Final = 40
 _INCOMPLETE: Final = "The file may be cut short: download or copy it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """An extended header.
 
     ``length`` is that of the header itself; ``tables_size`` counts from the start of the file to

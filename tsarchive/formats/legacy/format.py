@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import LoadOptions, OpenedArchive, SaveOptions, View
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.requests import SaveOptions
 
 
 _TABLE: Final = RecordTable(

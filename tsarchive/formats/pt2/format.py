@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, SaveOptions, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, View, Written
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
@@ -136,7 +137,7 @@ class _Pt2(ZipFormat):
         example: Example,
         release: Release | None,
     ) -> Written:
-        from tsarchive.formats.base import Written
+        from tsarchive.formats.requests import Written
 
         from .exporter import traced_program
 
@@ -149,6 +150,8 @@ class _Pt2(ZipFormat):
             for name in container.records
             if name.startswith(_EXTRA)
         }
+        from tsarchive.formats.requests import SaveOptions
+
         self.save(program, dst, SaveOptions(extras))
         return Written()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, SaveOptions, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ZipFormat
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import Example, LoadOptions, OpenedArchive, View, Written
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
     from tsarchive.run.modules import ArchiveModule
@@ -105,7 +106,7 @@ class _TorchScript(ZipFormat):
         release: Release | None,
     ) -> Written:
         from tsarchive.container import write_container
-        from tsarchive.formats.base import Written
+        from tsarchive.formats.requests import Written
         from tsarchive.operators.releases import newest_release
 
         from .retargeting import retargeted
@@ -127,6 +128,7 @@ class _TorchScript(ZipFormat):
     ) -> tuple[list[NewRecord], Container | None]:
         """Return the records of a module, and their code where the module is of other code."""
         from tsarchive.container import Container, write_container
+        from tsarchive.formats.requests import SaveOptions
 
         if source is self:
             return self.saved_records(module, SaveOptions({})), None

@@ -20,9 +20,9 @@ from tsarchive.errors import (
 )
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
+from tsarchive.ir.constants import TableConstant, conforms
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.type_parser import parse_type
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -41,8 +41,6 @@ from tsarchive.ir.types import (
     Type,
     annotation,
 )
-from tsarchive.ir.values import TableConstant, conforms
-from tsarchive.operators.libraries import what_registers
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, loads
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.classes import Classes
@@ -363,6 +361,8 @@ class Unpickling(Conversion):
             case Reduce(function=Global(module="torch.jit._pickle", name=name)):
                 if name in _LIST_BUILDERS:
                     return ListType(_LIST_BUILDERS[name])
+                from tsarchive.ir.type_parser import parse_type
+
                 arguments: Any = stored.argument
                 return parse_type(arguments[1], self.importer.code.find)
             case tuple():
@@ -456,6 +456,8 @@ _CALLS: dict[str, tuple[Callable[[Unpickling, Reduce], Any], int]] = {
 
 def unregistered_class(name: str, record: str) -> UnknownClassError:
     """Return the error for an object of a class that no library has registered here."""
+    from tsarchive.operators.libraries import what_registers
+
     message = f"the class {name} is not registered"
     return UnknownClassError(message, record=record, hint=what_registers(name))
 

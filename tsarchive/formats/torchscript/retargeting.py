@@ -20,7 +20,7 @@ from tsarchive.analyses.retargeting import (
 )
 from tsarchive.container import Container, NewRecord
 from tsarchive.errors import ArchiveError, SaveError, TargetError, UnknownOperatorError
-from tsarchive.formats.base import RewrittenCalls
+from tsarchive.formats.requests import RewrittenCalls
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType

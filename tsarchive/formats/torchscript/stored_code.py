@@ -22,28 +22,31 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from tsarchive.caching import CacheFolder, cache_folder
-from tsarchive.container import Container
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
-from tsarchive.ir.graph import Placed
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NamedType, Type
-from tsarchive.ir.values import TableConstant
-from tsarchive.policy import Guard
 from tsarchive.run.foreign import readable_schemas
+from tsarchive.run.operators import without_modes
 from tsarchive.run.stored.functions import StoredFunctions, numbers_in, schemas_of
 from tsarchive.run.stored.types import TypeReader, TypeWriter, Unstorable, contain_themselves
 
 if TYPE_CHECKING:
+    from tsarchive.container import Container
     from tsarchive.frontend import CodeImporter
+    from tsarchive.ir.graph import Placed
+    from tsarchive.policy import Guard
 
 logger = logging.getLogger("tsarchive.cache")
 
 _FORM: Final = "TorchScript 1"
 _MOST_BYTES: Final = 32 << 20
+_CONSTANTS: Final = "constants/"
+# The bytes of the largest number, which is complex.
+_NUMBER: Final = 16
 # The rooms that decide what code means and becomes.
 _DECIDING: Final = ("container", "formats", "frontend", "ir", "operators", "policy", "run")
 # torch and its build decide over the schemas of these, but not over what is registered beside them.
@@ -160,7 +163,7 @@ class StoredCode:
 
     def _read_constant(self, index: int) -> Any:
         # Constants must not become the tensors of a tracer.
-        with _disable_current_modes():
+        with without_modes():
             return self._constant(index)[0]
 
     def position(self, constant: Any) -> int | None:
@@ -191,7 +194,7 @@ class StoredCode:
         """Return a digest of the numbers in constants, None where no constant was asked for."""
         constants = self._constants()
         # Neither tracers nor modes that look at operators may see that constants are read.
-        with _disable_current_modes():
+        with without_modes():
             return numbers_in(constants) if constants else None
 
     # What is kept for the next process.
@@ -357,7 +360,19 @@ def _key(container: Container, guard: Guard) -> bytes:
         facts = name, record.method, record.size, record.crc, len(payload)
         digest.update(f"\n{facts!a}\n".encode())
         digest.update(payload)
+    digest.update(ascii(_small_constants(container)).encode())
     return digest.digest()
+
+
+def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
+    """Return the records that may hold one number, which code is made for.
+
+    Archives of equal code would replace each other's entry. What tells whether an entry fits is
+    still the number itself.
+    """
+    records = container.records.items()
+    small = [one for one in records if one[0].startswith(_CONSTANTS) and one[1].size <= _NUMBER]
+    return sorted((name, record.size, record.crc) for name, record in small)
 
 
 def _decides(record: str) -> bool:

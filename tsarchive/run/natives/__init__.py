@@ -4,17 +4,30 @@
 hold the old meanings of operators and the functions that TorchScript defines in its own language.
 Not here, because ``torch.ops`` runs them: operators that compute on tensors, complex arithmetic,
 gamma and lgamma, and what answers about the process. ``symbolic_shapes`` is for tracers, and
-imported when one comes.
+imported when one comes; the tables are imported when code has an operator that may be in one.
 """
 
-from tsarchive.run.natives import containers, numbers, onednn, spectra
-from tsarchive.run.natives.formatting import format_value
-from tsarchive.run.natives.futures import Awaitable, Future
-from tsarchive.run.natives.table import NATIVES
-from tsarchive.run.natives.tensors import BUILTINS
-from tsarchive.run.natives.upgraders import UPGRADERS
+from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.lazy_members import lazy_member
+
+if TYPE_CHECKING:
+    from .all_natives import NATIVES
+    from .formatting import format_value
+    from .futures import Awaitable, Future
+    from .tensors import BUILTINS
+    from .upgraders import UPGRADERS
 
 __all__ = ["BUILTINS", "NATIVES", "UPGRADERS", "Awaitable", "Future", "format_value"]
 
-# Importing a module of operators enters them into the table.
-_OPERATORS = (containers, numbers, onednn, spectra)
+_HOMES: Final = {
+    "BUILTINS": f"{__name__}.tensors",
+    "NATIVES": f"{__name__}.all_natives",
+    "UPGRADERS": f"{__name__}.upgraders",
+    **dict.fromkeys(("Awaitable", "Future"), f"{__name__}.futures"),
+    "format_value": f"{__name__}.formatting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return lazy_member(__name__, _HOMES, name)

@@ -14,13 +14,11 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from torch import is_tensor
 
 from tsarchive.errors import ArchiveError
-from tsarchive.ir.classes import Function, SharedMethod
-from tsarchive.ir.graph import Placed
 from tsarchive.run.compiler import MovedPlaces
 from tsarchive.run.linkage import Call, Linkage, Source
 from tsarchive.run.objects import as_number
@@ -34,6 +32,10 @@ from .recipes import (
     recipe_of,
 )
 from .types import TypeReader, TypeWriter, Unstorable
+
+if TYPE_CHECKING:
+    from tsarchive.ir.classes import Function, SharedMethod
+    from tsarchive.ir.graph import Placed
 
 logger = logging.getLogger("tsarchive.cache")
 

@@ -24,13 +24,13 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import EnumType, Type
 from tsarchive.operators.overloads import parsed
+from tsarchive.run import natives
 from tsarchive.run.checks import NUMBER_KINDS, number_check
 from tsarchive.run.conversion import predicate, type_of_class, typed_dict, typed_list
 from tsarchive.run.direct import checked_binding
 from tsarchive.run.enforcement import Dispatch
 from tsarchive.run.linkage import Bound, DynamicCall, LazyFunction, Linkage, NativeCall
 from tsarchive.run.modules import call_module
-from tsarchive.run.natives import BUILTINS, NATIVES, UPGRADERS
 from tsarchive.run.operators import native_class, operator_schemas
 
 from .types import TypeReader, TypeWriter, Unstorable
@@ -176,23 +176,25 @@ def _table_entry(value: Any, _: Context) -> Recipe | None:
     return _of_table(value)
 
 
-_TABLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "natives": NATIVES, "builtins": BUILTINS, "upgraders": UPGRADERS,
-}  # fmt: skip
+_TABLES: Final = {"natives": "NATIVES", "builtins": "BUILTINS", "upgraders": "UPGRADERS"}
+
+
+def _table(name: str) -> Mapping[str, Any]:
+    """Return a table of functions; each is imported when code needs it."""
+    found: Mapping[str, Any] = getattr(natives, _TABLES[name])
+    return found
 
 
 @cache
 def _entries() -> Mapping[int, Recipe]:
     return {
-        id(function): (table, key)
-        for table, functions in _TABLES.items()
-        for key, function in functions.items()
+        id(function): (table, key) for table in _TABLES for key, function in _table(table).items()
     }
 
 
 def _of_table(value: Any) -> Recipe | None:
     found = _entries().get(id(value))
-    return found if found and _TABLES[found[0]].get(found[1]) is value else None
+    return found if found and _table(found[0]).get(found[1]) is value else None
 
 
 def _operator(value: Any, context: Context) -> Recipe | None:
@@ -233,7 +235,7 @@ def _handed(kind: str) -> Callable[[Any, Context], Recipe | None]:
 
 def _metered(context: Context, name: str, overload: str, inner: Recipe) -> Any:
     table, key = inner
-    return context.dispatch.metered(_schema(name, overload), _TABLES[table][key])
+    return context.dispatch.metered(_schema(name, overload), _table(table)[key])
 
 
 def _checked(_: Context, name: str, overload: str) -> Any:
@@ -386,7 +388,7 @@ _Describe = Callable[[Any, Context], Recipe | None]
 _KINDS: Final[Mapping[str, tuple[_Describe, Callable[..., Any]]]] = {
     "callee": (_callee, _called),
     "class": (_class, _class_of),
-    "entry": (_table_entry, lambda _, table, key: _TABLES[table][key]),
+    "entry": (_table_entry, lambda _, table, key: _table(table)[key]),
     "operator": (_operator, _operator_run),
     "metered": (_handed("metered"), _metered),
     "checked": (_handed("checked"), _checked),

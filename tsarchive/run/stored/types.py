@@ -13,6 +13,7 @@ from tsarchive.ir.classes import (
     FunctionType,
     InterfaceType,
 )
+from tsarchive.ir.constants import Device
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.types import (
     SIMPLE_TYPES,
@@ -27,7 +28,6 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
 )
-from tsarchive.ir.values import Device
 from tsarchive.run.foreign import any_native_class, is_foreign
 from tsarchive.run.operators import native_class
 

@@ -1,0 +1,100 @@
+"""What the verbs that write and check ask of formats, and what formats answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from tsarchive.findings import Finding, is_fine
+
+if TYPE_CHECKING:
+    from tsarchive.describing.contents import TensorTotals
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """The arguments of ``save``. ``files`` are extra files by name."""
+
+    files: Mapping[str, bytes]
+    debug: bool = True
+    canonical: bool = False
+    source_paths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The arguments of one call, and which sizes stay open where it is traced."""
+
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+    dynamic_shapes: Any = None
+
+    @property
+    def is_given(self) -> bool:
+        return self.args is not None or self.kwargs is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenCalls:
+    """Calls of an operator that a release of torch does not have, or not so.
+
+    ``written_as`` are the operators that stand in the place of each.
+    """
+
+    operator: str
+    written_as: tuple[str, ...]
+    count: int
+
+
+class Written(NamedTuple):
+    """What a conversion wrote otherwise: calls of operators, and records that it left out."""
+
+    rewritten: tuple[RewrittenCalls, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", "hostile"]
+
+# Rules that tell of parts which archives have as a matter of course.
+_NOTES = frozenset({"record-extra", "record-inputs", "record-no-debug"})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The extent and the findings of a verification.
+
+    ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
+    can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
+    the file, 0 where it is not known. ``records`` and ``code_records`` count what was checked,
+    ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it lists none:
+    for archives of other kinds, and those that are too broken. ``findings`` stand in the order
+    of severity, worst first, then of their place.
+    """
+
+    kind: str | None
+    format_version: int | None
+    bytes: int
+    records: int
+    tensors: TensorTotals | None
+    code_records: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no finding is above ``Severity.INFO``."""
+        return is_fine(self.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest nature among the findings, in a word; notes are left aside.
+
+        ``hostile``: only intent explains it; ``inconsistent``: it contradicts itself, so it is
+        damaged or forged; ``broken``: an accident explains it; ``another kind``: a file of another
+        kind, nothing wrong with it; ``unusual``: no writer of archives does so, and it does no
+        harm; ``sound``: nothing but notes.
+        """
+        natures = [finding.nature for finding in self.findings if finding.rule not in _NOTES]
+        if not natures:
+            return "sound"
+        return cast(Verdict, max(natures, key=lambda nature: nature.rank).value)
