@@ -47,9 +47,15 @@ class StructuralSharing:
         self._words: dict[str, frozenset[str] | None] = {}
         self._schemas: dict[Function, FunctionSchema] = {}
 
-    def add(self, class_: ClassType, parts: ClassParts) -> None:
-        """Compare a module class, once it is read, with those that are known."""
-        texts = {name: _text_without_self(class_, piece) for name, piece in parts.methods.items()}
+    def add(
+        self, class_: ClassType, parts: ClassParts, texts: Mapping[str, str] | None = None
+    ) -> None:
+        """Compare a module class, once it is read, with those that are known.
+
+        ``texts`` are those of its methods behind ``self``, where they are known.
+        """
+        if texts is None:
+            texts = {name: text_without_self(class_, m) for name, m in parts.methods.items()}
         submodules = self._submodules(class_)
         within = _NO_NAMES.union(*(self._left_out.get(inner, ()) for inner in submodules.values()))
         own = frozenset(filter(str.isidentifier, class_.constants))
@@ -136,7 +142,7 @@ class _SharedMethod:
     @property
     def original(self) -> Function:
         if self._original is None:
-            class_, text = self.owner, _text_without_self(self.owner, self.piece)
+            class_, text = self.owner, text_without_self(self.owner, self.piece)
             if self.canonical is not class_ and self.sharing.names_no_module(text):
                 class_ = self.canonical
             self._original = class_.function(self.piece.name)
@@ -158,7 +164,7 @@ class _SharedMethod:
     @property
     def _header_end(self) -> int:
         """The column behind the type of ``self``."""
-        return len(self.piece.text) - len(_text_without_self(self.owner, self.piece))
+        return len(self.piece.text) - len(text_without_self(self.owner, self.piece))
 
 
 def shared_method(sharing: StructuralSharing, owner: ClassType, piece: Piece) -> SharedMethod:
@@ -180,7 +186,7 @@ def _lines(
     )
 
 
-def _text_without_self(class_: ClassType, piece: Piece) -> str:
+def text_without_self(class_: ClassType, piece: Piece) -> str:
     """Return the text of a method behind ``self : C``; all of it where it starts otherwise."""
     start = f"  def {piece.name}(self: {class_.qualified_name}"
     if piece.text.startswith((f"{start},", f"{start})")):
