@@ -249,8 +249,9 @@ def define(context: Context, name: str, piece: Piece) -> NamedType:
     template = None if outline is None else context.twins.find(name, outline)
     if outline is not None and template is not None:
         reader = _ClassReader(context, name, piece, template.parts(name, piece))
-        if reader.takes(template, outline.names):
-            return reader.class_
+        found = reader.like(template, outline.names)
+        if found is not None:
+            return found
     reader = _ClassReader(context, name, piece, split_class(piece))
     match reader.parts.base:
         case "" | "Module":
@@ -282,34 +283,35 @@ class _ClassReader:
         self.piece = piece
         self.parts = parts
 
-    @cached_property
-    def class_(self) -> ClassType:
-        """The class that is made, which its own parts may refer to."""
+    def _started(self) -> ClassType:
+        """Return the class that is made, which its own parts may refer to."""
         class_ = self.context.early.get(self.name)
         if not isinstance(class_, ClassType):
             is_module = self.parts.base == "Module"
             class_ = self.context.early[self.name] = ClassType(self.name, is_module=is_module)
         return class_
 
-    def takes(self, template: Template, names: Sequence[str]) -> bool:
-        """Make the class as its twin is; return whether its types are those of submodules, too."""
-        class_, first_line = self.class_, self.piece.first_line
+    def like(self, template: Template, names: Sequence[str]) -> ClassType | None:
+        """Return the class, made as its twin is; None where it names what is no submodule."""
+        class_, first_line = self._started(), self.piece.first_line
         attributes = class_.attributes
         for attribute, line, name in template.members:
             if name >= 0:
                 type_ = self._type(names[name], first_line + line)
                 if not (isinstance(type_, ClassType) and type_.is_module):
                     attributes.clear()
-                    return False
+                    return None
                 attribute = attribute._replace(type=type_)
             attributes[attribute.name] = attribute
-        class_.constants |= template.constants
+        class_.constants |= template.class_.constants
         self._methods(class_, template.lists)
-        self.context.sharing.add(class_, self.parts, template.texts)
-        return True
+        sharing = self.context.sharing
+        if not sharing.add_twin(class_, template.class_, self.parts):
+            sharing.add(class_, self.parts)
+        return class_
 
     def class_type(self, outline: Outline | None = None) -> ClassType:
-        class_ = self.class_
+        class_ = self._started()
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:

@@ -7,11 +7,12 @@ of its submodules; where text names a class in any other place, it has no twin.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from tsarchive.ir.classes import Attribute, ClassConstant, ClassType
+from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import unmangled
 
 from .splitting import ClassParts, Line, Piece
@@ -43,15 +44,14 @@ class Member(NamedTuple):
 class Template(NamedTuple):
     """What the classes of one outline have in common.
 
-    ``lists`` are the lists of names in the header, ``texts`` those of the methods behind ``self``.
+    ``class_`` is the first of them, ``lists`` are the lists of names in their headers.
     """
 
+    class_: ClassType
     members: Sequence[Member]
-    constants: Mapping[str, ClassConstant]
     lists: dict[str, list[str]]
     base: str
     lines: tuple[Line, ...]
-    texts: Mapping[str, str]
     methods: Sequence[Piece]
 
     def parts(self, name: str, piece: Piece) -> ClassParts:
@@ -115,24 +115,22 @@ def _template(
     """Return the template of a class; None where its names stand in other places."""
     methods = parts.methods.values()
     rest = "".join(method.text for method in methods)
-    texts = {method.name: text_without_self(class_, method) for method in methods}
-    is_plain = piece.text.endswith(rest) and not any(map(_CLASS_NAME.search, texts.values()))
+    texts = [text_without_self(class_, method) for method in methods]
+    is_plain = piece.text.endswith(rest) and not any(map(_CLASS_NAME.search, texts))
     if not is_plain or not all(_is_scalar(known.value) for known in class_.constants.values()):
         return None
     members = _members(class_, piece, outline, parts)
-    named = sum(method.text != texts[method.name] for method in methods)
+    named = sum(map(operator.ne, texts, [method.text for method in methods]))
     if sum(member.name >= 0 for member in members) + named != len(outline.names):
         return None
     outlines = [
         Piece("", m.name, m.first_line - piece.first_line, _CLASS_NAME.sub(_MARK, m.text))
         for m in methods
     ]
-    return Template(members, class_.constants, lists, parts.base, parts.lines, texts, outlines)
+    return Template(class_, members, lists, parts.base, parts.lines, outlines)
 
 
-def _members(
-    class_: ClassType, piece: Piece, outline: Outline, parts: ClassParts
-) -> list[Member]:
+def _members(class_: ClassType, piece: Piece, outline: Outline, parts: ClassParts) -> list[Member]:
     """Return the attributes, of which those with names of classes take these in their order."""
     found: list[Member] = []
     count = 0
