@@ -82,10 +82,15 @@ class Twins:
     """The templates of the classes of one archive."""
 
     def __init__(self) -> None:
+        # The first class of each outline, and its template once there is a second one.
+        self._first: dict[tuple[str, str], _Read] = {}
         self._templates: dict[tuple[str, str], Template | None] = {}
 
     def find(self, name: str, outline: Outline) -> Template | None:
         """Return the template that a class of this name has."""
+        first = self._first.pop(outline.key, None)
+        if first is not None:
+            self._templates[outline.key] = _template(first)
         found = self._templates.get(outline.key)
         if found is None:
             return None
@@ -100,19 +105,24 @@ class Twins:
         parts: ClassParts,
         lists: dict[str, list[str]],
     ) -> None:
-        """Remember a class that was read as the first one of its outline."""
+        """Remember a class that was read, if it is the first one of its outline."""
         if outline.key not in self._templates:
-            self._templates[outline.key] = _template(class_, piece, outline, parts, lists)
+            self._first[outline.key] = _Read(class_, piece, outline, parts, lists)
 
 
-def _template(
-    class_: ClassType,
-    piece: Piece,
-    outline: Outline,
-    parts: ClassParts,
-    lists: dict[str, list[str]],
-) -> Template | None:
+class _Read(NamedTuple):
+    """A class with the text, parts and lists that it was made of."""
+
+    class_: ClassType
+    piece: Piece
+    outline: Outline
+    parts: ClassParts
+    lists: dict[str, list[str]]
+
+
+def _template(first: _Read) -> Template | None:
     """Return the template of a class; None where its names stand in other places."""
+    class_, piece, outline, parts, lists = first
     methods = parts.methods.values()
     rest = "".join(method.text for method in methods)
     texts = [text_without_self(class_, method) for method in methods]

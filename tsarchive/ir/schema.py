@@ -196,7 +196,7 @@ def _usual_argument(text: str, kwarg_only: bool) -> Argument | None:
 def _usual_type(
     base: str, is_optional: str | None, is_list: bool, is_optional_list: str | None
 ) -> Type | None:
-    type_ = _BASE_TYPES.get(base)
+    type_: Type | None = _BASE_TYPES.get(base)
     if type_ is None:
         return None
     if is_optional:
