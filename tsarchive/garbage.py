@@ -50,6 +50,11 @@ def collecting() -> Iterator[None]:
         gc.disable()
 
 
+def is_patient() -> bool:
+    """Return whether ``rarely_collecting`` would do nothing."""
+    return not 0 < gc.get_threshold()[0] < _MANY
+
+
 @contextmanager
 def rarely_collecting() -> Iterator[None]:
     """Raise the collector's threshold inside the block, for code that runs while it is compiled.
@@ -57,10 +62,10 @@ def rarely_collecting() -> Iterator[None]:
     The collector stays enabled, since that code may run for long. Does nothing where it is disabled
     or has a higher threshold already.
     """
-    before = gc.get_threshold()
-    if not 0 < before[0] < _MANY:
+    if is_patient():
         yield
         return
+    before = gc.get_threshold()
     patient = (_MANY, *before[1:])
     gc.set_threshold(*patient)
     try:

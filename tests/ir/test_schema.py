@@ -10,7 +10,9 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.schema import (
     FunctionSchema,
     _of_known_parts,
+    _parsed_argument,
     _Parser,
+    _usual_argument,
     parse_schema,
     parse_schema_with,
 )
@@ -77,3 +79,31 @@ def test_schemas_put_together_from_known_arguments_are_those_of_the_grammar():
     assert sum(found is not None for _, found in short) > len(texts) / 2
     for text, found in short:
         assert found is None or repr(found) == repr(_Parser(text, resolve).schema()), text
+
+
+@pytest.mark.parametrize("base", ["Tensor", "int", "ScalarType", "t", "Dict", "Foo", "number"])
+def test_an_argument_is_what_the_parser_reads(base):
+    """The short way refuses, or gives the same, whether the text is right or not."""
+    marks = (
+        "",
+        "?",
+        "[]",
+        "?[]",
+        "[]?",
+        "[3]",
+        "[3]?",
+        "[0]",
+        "(a)",
+        "(a!)",
+        "(a!)[]",
+        "??",
+        "[][]",
+    )
+    defaults = ("", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf")
+    names = (" x", " _x", " self")
+    texts = [f"{base}{m}{n}{d}" for m in marks for n in names for d in defaults]
+    read = [text for text in (*texts, *(base + m for m in marks)) if _usual_argument(text, True)]
+    assert [repr(_usual_argument(text, True)) for text in read] == [
+        repr(_parsed_argument(text, True)) for text in read
+    ]
+    assert bool(read) == (base not in ("t", "Dict", "Foo"))

@@ -30,6 +30,7 @@ from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate
 
 from .splitting import Sources
 from .structural_sharing import StructuralSharing
+from .twins import Twins
 
 if TYPE_CHECKING:
     from .matching import Overloads
@@ -124,6 +125,7 @@ class Context(ABC):
         # Types with their sizes, by their ids, which stay theirs as the types are kept.
         self._sizes: dict[int, tuple[Type, int]] = {}
         self.sharing = StructuralSharing(self.sources)
+        self.twins = Twins()
         self.found: dict[str, NamedType | None] = {}
         # What is being read; of the types in ``early`` the parts, which may refer to them.
         self.importing: set[str] = set()

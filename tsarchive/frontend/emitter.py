@@ -30,6 +30,7 @@ from tsarchive.ir.types import (
     EnumType,
     ListType,
     OptionalType,
+    SimpleType,
     TupleType,
     Type,
     annotation,
@@ -260,6 +261,8 @@ class Emitter:
 
     def _arguments(self, schema: FunctionSchema, call: Call, node: Located) -> list[Value]:
         """Return the arguments of a call of a function, converted and with defaults filled in."""
+        if not call.keywords and call.target is None and _are_as_declared(call.positional, schema):
+            return [value.value for value in call.positional]
         found = call.match(schema, convert=True)
         if isinstance(found, Mismatch):
             raise self.cursor.error(node, f"{schema_text(schema)} does not take this call: {found}")
@@ -618,6 +621,20 @@ def _hinted(hint: Type | None, kind: type[_Container], types: Sequence[Type]) ->
         if all(is_subtype(type_, wanted) for type_ in types):
             return member
     return found[0] if found else None
+
+
+_UNIFORM = (SimpleType, ClassType)
+
+
+def _are_as_declared(given: Sequence[Typed], schema: FunctionSchema) -> bool:
+    """Return whether there is a value for each argument, and all are of just these types."""
+    declared = schema.arguments
+    return len(given) == len(declared) and all(
+        [
+            value[1] is argument[1] and type(value[1]) in _UNIFORM
+            for value, argument in zip(given, declared, strict=True)
+        ]
+    )
 
 
 def _of_numbers(type_: Type) -> Type:

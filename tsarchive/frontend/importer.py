@@ -53,9 +53,10 @@ from tsarchive.operators.upgraders import UPGRADERS, Candidate
 from .context import CURRENT, UNLOWERED, Context
 from .grammar import OF_PYTHON
 from .places import CodePlace, Cursor
-from .splitting import Line, Piece, split_class
+from .splitting import ClassParts, Line, Piece, split_class
 from .structural_sharing import shared_method
 from .syntax import ASSIGNED, bounded, number, parse_expression, string_value
+from .twins import Outline, Template, outline_of
 
 
 class CodeImporter(Context):
@@ -244,10 +245,17 @@ def define(context: Context, name: str, piece: Piece) -> NamedType:
     """Return the type or function that a piece of a code record defines. Raises SourceError."""
     if not piece.is_class:
         return _free_function(context, name, piece).function.type
-    reader = _ClassReader(context, name, piece)
+    outline = None if context.open is not None else outline_of(name, piece)
+    template = None if outline is None else context.twins.find(name, outline)
+    if outline is not None and template is not None:
+        reader = _ClassReader(context, name, piece, template.parts(name, piece))
+        found = reader.like(template, outline.names)
+        if found is not None:
+            return found
+    reader = _ClassReader(context, name, piece, split_class(piece))
     match reader.parts.base:
         case "" | "Module":
-            return reader.class_type()
+            return reader.class_type(outline)
         case "NamedTuple":
             return reader.named_tuple()
         case "Interface" | "ModuleInterface":
@@ -269,17 +277,41 @@ def _free_function(context: Context, name: str, piece: Piece) -> FunctionReader:
 class _ClassReader:
     """Makes a type from the text of a class."""
 
-    def __init__(self, context: Context, name: str, piece: Piece) -> None:
+    def __init__(self, context: Context, name: str, piece: Piece, parts: ClassParts) -> None:
         self.context = context
         self.name = name
         self.piece = piece
-        self.parts = split_class(piece)
+        self.parts = parts
 
-    def class_type(self) -> ClassType:
-        is_module = self.parts.base == "Module"
+    def _started(self) -> ClassType:
+        """Return the class that is made, which its own parts may refer to."""
         class_ = self.context.early.get(self.name)
         if not isinstance(class_, ClassType):
+            is_module = self.parts.base == "Module"
             class_ = self.context.early[self.name] = ClassType(self.name, is_module=is_module)
+        return class_
+
+    def like(self, template: Template, names: Sequence[str]) -> ClassType | None:
+        """Return the class, made as its twin is; None where it names what is no submodule."""
+        class_, first_line = self._started(), self.piece.first_line
+        attributes = class_.attributes
+        for attribute, line, name in template.members:
+            if name >= 0:
+                type_ = self._type(names[name], first_line + line)
+                if not (isinstance(type_, ClassType) and type_.is_module):
+                    attributes.clear()
+                    return None
+                attribute = attribute._replace(type=type_)
+            attributes[attribute.name] = attribute
+        class_.constants |= template.class_.constants
+        self._methods(class_, template.lists)
+        sharing = self.context.sharing
+        if not sharing.add_twin(class_, template.class_, self.parts):
+            sharing.add(class_, self.parts)
+        return class_
+
+    def class_type(self, outline: Outline | None = None) -> ClassType:
+        class_ = self._started()
         lists, members = self._sorted_lines()
         for line in members:
             if line.name in class_.attributes or line.name in class_.constants:
@@ -293,6 +325,8 @@ class _ClassReader:
             self._read_init(class_)
         if class_.is_module:
             self.context.sharing.add(class_, self.parts)
+            if outline is not None:
+                self.context.twins.add(class_, self.piece, outline, self.parts, lists)
         return class_
 
     def _fault(self, message: str, line: int | None = None) -> None:
@@ -339,17 +373,17 @@ class _ClassReader:
             text = f"__torch__.torch.classes.quantized.{class_}" if class_ else text
         return Attribute(
             line.name,
-            self._type(text, line),
+            self._type(text, line.number),
             is_parameter=line.name in lists["__parameters__"],
             is_buffer=line.name in lists["__buffers__"],
         )
 
-    def _type(self, text: str, line: Line) -> Type:
+    def _type(self, text: str, line: int) -> Type:
         try:
             return self.context.parse_type(text)
         except SourceError as error:
             if error.line is None:
-                error.record, error.line = self.piece.record, line.number
+                error.record, error.line = self.piece.record, line
             self.context.refuse(error)
             return UNKNOWN
 
@@ -363,7 +397,7 @@ class _ClassReader:
     def _read_constant(self, line: Line) -> ClassConstant:
         annotation, text = line.annotation or "", line.value or ""
         final = _FINAL.fullmatch(annotation)
-        type_ = self._type(final[1] if final else annotation, line)
+        type_ = self._type(final[1] if final else annotation, line.number)
         literal = read_literal(text, type_)
         if literal is not None:
             return ClassConstant(line.name, type_, literal.value)
@@ -410,7 +444,7 @@ class _ClassReader:
         for line in self.parts.lines:
             if line.annotation is None or self.parts.methods:
                 raise self.piece.fail("a NamedTuple holds annotated fields only", line.number)
-            fields[line.name] = self._type(line.annotation, line)
+            fields[line.name] = self._type(line.annotation, line.number)
         type_ = TupleType(tuple(fields.values()), self.name, tuple(fields))
         try:
             self.context.checked(type_)

@@ -20,6 +20,7 @@ from tsarchive.ir.classes import ClassType, Function, SharedMethod
 from tsarchive.ir.graph import Placed
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import Type
 
 from .places import CodePlace
 from .splitting import ClassParts, Line, Piece, Sources
@@ -42,14 +43,14 @@ class StructuralSharing:
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self._canonical: dict[Hashable, ClassType] = {}
-        self._canonical_of: dict[ClassType, ClassType] = {}
+        self._canonical_of: dict[Type, ClassType] = {}
         self._left_out: dict[ClassType, frozenset[str]] = {}
         self._words: dict[str, frozenset[str] | None] = {}
         self._schemas: dict[Function, FunctionSchema] = {}
 
     def add(self, class_: ClassType, parts: ClassParts) -> None:
         """Compare a module class, once it is read, with those that are known."""
-        texts = {name: _text_without_self(class_, piece) for name, piece in parts.methods.items()}
+        texts = {name: text_without_self(class_, piece) for name, piece in parts.methods.items()}
         submodules = self._submodules(class_)
         within = _NO_NAMES.union(*(self._left_out.get(inner, ()) for inner in submodules.values()))
         own = frozenset(filter(str.isidentifier, class_.constants))
@@ -60,9 +61,29 @@ class StructuralSharing:
         key: Hashable = name, parts.base, lines, tuple(texts.items())
         if named & within:
             key = class_  # its code may depend on what was left out in the class of a submodule
-        canonical = self._canonical_of[class_] = self._canonical.setdefault(key, class_)
+        canonical = self._canonical.setdefault(key, class_)
         if left_out := within | (own - named):
             self._left_out[canonical] = self._left_out.get(canonical, _NO_NAMES) | left_out
+        self._share(class_, canonical, parts)
+
+    def add_twin(self, class_: ClassType, twin: ClassType, parts: ClassParts) -> bool:
+        """Add a class whose text is that of another but for names; return whether they are equal.
+
+        They are where their submodules have the same canonical classes. Names that were left out
+        in these may tell more classes apart, which takes a look at all of the text.
+        """
+        for attribute, other in zip(
+            class_.attributes.values(), twin.attributes.values(), strict=True
+        ):
+            if attribute is not other:
+                own, others = map(self._canonical_of.get, (attribute.type, other.type))
+                if own is None or own is not others or own in self._left_out:
+                    return False
+        self._share(class_, self._canonical_of[twin], parts)
+        return True
+
+    def _share(self, class_: ClassType, canonical: ClassType, parts: ClassParts) -> None:
+        self._canonical_of[class_] = canonical
         for function in (*class_.methods.values(), *class_.hooks()):
             piece = parts.methods[function.name]
             function.sharing = _SharedMethod(self, class_, canonical, piece)
@@ -136,7 +157,7 @@ class _SharedMethod:
     @property
     def original(self) -> Function:
         if self._original is None:
-            class_, text = self.owner, _text_without_self(self.owner, self.piece)
+            class_, text = self.owner, text_without_self(self.owner, self.piece)
             if self.canonical is not class_ and self.sharing.names_no_module(text):
                 class_ = self.canonical
             self._original = class_.function(self.piece.name)
@@ -158,7 +179,7 @@ class _SharedMethod:
     @property
     def _header_end(self) -> int:
         """The column behind the type of ``self``."""
-        return len(self.piece.text) - len(_text_without_self(self.owner, self.piece))
+        return len(self.piece.text) - len(text_without_self(self.owner, self.piece))
 
 
 def shared_method(sharing: StructuralSharing, owner: ClassType, piece: Piece) -> SharedMethod:
@@ -180,7 +201,7 @@ def _lines(
     )
 
 
-def _text_without_self(class_: ClassType, piece: Piece) -> str:
+def text_without_self(class_: ClassType, piece: Piece) -> str:
     """Return the text of a method behind ``self : C``; all of it where it starts otherwise."""
     start = f"  def {piece.name}(self: {class_.qualified_name}"
     if piece.text.startswith((f"{start},", f"{start})")):

@@ -36,8 +36,10 @@ _UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
 
 def unmangled(qualified_name: str) -> str:
     """Return the name without the parts that tell apart classes of one name."""
+    if MANGLE_PREFIX not in qualified_name:
+        return qualified_name
     atoms = qualified_name.split(".")
-    return ".".join(atom for atom in atoms if not _MANGLED.fullmatch(atom))
+    return ".".join([atom for atom in atoms if not _MANGLED.fullmatch(atom)])
 
 
 def is_identifier(name: str) -> bool:

@@ -156,8 +156,56 @@ def _known_arguments(text: str) -> tuple[Argument, ...]:
     return tuple(found)
 
 
+# The usual arguments: a type with a mark, made a list or optional, a name, and a plain default.
+_ARGUMENT: Final = re.compile(
+    r"([A-Za-z]\w*)(?:\(\w(!?)\))?(\?)?(?:\[(\d{0,3})\](\?)?)?"
+    r"(?: ([A-Za-z_]\w*)(?:=([A-Za-z]\w*|-?(?:0|[1-9]\d{0,17})))?)?",
+    re.ASCII,
+)
+
+
 @lru_cache(4096)
 def _known_argument(text: str, kwarg_only: bool) -> Argument:
+    return _usual_argument(text, kwarg_only) or _parsed_argument(text, kwarg_only)
+
+
+def _usual_argument(text: str, kwarg_only: bool) -> Argument | None:
+    """Return what the parser returns, for usual arguments; None for others, and wrong ones."""
+    found = _ARGUMENT.fullmatch(text)
+    if found is None:
+        return None
+    base, write, is_optional, count, is_optional_list, name, written = found.groups()
+    type_ = _usual_type(base, is_optional, count is not None, is_optional_list)
+    if type_ is None:
+        return None
+    repeat = int(count) if count else None
+    default: Any = NO_DEFAULT
+    if written is not None:
+        if written in _WORDS:
+            default = _WORDS[written]
+        elif written[0].isalpha():
+            return None
+        else:
+            default = int(written)
+        default = _fit(default, type_, repeat)
+    return Argument(name or "", type_, default, kwarg_only, repeat, write == "!")
+
+
+@lru_cache(1024)
+def _usual_type(
+    base: str, is_optional: str | None, is_list: bool, is_optional_list: str | None
+) -> Type | None:
+    type_: Type | None = _BASE_TYPES.get(base)
+    if type_ is None:
+        return None
+    if is_optional:
+        type_ = OptionalType(type_)
+    if is_list:
+        type_ = ListType(type_)
+    return OptionalType(type_) if is_optional_list else type_
+
+
+def _parsed_argument(text: str, kwarg_only: bool) -> Argument:
     parser = _Parser(text, _no_classes)
     argument = parser.argument("", kwarg_only=kwarg_only)
     if parser.at != len(parser.tokens):

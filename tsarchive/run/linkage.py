@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tsarchive.errors import ScriptError
-from tsarchive.garbage import rarely_collecting
+from tsarchive.garbage import is_patient, rarely_collecting
 from tsarchive.ir.classes import ClassType, Function
 
 from .conversion import type_of_class
@@ -88,6 +88,8 @@ class LazyFunction:
 
     def __call__(self, *arguments: Any) -> Any:
         if self._compiled is None:
+            if is_patient():  # the first of the functions being compiled has made it so
+                return self.compile()(*arguments)
             with rarely_collecting():
                 return self.compile()(*arguments)
         return self._compiled(*arguments)
