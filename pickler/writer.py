@@ -136,10 +136,9 @@ class PickleWriter:
         pending: list[Iterator[Value]] = [iter((root,))]
         while pending:
             for value in pending[-1]:
-                kind = type(value)
-                if kind is int:
+                if type(value) is int:
                     out += int_opcode(value)
-                elif (scalar := scalars.get(kind)) is not None:
+                elif (scalar := scalars.get(kind := type(value))) is not None:
                     scalar(self, value)
                 elif (parts := self._begin(kind, value)) is not None:
                     pending.append(parts)

@@ -51,6 +51,21 @@ module = tsarchive.load(sys.argv[1])
 module(torch.ones(2, 3))
 print(json.dumps([ready, imported()]))
 """
+# Saving a live module takes none of these.
+NOT_FOR_SAVES = (
+    "tsarchive.caching", "tsarchive.describing", "tsarchive.formats.torchscript.importer",
+    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.kept_code",
+    "tsarchive.formats.torchscript.stored_code", "tsarchive.frontend", "tsarchive.run.classes",
+    "tsarchive.run.compiler", "tsarchive.run.stored",
+)  # fmt: skip
+_SAVE = """
+import io, json, sys
+import torch
+import tsarchive
+written = io.BytesIO()
+tsarchive.save(torch.jit.script(torch.nn.Linear(3, 2)), written)
+print(json.dumps([len(written.getvalue()), sorted(sys.modules)]))
+"""
 _NATIVES = """
 import importlib, pkgutil
 import tsarchive.run.natives as natives
@@ -72,6 +87,15 @@ def test_a_load_imports_what_it_takes(tmp_path):
     # Names of packages outside that are slow to import.
     outside = {name.partition(".")[0] for name in called} - {"tsarchive"}
     assert outside & {"click", "rich", "zipfile_deflate64", "bz2", "lzma", "astor"} == set()
+
+
+def test_a_save_of_a_live_module_imports_no_reader(tmp_path):
+    done = process("-c", _SAVE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    size, imported = json.loads(done.stdout.splitlines()[-1])
+    assert size > 0
+    assert "tsarchive.formats.torchscript.saving" in imported
+    assert [name for name in imported if name.startswith(NOT_FOR_SAVES)] == []
 
 
 def test_all_natives_are_in_the_table_with_the_room(tmp_path):
