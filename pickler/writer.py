@@ -31,6 +31,12 @@ MARK = op.MARK.byte
 MARKED_TUPLE = MARK, op.TUPLE.byte
 _TUPLES = (op.EMPTY_TUPLE.byte, op.TUPLE1.byte, op.TUPLE2.byte, op.TUPLE3.byte)
 
+_NONE, _TRUE, _FALSE = op.NONE.byte, op.NEWTRUE.byte, op.NEWFALSE.byte
+_LIST, _APPENDS = op.EMPTY_LIST.byte + MARK, op.APPENDS.byte
+_DICT, _SETITEMS = op.EMPTY_DICT.byte + MARK, op.SETITEMS.byte
+_NEW_OBJECT, _BUILD = op.EMPTY_TUPLE.byte + op.NEWOBJ.byte, op.BUILD.byte
+_REDUCE, _PERSISTENT = op.REDUCE.byte, op.BINPERSID.byte
+
 
 @lru_cache(maxsize=1 << 12)
 def int_opcode(value: int) -> bytes:
@@ -126,35 +132,29 @@ class PickleWriter:
         self._memos = 0
 
     def write(self, root: Value) -> None:
+        out, scalars = self.out, _SCALARS
         pending: list[Iterator[Value]] = [iter((root,))]
         while pending:
             for value in pending[-1]:
                 if type(value) is int:
-                    self.out += int_opcode(value)
-                    continue
-                parts = self._begin(value)
-                if parts is not None:
+                    out += int_opcode(value)
+                elif (scalar := scalars.get(kind := type(value))) is not None:
+                    scalar(self, value)
+                elif (parts := self._begin(kind, value)) is not None:
                     pending.append(parts)
                     break
             else:
                 pending.pop()
 
-    @property
-    def last_memo(self) -> int:
-        """The memo id that was given last."""
-        return self._memos - 1
-
     def finished(self) -> bytes:
         """Return the record."""
         return bytes(self.out + op.STOP.byte)
 
-    def _begin(self, value: Value) -> _Parts | None:
-        """Write a scalar or a memo reference; for a container, return a generator of its parts."""
-        kind = type(value)
-        scalar = _SCALARS.get(kind)
-        if scalar is not None:
-            scalar(self, value)
-            return None
+    def _begin(self, kind: type, value: Value) -> _Parts | None:
+        """Write a reference to a container that is in the memo, or return a generator of its parts.
+
+        ``kind`` is the type of the value, which is no scalar.
+        """
         container = _CONTAINERS.get(kind)
         if container is None:
             raise SaveError(f"a value of type {kind.__name__} cannot be pickled for TorchScript")
@@ -168,9 +168,10 @@ class PickleWriter:
 
     def put(self) -> int:
         """Memoise what was just written; return its memo id."""
-        self.out += put_opcode(self._memos)
-        self._memos += 1
-        return self.last_memo
+        memo = self._memos
+        self.out += put_opcode(memo)
+        self._memos = memo + 1
+        return memo
 
     def _named(self, value: str | Global, opcode: Callable[[Any], bytes]) -> None:
         """Write a string or global; a reference if it is already in the pickle."""
@@ -190,10 +191,10 @@ class PickleWriter:
     # Scalars
 
     def _none(self, _: None) -> None:
-        self.out += op.NONE.byte
+        self.out += _NONE
 
     def _bool(self, value: bool) -> None:
-        self.out += op.NEWTRUE.byte if value else op.NEWFALSE.byte
+        self.out += _TRUE if value else _FALSE
 
     def _float(self, value: float) -> None:
         self.out += op.BINFLOAT.byte + struct.pack(">d", value)
@@ -223,16 +224,16 @@ class PickleWriter:
         raise SaveError(f"Memoised holds a list, dict or tuple, not {type(value).__name__}")
 
     def _bare_list(self, value: list[Value]) -> _Parts:
-        self.out += op.EMPTY_LIST.byte + MARK
+        self.out += _LIST
         yield from value
-        self.out += op.APPENDS.byte
+        self.out += _APPENDS
 
     def _bare_dict(self, value: dict[Value, Value]) -> _Parts:
-        self.out += op.EMPTY_DICT.byte + MARK
+        self.out += _DICT
         for key, item in value.items():
             yield key
             yield item
-        self.out += op.SETITEMS.byte
+        self.out += _SETITEMS
 
     def _bare_tuple(self, value: tuple[Value, ...]) -> _Parts:
         opening, closing = _opcodes(value)
@@ -263,12 +264,12 @@ class PickleWriter:
 
     def _object(self, value: Object) -> _Parts:
         self._global(value.cls)
-        self.out += op.EMPTY_TUPLE.byte + op.NEWOBJ.byte
+        self.out += _NEW_OBJECT
         if type(value.state) is dict:
             yield from self._bare_dict(value.state)
         else:
             yield value.state
-        self.out += op.BUILD.byte
+        self.out += _BUILD
         self._memoise(value, value.memo)
 
     def _reduce(self, value: Reduce) -> _Parts:
@@ -279,12 +280,12 @@ class PickleWriter:
             yield from self._arguments(value.argument)
         else:
             yield value.argument
-        self.out += op.REDUCE.byte
+        self.out += _REDUCE
         self._memoise(value, value.memo)
 
     def _persistent_id(self, value: PersistentId) -> _Parts:
         yield from self._bare_tuple(MarkedTuple(value.value))
-        self.out += op.BINPERSID.byte
+        self.out += _PERSISTENT
         self._memoise(value, Memo.ALWAYS)
 
 

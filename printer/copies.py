@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness, is_module
 from tsarchive.ir.graph import Block, Node, Placed, Value, walk
-from tsarchive.ir.source_ranges import Mark, Range, TaggedText, byte_length
+from tsarchive.ir.source_ranges import Mark, Range, TaggedText, byte_length, new_mark
 from tsarchive.ir.types import Type, is_named
 
 
@@ -99,8 +99,10 @@ class Sample:
 
     def calls_the_same(self, likeness: Likeness) -> bool:
         """Return whether a method of this shape calls the same functions."""
-        functions = self.functions
-        return not functions or likeness.functions(list(functions)) == list(functions.values())
+        if not self.functions:
+            return True
+        found = likeness.functions(list(self.functions), self.kinds)
+        return found == list(self.functions.values())
 
     def copy_to(self, body: TaggedText, name: str, likeness: Likeness) -> None:
         """Append the text of a function whose class has this name."""
@@ -110,7 +112,7 @@ class Sample:
         start = body.length
         body.owners += [(start + at, copies[number]) for at, number in self.owners]
         body.marks += [
-            Mark(start + at, copies[number] or begun, literal, is_text)
+            new_mark((start + at, copies[number] or begun, literal, is_text))
             for at, number, begun, literal, is_text in self.marks
         ]
         body.parts.append(self.behind)

@@ -39,7 +39,15 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.source_ranges import Mark, Range, Source, TaggedRange, TaggedText, range_records
+from tsarchive.ir.source_ranges import (
+    Mark,
+    Range,
+    Source,
+    TaggedRange,
+    TaggedText,
+    new_range,
+    range_records,
+)
 from tsarchive.ir.subtyping import bindings_of, is_subtype, substitute, unify, unify_all
 from tsarchive.ir.types import (
     COMPOSITE,
@@ -611,7 +619,7 @@ def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Ran
     if known is None:
         old = source or Source("", "", 0)
         known = sources[source] = Source(old.text, old.filename or "", old.first_line)
-    return Range(known, begin, end)
+    return new_range((known, begin, end))
 
 
 def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:

@@ -52,6 +52,21 @@ loaded = imported()
 module(torch.ones(2, 3))
 print(json.dumps([ready, loaded, imported()]))
 """
+# Saving a live module takes none of these.
+NOT_FOR_SAVES = (
+    "tsarchive.caching", "tsarchive.describing", "tsarchive.formats.torchscript.importer",
+    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.kept_code",
+    "tsarchive.formats.torchscript.stored_code", "tsarchive.frontend", "tsarchive.run.classes",
+    "tsarchive.run.compiler", "tsarchive.run.stored",
+)  # fmt: skip
+_SAVE = """
+import io, json, sys
+import torch
+import tsarchive
+written = io.BytesIO()
+tsarchive.save(torch.jit.script(torch.nn.Linear(3, 2)), written)
+print(json.dumps([len(written.getvalue()), sorted(sys.modules)]))
+"""
 _NATIVES = """
 import importlib, pkgutil
 import tsarchive.run.natives as natives
@@ -91,6 +106,15 @@ def test_a_load_of_stored_code_imports_nothing_more(tmp_path, file):
     assert _ours(loaded) == _ours(ready)
     assert _ours(called) - _ours(ready) <= TAKEN
     assert {name for name in called if name.startswith(NOT_STORED)} == set()
+
+
+def test_a_save_of_a_live_module_imports_no_reader(tmp_path):
+    done = process("-c", _SAVE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    size, imported = json.loads(done.stdout.splitlines()[-1])
+    assert size > 0
+    assert "tsarchive.formats.torchscript.saving" in imported
+    assert [name for name in imported if name.startswith(NOT_FOR_SAVES)] == []
 
 
 def test_all_natives_are_in_the_table_with_the_room(tmp_path):

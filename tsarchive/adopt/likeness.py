@@ -7,6 +7,7 @@ the shapes of tensors, and the names of classes.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tsarchive.ir.names import base_name
 
@@ -23,19 +24,25 @@ _KEPT = re.compile(r"[ !#$&(-\[\]-~]*")
 _ANY_TENSOR, _ANY_CLASS, _ANY_VALUE = "\1", "\2", "\3"
 
 
+class _Values(dict[str, str]):
+    """What stands in a shape for the values of a graph, numbered as they are met."""
+
+    def __missing__(self, name: str) -> str:
+        self[name] = shown = f"{_ANY_VALUE}{len(self)}{_ANY_VALUE}{base_name(name) or ''}"
+        return shown
+
+
+@lru_cache(maxsize=1 << 10)
 def shape_of(printed: str) -> str:
-    """Return the shape of a graph of which torch prints this, without the places of nodes."""
-    names: dict[str, str] = {}
+    """Return the shape of a graph of which torch prints this, without the places of nodes.
 
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        known = names.get(name)
-        if known is None:
-            known = names[name] = f"{_ANY_VALUE}{len(names)}{_ANY_VALUE}{base_name(name) or ''}"
-        return known
-
-    text = _TENSOR.sub(_ANY_TENSOR, _SCOPE.sub("", printed))
-    return _VALUE.sub(value, _CLASS.sub(_ANY_CLASS, text))
+    Cached: a module that is saved again has the same graphs.
+    """
+    text = _SCOPE.sub("", printed) if ", scope: " in printed else printed
+    text = _CLASS.sub(_ANY_CLASS, _TENSOR.sub(_ANY_TENSOR, text))
+    parts = _VALUE.split(text)
+    parts[1::2] = map(_Values().__getitem__, parts[1::2])
+    return "".join(parts)
 
 
 def is_kept(text: str) -> bool:

@@ -51,6 +51,7 @@ _OF_PASSES = frozenset(
 _DUMMY = Range(Source("", None, 0), 0, 1)
 _BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in BUILTIN_SOURCES]
 _OLD_BUILTINS = [SourceText(text, 1, is_from_frontend=False) for text in OLD_BUILTIN_SOURCES]
+_IN_BUILTIN = f'  File "{BUILTIN_FILENAME}"'
 _FRAME = re.compile(r"(.*)\((\d+)\): ")
 _DATACLASS_METHODS = "__torch_jit_dataclass/"
 
@@ -107,14 +108,14 @@ class PlaceReader:
         """Return the location of a torch node in the code of a function, by its qualified name."""
         shown = node.sourceRange()
         place = Place(self, shown, function)
-        file = _SERIALIZED.match(shown)
+        file = _SERIALIZED.match(shown) if shown.startswith("Serialized ") else None
         if file is not None and not (kind == "prim::CreateObject" or _is_nowhere(node, kind)):
             # Before 1.12 torch wrote its dummy range such that it shows nothing of it.
             place.found = self._empty_range(file[1], 1)
             self._is_old = True
-        elif shown.strip():
+        elif shown and not shown.isspace():
             self._waiting.append(place)
-            if _CODE_FILE.match(shown):
+            if shown.startswith(_CODE_BEGINS) and _CODE_FILE.match(shown):
                 self._note_code(node, read_highlight(shown))
         elif not _is_nowhere(node, kind):
             place.found = _DUMMY
@@ -134,9 +135,10 @@ class PlaceReader:
         self._is_old = self._is_old or any(_is_in_old_builtin(place.shown) for place in waiting)
         seen: list[tuple[Place, View | Piece, int, Marked]] = []
         pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
+        names = {place.function: place.function.rpartition(".")[2] for place in waiting}
         for place in waiting:
-            name = place.function.rpartition(".")[2]
-            key = (place.shown, name, place.function if "Serialized " in place.shown else "")
+            shown, function = place.shown, place.function
+            key = (shown, names[function], function if "Serialized " in shown else "")
             if (range_ := self._ranges.get(key)) is not None:
                 place.found = range_
                 continue
@@ -243,7 +245,7 @@ def _marked_in(text: SourceText, highlight: Highlight) -> Marked | None:
 
 def _is_in_old_builtin(shown: str) -> bool:
     """Return whether a range is in the text of a builtin that torch has no more."""
-    if not shown.startswith(f'  File "{BUILTIN_FILENAME}"') or "Serialized " not in shown:
+    if not shown.startswith(_IN_BUILTIN) or "Serialized " not in shown:
         return False
     highlight = read_highlight(shown)
     if any(_marked_in(text, highlight) for text in _BUILTINS):
@@ -296,6 +298,7 @@ def _line_starts(text: str) -> list[int]:
 
 _HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
 _SERIALIZED = re.compile(r'Serialized   File "(.*)", line \d+\n', re.DOTALL)
+_CODE_BEGINS = '  File "code/'
 _CODE_FILE = re.compile(r'  File "code/__torch__.*\.py", line \d+\n')
 _CONTEXT = 2
 _HERE = " <--- HERE"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import repeat
 from typing import Any
 
@@ -779,7 +779,12 @@ def _code_of(printed: Any, name: str) -> str:
 
 def _read_header(code: str) -> _ClassHeader:
     """Parse the header of the class that ``code`` begins with; methods are ignored."""
-    header = _METHODS.split(code, 1)[0]
+    methods = _METHODS.search(code)
+    return _header_of(code if methods is None else code[: methods.start()])
+
+
+@lru_cache(maxsize=1 << 10)
+def _header_of(header: str) -> _ClassHeader:
     first, *lines = header.split("\n")
     attributes = [match for line in lines if (match := _ATTRIBUTE.match(line))]
     if sum(line.startswith(_QUOTED_SLOT) for line in lines) > sum(m[1] is None for m in attributes):
@@ -841,20 +846,24 @@ class _GraphLikeness:
         self._graph = script.graph
         self._function = function
         self.shape = shape_of(self._graph.str(False))
-
-    @cached_property
-    def _nodes(self) -> list[Any]:
-        return list(_nodes_in(self._graph))
+        self._nodes: list[Any] = []
 
     def keeps(self, text: str) -> bool:
         return is_kept(text)
 
-    def functions(self, constants: Sequence[int]) -> list[Function]:
-        return [self._adopter.called_function(self._nodes[number].output()) for number in constants]
+    def _all_nodes(self, kinds: Sequence[str]) -> list[Any]:
+        if not self._nodes:
+            self._nodes = list(_nodes_in(self._graph, iter(kinds)))
+        return self._nodes
+
+    def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:
+        nodes = self._all_nodes(kinds)
+        return [self._adopter.called_function(nodes[number].output()) for number in constants]
 
     def places(self, kinds: Sequence[str]) -> list[Placed]:
         place, function = self._adopter.places.place, self._function
-        return [place(node, kind, function) for node, kind in zip(self._nodes, kinds, strict=True)]
+        nodes = self._all_nodes(kinds)
+        return [place(node, kind, function) for node, kind in zip(nodes, kinds, strict=True)]
 
 
 class _GraphCopy:
@@ -958,13 +967,13 @@ def _outputs(node: Any) -> Iterator[Any]:
     return map(node.outputsAt, range(node.outputsSize()))
 
 
-def _nodes_in(block: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph, each before those inside it."""
+def _nodes_in(block: Any, kinds: Iterator[str]) -> Iterator[Any]:
+    """Yield the nodes of a graph, each before those inside it; their kinds are known."""
     for node in block.nodes():
         yield node
-        if node.kind() in _WITH_BLOCKS:
+        if next(kinds) in _WITH_BLOCKS:
             for inner in node.blocks():
-                yield from _nodes_in(inner)
+                yield from _nodes_in(inner, kinds)
 
 
 # The number by which torch identifies repeated warnings; it is reassigned on loading.

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from tsarchive.errors import (
     UnsupportedError,
 )
 from tsarchive.formats.records import GROUPS, RecordTable
-from tsarchive.garbage import not_collecting
+from tsarchive.garbage import collecting, not_collecting
 
 if TYPE_CHECKING:
     import torch
@@ -572,9 +572,13 @@ class ZipFormat(Format):
     def save(self, module: Any, f: str | os.PathLike[str] | BinaryIO, options: SaveOptions) -> None:
         from tsarchive.container import write_container
 
-        records = self.saved_records(module, options)
-        self.warn(module, records)
-        write_container(f, records, root=_CANONICAL_ROOT if options.canonical else None)
+        with not_collecting():
+            records = self.saved_records(module, options)
+            self.warn(module, records)
+            # Code of the user may run for long.
+            with nullcontext() if isinstance(f, str | os.PathLike) else collecting():
+                write_container(f, records, root=_CANONICAL_ROOT if options.canonical else None)
+            del records  # before the collector visits them
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
         """Warn of what is about to be written, where it will not do."""

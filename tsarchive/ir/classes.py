@@ -140,8 +140,11 @@ class Likeness(Protocol):
     def keeps(self, text: str) -> bool:
         """Return whether a text in the graph stands in the shape as it is."""
 
-    def functions(self, constants: Sequence[int]) -> list[Function]:
-        """Return the functions that constants stand for, which are nodes of these numbers."""
+    def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:
+        """Return the functions that constants stand for, which are nodes of these numbers.
+
+        ``kinds`` are those of all nodes.
+        """
 
     def places(self, kinds: Sequence[str]) -> list[Placed]:
         """Return the places of all nodes, given their kinds."""

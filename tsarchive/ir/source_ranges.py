@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 # A line of a Python stack: what is recorded for nodes of traced graphs.
@@ -82,6 +83,12 @@ class Mark(NamedTuple):
     is_text: bool = True
 
 
+# Without the function around the constructor, which takes as long again: archives have many.
+new_range: Callable[[tuple[Source, int, int]], Range] = partial(tuple.__new__, Range)
+_new_record: Callable[[tuple[int, Range | None]], TaggedRange] = partial(tuple.__new__, TaggedRange)
+new_mark: Callable[[tuple[int, Any, str | None, bool]], Mark] = partial(tuple.__new__, Mark)
+
+
 def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
@@ -121,7 +128,7 @@ class TaggedText:
                 last = owner
         if other.marks:
             self.marks += [
-                Mark(shift + offset, node, literal, is_text)
+                new_mark((shift + offset, node, literal, is_text))
                 for offset, node, literal, is_text in other.marks
             ]
         self.parts += other.parts
@@ -137,7 +144,7 @@ class TaggedText:
     def mark(
         self, offset: int, node: Any, literal: str | None = None, *, is_text: bool = True
     ) -> None:
-        self.marks.append(Mark(offset, node, literal, is_text))
+        self.marks.append(new_mark((offset, node, literal, is_text)))
 
     def __str__(self) -> str:
         if len(self.parts) > 1:
@@ -157,6 +164,6 @@ def range_records(
     for offset, owner in owners:
         range_ = range_of(owner)
         if range_ is not last and range_ != last:
-            found.append(TaggedRange(offset, range_))
+            found.append(_new_record((offset, range_)))
             last = range_
     return found

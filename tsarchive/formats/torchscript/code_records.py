@@ -231,7 +231,8 @@ class DebugWriter:
     """Writes the debug records of one archive, with tags numbered across all of them."""
 
     def __init__(self) -> None:
-        self._tags: dict[Range | None, int] = {}
+        # Where ranges are in their sources, and their tags, as rows end.
+        self._ends: dict[Range | None, bytes] = {}
         self._lines: dict[str, list[str]] = {}
 
     def record(self, ranges: Sequence[TaggedRange]) -> bytes:
@@ -242,7 +243,7 @@ class DebugWriter:
         numbers = {"": 0}
         sources = dict.fromkeys(range_[0] if range_ else None for _, range_ in ranges)
         described = {source: self._described(source, numbers) for source in sources}
-        writer, tags = PickleWriter(), self._tags
+        writer, ends = PickleWriter(), self._ends
         writer.write(FORMAT)
         _write_texts(writer, numbers)
         opening, closing = tuple_opcodes(len(ranges))
@@ -250,7 +251,7 @@ class DebugWriter:
         out, memos = writer.out, dict[Source | None, int]()
         out += opening
         for offset, range_ in ranges:
-            source, begin, end = range_ if range_ else (None, 0, 0)
+            source = range_[0] if range_ else None
             out += int_opcode(offset)
             if source in memos:
                 out += get_opcode(memos[source])
@@ -258,8 +259,10 @@ class DebugWriter:
                 writer.write(INT_LIST)
                 out += described[source]
                 memos[source] = writer.put()
-            out += int_opcode(begin) + int_opcode(end) + _TUPLE3
-            out += int_opcode(tags.setdefault(range_, len(tags))) + _TUPLE3
+            end = ends.get(range_)
+            if end is None:
+                end = ends[range_] = _end_of_row(range_, len(ends))
+            out += end
         out += closing
         writer.put()
         out += _TUPLE3
@@ -290,6 +293,11 @@ class DebugWriter:
             *ended, last = text.split("\n")
             known = self._lines[text] = [*(f"{line}\n" for line in ended), last]
         return known
+
+
+def _end_of_row(range_: Range | None, tag: int) -> bytes:
+    _, begin, end = range_ if range_ else (None, 0, 0)
+    return int_opcode(begin) + int_opcode(end) + _TUPLE3 + int_opcode(tag) + _TUPLE3
 
 
 def _write_texts(writer: PickleWriter, texts: Collection[str]) -> None:

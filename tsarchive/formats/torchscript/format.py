@@ -92,10 +92,16 @@ class _TorchScript(ZipFormat):
         return module_records(module, options.files, debug=options.debug)
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
-        from .saving import warn_if_optimized, warn_without_bytecode
+        from tsarchive.run.modules import ArchiveModule
 
-        warn_if_optimized(module, records)
-        warn_without_bytecode(module)
+        if isinstance(module, ArchiveModule):
+            from .kept_code import warn_without_bytecode
+
+            warn_without_bytecode(module)
+        else:
+            from .saving import warn_if_optimized
+
+            warn_if_optimized(records)
 
     def convert(
         self,

@@ -48,10 +48,10 @@ from .code_records import (
     format_version,
 )
 from .importer import Importer, runnable_code
+from .kept_code import bytecode_alone
 from .older_pickles import PICKLES, unread, untagged
 from .plain_classes import PlainClasses
 from .reprinting import ConstantNumbers, definition
-from .saving import bytecode_alone
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"

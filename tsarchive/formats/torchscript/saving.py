@@ -20,7 +20,7 @@ from tsarchive.adopt.torch_jit import (
     is_script_function,
     is_script_module,
 )
-from tsarchive.container import ChangedContainer, Container, NewRecord, unordered_map_order
+from tsarchive.container import Container, NewRecord, unordered_map_order
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.formats.base import as_read
 from tsarchive.ir.classes import Attribute, ClassType
@@ -29,7 +29,7 @@ from tsarchive.ir.names import TypeNames
 from tsarchive.ir.source_ranges import TaggedRange, TaggedText
 from tsarchive.ir.types import ANY, NONE, STRING, DictType, EnumType, ListType, Type, annotation
 from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
-from tsarchive.pickler import Memo, Reduce, dumps, loads
+from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program
 from tsarchive.printer.reading_back import fixpoint_ranges
@@ -40,9 +40,6 @@ from tsarchive.run.operators import native_class
 from tsarchive.run.slots import get_slot
 
 from .code_records import DEBUG_SUFFIX, DebugWriter, encoded, format_version
-from .importer import runnable_code
-from .inspection import BYTECODE, storage_record
-from .pickled import storages_of
 from .pickling import Constants, Pickling, fits, run_time_type
 from .tensors import storage_bytes
 
@@ -233,6 +230,8 @@ class _Rereading:
         self._names = text.names
         self._constants = text.constants
         self._known: dict[int, Any] = {}
+        from .importer import runnable_code  # most saves read nothing back
+
         self._code = runnable_code(text.files, self._constant, text.version, debug=places)
 
     def value(self, value: Any) -> Any:
@@ -288,7 +287,6 @@ _BUILDERS: dict[type, Any] = {
 
 
 _EXTRA = "extra/"
-_TABLE = "constants.pkl"
 
 
 def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
@@ -301,8 +299,12 @@ def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[Ne
     return canonical_loaded_records(module, extras)
 
 
+def names_below(container: Container, prefix: str) -> list[str]:
+    return [name for name in container.records if name.startswith(prefix)]
+
+
 def _kept_extras(container: Container, files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
-    kept = [n for n in _names(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
+    kept = [n for n in names_below(container, _EXTRA) if n.removeprefix(_EXTRA) not in files]
     return (*extra_files(files), *as_read(container, kept))
 
 
@@ -378,49 +380,6 @@ class _LoadedConstants(Constants):
         if isinstance(value, TableConstant):
             value = value.value
         return super().index(self._objects.value(value), type_)
-
-
-def _constants(container: Container, *, debug: bool) -> list[str]:
-    """Return the constant table, the program of bytecode beside it, and the storages of both."""
-    tables = [_TABLE, BYTECODE] if _keeps_bytecode(container) else [_TABLE]
-    pickles = {name for name in tables if name in container.records}
-    storages = (name for pickle in pickles for name in _storages(container, pickle))
-    kept = {*pickles, *storages, *(_DEBUG_OF_BYTECODE if BYTECODE in pickles and debug else ())}
-    return [name for name in container.records if name in kept]
-
-
-def _storages(container: Container, pickle: str) -> Iterator[str]:
-    """Yield the records of the storages that a pickle refers to."""
-    for key in storages_of(loads(container.read(pickle), record=pickle)):
-        yield storage_record(pickle, key, container.records)
-
-
-def bytecode_alone(container: Container) -> set[str]:
-    """Return the records of the program of bytecode that the code beside it does not need."""
-    if BYTECODE not in container.records:
-        return set()
-    tables = [name for name in (_TABLE, "data.pkl") if name in container.records]
-    needed = {name for pickle in tables for name in _storages(container, pickle)}
-    own = {BYTECODE, *_DEBUG_OF_BYTECODE, *_storages(container, BYTECODE)}
-    return own - needed
-
-
-_DEBUG_OF_BYTECODE: Final = (
-    "mobile_debug_handles.pkl", "callstack_debug_map.pkl", "delegated_backends.debug_pkl",
-)  # fmt: skip
-
-
-def _keeps_bytecode(container: Container) -> bool:
-    """Return whether a save keeps the program of bytecode that an archive has beside its code.
-
-    It reads attributes by their places in the objects of ``data.pkl``, whatever these hold, and
-    has the constants of the code for its own. So it is right as long as both are as they were.
-    """
-    return BYTECODE in container.records and not isinstance(container, ChangedContainer)
-
-
-def _names(container: Container, prefix: str) -> list[str]:
-    return [name for name in container.records if name.startswith(prefix)]
 
 
 class _Objects:
@@ -544,14 +503,15 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
     Raises SaveError for a module without code.
     """
     if isinstance(module, ArchiveModule):
+        from .kept_code import kept_code  # live modules have no such code
+
         container = module.tsarchive_classes.container
-        code = [n for n in _names(container, "code/") if debug or not n.endswith(DEBUG_SUFFIX)]
-        code += _constants(container, debug=debug)
+        code = as_read(container, kept_code(container, debug=debug))
         return archive_records(
             _Objects(container).object(module),
             _kept_extras(container, files),
-            code=Code(tuple(as_read(container, code)), format_version(container)),
-            traced_inputs=as_read(container, _names(container, "traced_inputs")),
+            code=Code(tuple(code), format_version(container)),
+            traced_inputs=as_read(container, names_below(container, "traced_inputs")),
             debug=debug,
         )
     traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
@@ -584,23 +544,10 @@ def _adopted(module: Any) -> ObjectValue:
     )
 
 
-_WITHOUT_BYTECODE: Final = (
-    "the program of bytecode, which the lite interpreter of torch runs on phones, is left out: it "
-    "has constants on the devices that the archive named. Load the archive without map_location"
-)
-
-
-def warn_without_bytecode(module: Any) -> None:
-    """Warn who calls ``tsarchive.save`` of a module that was moved away from its bytecode."""
-    container = module.tsarchive_classes.container if isinstance(module, ArchiveModule) else None
-    if isinstance(container, ChangedContainer) and BYTECODE in container.records:
-        warnings.warn(_WITHOUT_BYTECODE, stacklevel=5)
-
-
-def warn_if_optimized(module: Any, records: Iterable[NewRecord]) -> None:
+def warn_if_optimized(records: Iterable[NewRecord]) -> None:
     """Warn who calls ``tsarchive.save`` of code that makes oneDNN tensors of constants, which
     scripted code has no way to."""
     code = (bytes(record.data) for record in records if record.name.startswith("code/"))
     optimized = b"torch.to_mkldnn(CONSTANTS."
-    if not isinstance(module, ArchiveModule) and any(optimized in text for text in code):
+    if any(optimized in text for text in code):
         warnings.warn(_OPTIMIZED, stacklevel=5)

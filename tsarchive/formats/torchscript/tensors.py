@@ -35,6 +35,7 @@ from .stored_tensors import (
 
 _UTILS = "torch._utils"
 _HOOKS = Global("collections", "OrderedDict")
+_REBUILD = Global(_UTILS, "_rebuild_tensor_v2")
 _SPARSE_COO, _SPARSE_CSR = 1, 2
 
 DTYPES: dict[str, torch.dtype] = {
@@ -79,20 +80,20 @@ class TensorWriter:
         if flags:
             tag = Global("torch.jit._pickle", "restore_type_tag")
             arguments.append(Reduce(tag, (flags, "Dict[str, bool]")))
-        return Reduce(Global(_UTILS, "_rebuild_tensor_v2"), MarkedTuple(arguments))
+        return Reduce(_REBUILD, MarkedTuple(arguments))
 
     def _view(self, tensor: torch.Tensor) -> list[Value]:
-        storage = self._storage(tensor)
-        _check_bounds(tensor)
+        storage = tensor.untyped_storage()
+        held = self._storage(tensor, storage)
+        _check_bounds(tensor, storage)
         return [
-            storage,
+            held,
             int(tensor.storage_offset()),
             MarkedTuple(tensor.size()),
             MarkedTuple(tensor.stride()),
         ]
 
-    def _storage(self, tensor: torch.Tensor) -> PersistentId:
-        storage = tensor.untyped_storage()
+    def _storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> PersistentId:
         # A storage has one element type in a pickle; views of another type need a copy.
         key = (storage._cdata, tensor.dtype)
         known = self._by_storage.get(key)
@@ -103,7 +104,7 @@ class TensorWriter:
             known = PersistentId(
                 (
                     "storage",
-                    Global("torch", name),
+                    _torch_global(name),
                     str(len(self.storages)),
                     str(tensor.device),
                     storage.nbytes() // tensor.element_size(),
@@ -150,12 +151,21 @@ class TensorWriter:
         return Reduce(Global(_UTILS, "_rebuild_sparse_tensor"), MarkedTuple(arguments))
 
 
-def _check_bounds(tensor: torch.Tensor) -> None:
+@lru_cache
+def _torch_global(name: str) -> Global:
+    return Global("torch", name)
+
+
+def _check_bounds(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
     """Refuse tensors that were resized beyond their storage, and sub-byte elements."""
-    if tensor.numel() == 0 or tensor.device.type == "meta":
+    count = tensor.numel()
+    if count == 0 or tensor.device.type == "meta":
         return
-    reach = sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride(), strict=True))
-    held = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if tensor.is_contiguous():
+        reach = count - 1
+    else:
+        reach = sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride(), strict=True))
+    held = storage.nbytes() // tensor.element_size()
     if tensor.storage_offset() + reach >= held:
         raise SaveError(
             f"a tensor of size {list(tensor.size())} and {tensor.dtype} needs a larger storage "
