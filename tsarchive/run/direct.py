@@ -36,7 +36,12 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.ir.values import necessary_arguments
-from tsarchive.operators.python_forms import BOUND_OTHERWISE, TAKES_LIST_ITEMS, WITHOUT_NUMBERS
+from tsarchive.operators.python_forms import (
+    BOUND_OTHERWISE,
+    NUMBERS_AS_TENSORS,
+    TAKES_LIST_ITEMS,
+    WITHOUT_NUMBERS,
+)
 
 from .checks import enumerations
 from .guards import guarded
@@ -444,6 +449,8 @@ def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type
             found = next(iter(signature.positional[offset : offset + 1]), None)
         if found is None or not _may_accept(found, type_):
             return False
+        if found.type == "Tensor" and _is_number(type_) and schema.name not in NUMBERS_AS_TENSORS:
+            return False
         left.pop(found.name, None)
     return all(one.has_default for one in left.values())
 
@@ -453,6 +460,10 @@ def _may_accept(parameter: Parameter, type_: Type) -> bool:
     given, may_be_none = _unwrapped(type_)
     kind = ListType if isinstance(given, ListType) else given
     return may_be_none or parameter.type not in _REFUSING.get(kind, ())
+
+
+def _is_number(type_: Type) -> bool:
+    return type_ in (INT, FLOAT, BOOL, COMPLEX, NUMBER)
 
 
 def _unwrapped(type_: Type) -> tuple[Type, bool]:
