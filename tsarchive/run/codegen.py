@@ -34,7 +34,7 @@ from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
 from .passes.liveness import ALIASES, NOTHING, Liveness, Wanted, all_nodes, holds_memory, last_uses
-from .passes.peephole import nodes_on_numbers
+from .passes.peephole import nodes_on_numbers, whole_slices
 from .slots import SlotKind, as_submodule, as_tensor
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
@@ -105,6 +105,7 @@ class _Writer(Expressions):
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
             self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.known_number)
+            self.unchanged |= whole_slices(graph, live.nodes)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
             # The tuple of the result is made of the wanted items alone.
@@ -471,7 +472,11 @@ class _Writer(Expressions):
             self.line(f"({self._targets(node.outputs)},) = {self.use(node.input)}")
 
     def _unpack_list(self, node: Node) -> None:
-        text = self.call(unpack_list, self.use(node.input), str(len(node.outputs)))
+        items, count = self.use(node.input), len(node.outputs)
+        text = self.call(unpack_list, items, str(count))
+        if node.input.node.schema is not None and items.isidentifier():
+            length = self.globals.name("len", len)
+            text = f"{items} if {length}({items}) == {count} else {text}"
         targets = f"({self._targets(node.outputs)},) = " if node.outputs else ""
         self.line(targets + text)
 

@@ -17,6 +17,8 @@ from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any, Final, NamedTuple
 
+import torch
+
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, is_module
 from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
@@ -141,6 +143,9 @@ HELPERS: Final[Mapping[str, Any]] = {
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+_FEW_DIMS: Final = 5
+_BOUNDS: Final = (INT, NONE)
+_FIRST, _LAST = ("", "0"), ("", str((1 << 63) - 1))
 # Types of constants that Python writes as torch does; those of floats and strings need a look.
 _WRITTEN: Final = {int: INT, bool: BOOL}
 _NAME_OF_ITEMS: Final = {int: "ints", bool: "flags"}
@@ -522,9 +527,26 @@ class Expressions:
         if node.upgrader is not None:
             upgrader = self.dispatch.metered(schema, UPGRADERS[node.upgrader])
             return f"{self.globals.name(node.upgrader, upgrader)}({_all_arguments(schema, texts)})"
-        inlined = self.inlined(schema, node, texts)
+        inlined = self.inlined(schema, node, texts) or self._sliced(node, texts)
         if inlined is not None:
             return inlined
+        return self._called_operator(schema, node, texts)
+
+    def _sliced(self, node: Node, texts: Sequence[str]) -> str | None:
+        """A slice in Python's syntax, where torch does the same with it; else None."""
+        index = None if self.dispatch.direct_call is None else slice_index(node, texts)
+        if index is None or node.schema is None:
+            return None
+        tensor, dim = texts[0], node.inputs[1].constant
+        kind, class_ = (self.globals.name(v.__name__, v) for v in (type, torch.Tensor))
+        test = f"{kind}({tensor}) is {class_}"
+        if dim:
+            test += f" and {self.globals.name('dim', torch.Tensor.dim)}({tensor}) > {dim}"
+        other = self._called_operator(node.schema, node, list(texts))
+        return f"{tensor}[{index}] if {test} else {other}"
+
+    def _called_operator(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
+        """The call of an operator: through a binding, or by its overload."""
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
@@ -795,6 +817,26 @@ def _named(name: str, text: str) -> str:
     if is_identifier(name) and not keyword.iskeyword(name):
         return f"{name}={text}"
     return f"**{{{name!a}: {text}}}"
+
+
+def slice_index(node: Node, texts: Sequence[str]) -> str | None:
+    """What stands in brackets for a slice along one of the first dimensions.
+
+    torch leaves out slices of all items behind the first dimension, so these are none.
+    """
+    if node.operator != "aten::slice.Tensor":
+        return None
+    _, dim, start, end, step = node.inputs
+    if not (dim.node.is_constant and step.node.is_constant and step.constant >= 1):
+        return None
+    if not all(bound.type in _BOUNDS for bound in (start, end)):
+        return None
+    first, last = ("" if bound.type == NONE else text for bound, text in zip((start, end), texts[2:4], strict=True))
+    takes_all = first in _FIRST and last in _LAST and step.constant == 1
+    if not 0 <= dim.constant < _FEW_DIMS or (takes_all and dim.constant):
+        return None
+    behind = "" if step.constant == 1 else f":{step.constant}"
+    return f"{':, ' * dim.constant}{first}:{last}{behind}"
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:
