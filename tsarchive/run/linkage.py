@@ -35,6 +35,7 @@ from .slots import get_slot
 from .tracebacks import FUNCTION, PLACES
 
 if TYPE_CHECKING:
+    from .passes.layers import Layers
     from .passes.liveness import Effects, Wanted
     from .passes.object_identity import Comparisons
     from .passes.peephole import Identities
@@ -181,6 +182,12 @@ class Analyses:
         from .passes.peephole import Identities
 
         return Identities()
+
+    @cached_property
+    def layers(self) -> Layers:
+        from .passes.layers import Layers
+
+        return Layers()
 
     @cached_property
     def comparisons(self) -> Comparisons:

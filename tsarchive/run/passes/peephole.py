@@ -31,7 +31,7 @@ ValueOf = Callable[[Value], int | float | complex | None]
 """The number that a constant tensor acts as."""
 
 # The operators, as overloads for a number and for a tensor, and what they add or multiply by.
-_NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
+NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
 _OVERLOADS = frozenset({"Scalar", "Tensor"})
 
 
@@ -44,7 +44,7 @@ class Identities:
     def of(self, graph: Block, kept: Container[Node], number_of: NumberOf) -> set[Node]:
         """The nodes of ``graph`` whose result is their first operand, among those ``kept``."""
         nodes = [node for node in all_nodes(graph.nodes) if node in kept]
-        candidates = [n for n in nodes if n.kind in _NEUTRAL and _changes_nothing(n, number_of)]
+        candidates = [n for n in nodes if n.kind in NEUTRAL and _changes_nothing(n, number_of)]
         found: set[Node] = set()
         while len(found) < len(candidates):
             more = self._unseen(graph, nodes, candidates, found)
@@ -89,7 +89,7 @@ class Identities:
 
 
 def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
-    neutral = _NEUTRAL.get(node.kind)
+    neutral = NEUTRAL.get(node.kind)
     if neutral is None or node.schema is None or node.schema.overload not in _OVERLOADS:
         return False
     _, other, *alpha = node.inputs
