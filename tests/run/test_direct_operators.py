@@ -17,6 +17,7 @@ from tests.support.running import scripted, source, trusting
 from tsarchive.adopt.torch_jit import adopt_function
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, OptionalType
+from tsarchive.operators.python_forms import NUMBERS_AS_TENSORS
 from tsarchive.policy import Guard, Limits, Policy
 from tsarchive.run import direct
 from tsarchive.run.calls_from_python import public_function
@@ -68,12 +69,14 @@ CHOICES = [
     ("aten::add.Tensor", [TENSOR, TENSOR], True),
     ("aten::add.Tensor", [TENSOR, TENSOR, FLOAT], True),
     ("aten::add.Tensor", [TENSOR, OPTIONAL], False),
-    ("aten::eq.Scalar", [TENSOR, INT], False),  # the signature for tensors takes numbers
+    ("aten::eq.Scalar", [TENSOR, INT], True),  # the signature for tensors takes no numbers
+    ("aten::masked_fill.Scalar", [TENSOR, TENSOR, FLOAT], True),
+    ("aten::max.dim", [TENSOR, INT], True),
     ("aten::softmax.int", [TENSOR, INT], True),
     ("aten::softmax.int", [TENSOR, INT, INT], False),  # the number of a dtype is none
     ("aten::max.other", [TENSOR, TENSOR], True),
     ("aten::view", [TENSOR, ListType(INT)], True),
-    ("aten::index_fill.int_Scalar", [TENSOR, INT, TENSOR, FLOAT], False),
+    ("aten::index_fill.int_Scalar", [TENSOR, INT, TENSOR, FLOAT], True),
 ]
 
 
@@ -97,6 +100,53 @@ def test_a_binding_that_takes_anything_is_none():
     assert signatures_of((1).__truediv__, ()) == ()
 
 
+def test_bindings_take_numbers_for_tensors_where_the_table_says_so():
+    schemas = {schema.name: schema for schema in bound() if not is_in_place_or_random(schema)}
+    wrong, tried = [], 0
+    for name, schema in schemas.items():
+        binding = direct.checked_binding(schema)
+        found = signatures_of(binding, ()) if isinstance(binding, BINDING_TYPES) else ()
+        if len(found) == 1 and [p.type for p in found[0].positional] == ["Tensor", "Tensor"]:
+            tried += 1
+            if takes_number(binding) is not (name in NUMBERS_AS_TENSORS):
+                wrong.append(name)
+    assert tried > 40
+    assert wrong == []
+
+
+def is_in_place_or_random(schema: FunctionSchema) -> bool:
+    return any(argument.is_write for argument in schema.arguments)
+
+
+def takes_number(binding: Callable[..., Any]) -> bool:
+    try:
+        binding(torch.ones(2, 2), 1)
+    except TypeError as error:
+        return "must be Tensor, not int" not in str(error)
+    except RuntimeError:
+        pass  # it was taken, and refused by the operator
+    return True
+
+
+NUMBER_CALLS = [
+    *((f"aten::{name}.Scalar", (1,)) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    ("aten::eq.Scalar", (0.5,)), ("aten::pow.Tensor_Scalar", (2,)),
+    ("aten::remainder.Scalar", (2,)), ("aten::fmod.Scalar", (2.5,)),
+    ("aten::max.dim", (0,)), ("aten::min.dim", (1, True)), ("aten::masked_fill.Scalar", (0.5,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given"), NUMBER_CALLS, ids=str)
+def test_numbers_choose_their_overload(name, given):
+    binding = direct.checked_binding(schema_of(name))
+    tensors = [torch.ones(2, 2)]
+    if name == "aten::masked_fill.Scalar":
+        tensors.append(torch.ones(2, 2) > 0)
+    with Recording() as mode:
+        binding(*tensors, *given)
+    assert mode.names == [name]
+
+
 # A function body, and the names of the operators in it that are called by their overload.
 CALLS = [
     ("return torch.relu(x)", ""),
@@ -104,7 +154,9 @@ CALLS = [
     ("return torch.add(x, x, alpha=2)", ""),
     ("return torch.add(x, 1)", "add"),
     ("return torch.eq(x, x)", ""),
-    ("return torch.eq(x, n)", "eq"),
+    ("return torch.eq(x, n)", ""),
+    ("return torch.masked_fill(x, x, 1.0)", ""),
+    ("return torch.max(x, n)[0]", ""),
     ("return torch.softmax(x, n)", ""),
     ("return torch.softmax(x, n, dtype=6)", "softmax"),
     ("return torch.sum(x, [0, 1], True)", ""),

@@ -44,8 +44,14 @@ def test_it_reads_like_python():
     assert text.splitlines() == [
         "def forward(self, x, n):",
         "    layer = self.__dict__['_modules']['layer']",
-        "    forward_1 = (Linear_forward if is_plain(layer, Linear) else call_module)"
-        "(layer, (x, x := None)[0])",
+        "    if is_plain(layer, Linear):",
+        "        forward_1 = aten_linear(x, "
+        "(table['weight'] if 'weight' in (table := layer.__dict__['_parameters'])"
+        " else find_parameter(layer, 'weight')), "
+        "(table['bias'] if 'bias' in (table := layer.__dict__['_parameters'])"
+        " else find_parameter(layer, 'bias'))); del x",
+        "    else:",
+        "        forward_1 = call_module(layer, (x, x := None)[0])",
         "    y = aten_relu(forward_1); del forward_1",
         "    for _ in range(n):",
         "        y = aten_mul_Scalar(y, 2)",

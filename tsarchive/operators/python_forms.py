@@ -356,6 +356,15 @@ WITHOUT_NUMBERS: Final = frozenset(
 )
 """Overloads that the bindings have no signature for: numbers act as tensors there."""
 
+_TAKING_NUMBERS: Final = (
+    "add", "div", "divide", "floor_divide", "mul", "multiply", "sub", "subtract", "true_divide",
+)  # fmt: skip
+NUMBERS_AS_TENSORS: Final = frozenset(
+    {f"aten::{name}{end}" for name in _TAKING_NUMBERS for end in ("", "_", "_out")}
+    | {f"aten::{name}" for name in ("_conj", "_to_copy", "copy", "copy_", "to")}
+)
+"""Operators whose bindings take a number for a tensor; all others refuse it."""
+
 TAKES_LIST_ITEMS: Final = frozenset({"aten::expand", "aten::permute", "aten::repeat", "aten::view"})
 """Operators that are methods which take the items of their only list one by one as well."""
 

@@ -31,11 +31,23 @@ from tsarchive.operators.python_forms import TURNS
 
 from .expressions import LIST, SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
+from .modules import is_forward
 from .natives import Awaitable, Future
 from .operators import assumed, find_native
-from .passes.liveness import ALIASES, NOTHING, Liveness, Wanted, all_nodes, holds_memory, last_uses
-from .passes.peephole import nodes_on_numbers
+from .passes.layers import Layer
+from .passes.liveness import (
+    ALIASES,
+    NOTHING,
+    Liveness,
+    Wanted,
+    all_nodes,
+    called_function,
+    holds_memory,
+    last_uses,
+)
+from .passes.peephole import nodes_on_numbers, whole_slices
 from .slots import SlotKind, as_submodule, as_tensor
+from .tracebacks import LAYERS
 
 # Python refuses more than 20 nested loops and try statements, and more than 100 indentations.
 _DEEPEST: Final = 16
@@ -75,6 +87,8 @@ def generate(
     name = writer.names.unique(function.name)
     writer.add_graph(name, function.graph, wanted)
     writer.write()
+    if writer.layers:
+        writer.globals.values[LAYERS] = tuple(writer.layers)
     code = compile("".join(writer.lines), "<tsarchive>", "exec", dont_inherit=True)
     return Source(name, writer.lines, code, writer.globals.values, writer.places)
 
@@ -96,6 +110,7 @@ class _Writer(Expressions):
         self._reads: dict[Hashable, str] = {}
         self._shared: set[str] = set()
         self._changing: dict[int, bool] = {}
+        self.layers: list[tuple[int, str]] = []
 
     def add_graph(self, name: str, graph: Block, wanted: Wanted = None) -> None:
         analyses = self.linkage.analyses
@@ -105,6 +120,7 @@ class _Writer(Expressions):
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
             self.on_numbers |= nodes_on_numbers(graph, live.nodes, self.known_number)
+            self.unchanged |= whole_slices(graph, live.nodes)
         results = () if wanted == NOTHING else graph.returns
         if results and wanted is not None:
             # The tuple of the result is made of the wanted items alone.
@@ -283,6 +299,35 @@ class _Writer(Expressions):
             self.line(f"{self._targets(outputs)} = {text}")
         else:
             self.line(text)
+
+    def _call_method_of(self, node: Node) -> None:
+        """Call a method; that of a layer, which runs one operator, is written out."""
+        layer = self._layer(node) if node.output in self.live_values else None
+        text = None if layer is None else self.layer_text(node, layer)
+        if text is None:
+            self._assign(node)
+            return
+        passed = set(self.passed_on)
+        other, test = self.call_through_hooks(node), self.is_as_written(node.input)
+        ended = [self.text[value] for value in node.inputs if value in self.passed_on - passed]
+        target = self._target(node.output)
+        self.line(f"if {test}:")
+        with self._indented():
+            self.line(f"{target} = {text}")
+            if ended:
+                self._add(f"del {', '.join(ended)}")
+            self.layers.append((len(self.lines), self.callee_name(node)))
+        self.line("else:")
+        with self._indented():
+            self.line(f"{target} = {other}")
+
+    def _layer(self, node: Node) -> Layer | None:
+        """The layer whose method a node calls, where its operator can stand for the call."""
+        function = called_function(node)
+        if function is None or self.dispatch.direct_call is None or self.level > _DEEPEST:
+            return None
+        is_called = is_module(node.input.type) and is_forward(node.input.type, node.name)
+        return self.linkage.analyses.layers.of(function) if is_called else None
 
     def _read_key(self, node: Node) -> Hashable:
         """What a node reads, where an equal node right after it reads the same; else None."""
@@ -471,7 +516,11 @@ class _Writer(Expressions):
             self.line(f"({self._targets(node.outputs)},) = {self.use(node.input)}")
 
     def _unpack_list(self, node: Node) -> None:
-        text = self.call(unpack_list, self.use(node.input), str(len(node.outputs)))
+        items, count = self.use(node.input), len(node.outputs)
+        text = self.call(unpack_list, items, str(count))
+        if node.input.node.schema is not None and items.isidentifier():
+            length = self.globals.name("len", len)
+            text = f"{items} if {length}({items}) == {count} else {text}"
         targets = f"({self._targets(node.outputs)},) = " if node.outputs else ""
         self.line(targets + text)
 
@@ -569,6 +618,7 @@ _TABLE_CHECKS: Final[dict[SlotKind, Callable[[Any], Any]]] = {
 }
 _CLOSURES: dict[str, type] = {"prim::fork": Future, "prim::awaitable": Awaitable}
 _STATEMENTS: dict[str, Callable[[_Writer, Node], None]] = {
+    "prim::CallMethod": _Writer._call_method_of,
     "prim::If": _Writer._if,
     "prim::Loop": _Writer._loop,
     "prim::TupleUnpack": _Writer._unpack_tuple,

@@ -442,6 +442,8 @@ def _is_taken(argument: Argument, type_: Type) -> bool:
 
 def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type]) -> bool:
     """Return whether ``signature`` might take values for the first arguments of ``schema``."""
+    from tsarchive.operators.python_forms import NUMBERS_AS_TENSORS
+
     left = {one.name: one for one in (*signature.positional, *signature.named)}
     for offset, type_ in enumerate(given):
         argument = schema.arguments[offset]
@@ -450,6 +452,8 @@ def _may_take(signature: Signature, schema: FunctionSchema, given: Sequence[Type
         else:
             found = next(iter(signature.positional[offset : offset + 1]), None)
         if found is None or not _may_accept(found, type_):
+            return False
+        if found.type == "Tensor" and _is_number(type_) and schema.name not in NUMBERS_AS_TENSORS:
             return False
         left.pop(found.name, None)
     return all(one.has_default for one in left.values())
@@ -460,6 +464,10 @@ def _may_accept(parameter: Parameter, type_: Type) -> bool:
     given, may_be_none = _unwrapped(type_)
     kind = ListType if isinstance(given, ListType) else given
     return may_be_none or parameter.type not in _REFUSING.get(kind, ())
+
+
+def _is_number(type_: Type) -> bool:
+    return type_ in (INT, FLOAT, BOOL, COMPLEX, NUMBER)
 
 
 def _unwrapped(type_: Type) -> tuple[Type, bool]:

@@ -96,6 +96,10 @@ class Enforcement:
             raise _located(unregistered(kind) if is_missing else refused, node)
         self._allowed.add(name)
 
+    def refuses(self, name: str) -> bool:
+        """Return whether the policy refuses an operator."""
+        return name not in self._allowed and self.guard.policy.refusal(name) is not None
+
     def native_object(self, type_: ClassType, state: Any) -> Any:
         """An object of a class bound from C++, made from its pickled state.
 

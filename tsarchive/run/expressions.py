@@ -17,7 +17,9 @@ from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any, Final, NamedTuple
 
-from tsarchive.errors import UnsupportedError
+import torch
+
+from tsarchive.errors import ArchiveError, UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, is_module
 from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
@@ -69,6 +71,7 @@ from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_
 from .objects import as_number, unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .own_objects import own_member, own_value
+from .passes.layers import Layer
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ
 from .passes.peephole import form_on_numbers
@@ -141,6 +144,9 @@ HELPERS: Final[Mapping[str, Any]] = {
 # Natives that take the name of the static type of the elements of a list, float without it.
 _TAKING_ELEMENT = frozenset({"aten::tensor", "aten::as_tensor.list"})
 _LONG_TUPLE = 20
+_FEW_DIMS: Final = 5
+_BOUNDS: Final = (INT, NONE)
+_FIRST, _LAST = ("", "0"), ("", str((1 << 63) - 1))
 # Types of constants that Python writes as torch does; those of floats and strings need a look.
 _WRITTEN: Final = {int: INT, bool: BOOL}
 _NAME_OF_ITEMS: Final = {int: "ints", bool: "flags"}
@@ -379,6 +385,49 @@ class Expressions:
             name = f"({name} if {self.is_of(text, class_)} else {other})"
         return f"{name}({self.passed(node.inputs)})"
 
+    def callee_name(self, node: Node) -> str:
+        """The name of the function that a call of a method of a known class runs."""
+        function = called_function(node)
+        assert function is not None
+        wanted = wanted_of_call(node, self.live_values)
+        return self.function_name(function, self._bound(node.inputs), wanted)
+
+    def layer_text(self, node: Node, layer: Layer) -> str | None:
+        """The operator of a layer, for a call of its method; None where it cannot be written so."""
+        operator = layer.operator
+        assert operator.schema is not None
+        is_refused = self.linkage.enforcement.refuses(operator.operator)
+        if is_refused or self._bound(node.inputs) or self._keeps_apart:
+            return None  # what is refused is refused where the method runs
+        called = called_function(node)
+        assert called is not None
+        params = called.original.graph.params
+        self.text.update(zip(params, map(self.use, node.inputs), strict=True))
+        for read in layer.reads:
+            text = self._layer_slot(read)
+            if text is None:
+                return None
+            self.text[read.output] = text
+        for made in layer.lists:
+            self.constant_lists.add(made)
+            self.text[made.output] = f"[{', '.join(map(self.use, made.inputs))}]"
+        try:
+            return self._patterned(operator)
+        except ArchiveError:
+            return None  # to be raised where the method runs
+
+    def _layer_slot(self, read: Node) -> str | None:
+        """A slot of a layer that is of its own class; None for one that needs more than a look."""
+        kind, key = self.slot(read)
+        if _holds_list(read) or kind is SlotKind.MODULE:
+            return None
+        members = f"{self.use(read.input)}.__dict__"
+        if kind is SlotKind.PLAIN:
+            return f"{members}[{key!a}]"
+        other = self.call(FINDERS[kind], self.use(read.input), ascii(read.name))
+        table = f"({self._table} := {members}[{kind.value!a}])"
+        return f"({self._table}[{key!a}] if {key!a} in {table} else {other})"
+
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
         type_ = node.input.type
@@ -396,14 +445,23 @@ class Expressions:
 
     def _unless_hooked(self, name: str, receiver: Value, method: str) -> str:
         """The compiled function, or a call through the hooks that Python code registered."""
-        check = self.globals.name("is_plain", is_plain)
+        return f"({name} if {self.is_as_written(receiver)} else {self._through_hooks(method)})"
+
+    def is_as_written(self, receiver: Value) -> str:
+        """A test whether a module is exactly of its class, without hooks."""
+        check, class_ = self.globals.name("is_plain", is_plain), self.class_name(receiver.type)
+        return f"{check}({self.use(receiver)}, {class_})"
+
+    def _through_hooks(self, method: str) -> str:
+        """The function that calls a module, or an overload of its ``forward``, with its hooks."""
         if method == "forward":
-            call = self.globals.name("call_module", call_module)
-        else:
-            overload = partial(call_module, method=method)
-            call = self.globals.made((method, call_module), f"call_{method}", lambda: overload)
-        class_ = self.class_name(receiver.type)
-        return f"({name} if {check}({self.use(receiver)}, {class_}) else {call})"
+            return self.globals.name("call_module", call_module)
+        overload = partial(call_module, method=method)
+        return self.globals.made((method, call_module), f"call_{method}", lambda: overload)
+
+    def call_through_hooks(self, node: Node) -> str:
+        """The call of a module's ``forward`` with its hooks."""
+        return f"{self._through_hooks(node.name)}({self.passed(node.inputs)})"
 
     def _isinstance(self, node: Node) -> str:
         types = tuple(node.attributes["types"])
@@ -522,9 +580,26 @@ class Expressions:
         if node.upgrader is not None:
             upgrader = self.dispatch.metered(schema, UPGRADERS[node.upgrader])
             return f"{self.globals.name(node.upgrader, upgrader)}({_all_arguments(schema, texts)})"
-        inlined = self.inlined(schema, node, texts)
+        inlined = self.inlined(schema, node, texts) or self._sliced(node, texts)
         if inlined is not None:
             return inlined
+        return self._called_operator(schema, node, texts)
+
+    def _sliced(self, node: Node, texts: Sequence[str]) -> str | None:
+        """A slice in Python's syntax, where torch does the same with it; else None."""
+        index = None if self.dispatch.direct_call is None else slice_index(node, texts)
+        if index is None or node.schema is None:
+            return None
+        tensor, dim = texts[0], node.inputs[1].constant
+        kind, class_ = (self.globals.name(v.__name__, v) for v in (type, torch.Tensor))
+        test = f"{kind}({tensor}) is {class_}"
+        if dim:
+            test += f" and {self.globals.name('dim', torch.Tensor.dim)}({tensor}) > {dim}"
+        other = self._called_operator(node.schema, node, list(texts))
+        return f"{tensor}[{index}] if {test} else {other}"
+
+    def _called_operator(self, schema: FunctionSchema, node: Node, texts: list[str]) -> str:
+        """The call of an operator: through a binding, or by its overload."""
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
@@ -795,6 +870,29 @@ def _named(name: str, text: str) -> str:
     if is_identifier(name) and not keyword.iskeyword(name):
         return f"{name}={text}"
     return f"**{{{name!a}: {text}}}"
+
+
+def slice_index(node: Node, texts: Sequence[str]) -> str | None:
+    """What stands in brackets for a slice along one of the first dimensions.
+
+    torch leaves out slices of all items behind the first dimension, so these are none.
+    """
+    if node.operator != "aten::slice.Tensor":
+        return None
+    _, dim, start, end, step = node.inputs
+    if not (dim.node.is_constant and step.node.is_constant and step.constant >= 1):
+        return None
+    if not all(bound.type in _BOUNDS for bound in (start, end)):
+        return None
+    first, last = (
+        "" if bound.type == NONE else text
+        for bound, text in zip((start, end), texts[2:4], strict=True)
+    )
+    takes_all = first in _FIRST and last in _LAST and step.constant == 1
+    if not 0 <= dim.constant < _FEW_DIMS or (takes_all and dim.constant):
+        return None
+    behind = "" if step.constant == 1 else f":{step.constant}"
+    return f"{':, ' * dim.constant}{first}:{last}{behind}"
 
 
 def scalar_form(schema: FunctionSchema) -> FunctionSchema:

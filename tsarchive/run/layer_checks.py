@@ -186,6 +186,13 @@ def _is_small_transposed(
     return is_small and max(_most(stride), _most(dilation)) <= _FEW_STEPS and _most(padding) < _FAR
 
 
+def _is_small_of_either(
+    data: Tensor, weight: Tensor, bias: Tensor | None, stride: Numbers, padding: Numbers,
+    dilation: Numbers, transposed: bool, *_: Any,
+) -> bool:  # fmt: skip
+    return not transposed and _is_small_convolution(data, weight, bias, stride, padding, dilation)
+
+
 def _is_usual_max_pool(
     _data: Tensor, kernel: Numbers, stride: Numbers = (), padding: Numbers = 0,
     dilation: Numbers = 1, *_: Any,
@@ -205,6 +212,7 @@ def _most(numbers: Numbers) -> int:
 
 
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
+    **dict.fromkeys(("aten::_convolution", "aten::convolution"), _is_small_of_either),
     **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
     **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from .enforcement import Dispatch, Enforcement
     from .objects import ClassTable, Objects
+    from .passes.layers import Layers
     from .passes.liveness import Effects, Wanted
     from .passes.object_identity import Comparisons
     from .passes.peephole import Identities
@@ -184,6 +185,12 @@ class Analyses:
         from .passes.peephole import Identities
 
         return Identities()
+
+    @cached_property
+    def layers(self) -> Layers:
+        from .passes.layers import Layers
+
+        return Layers()
 
     @cached_property
     def comparisons(self) -> Comparisons:

@@ -8,12 +8,16 @@ frames of the runner itself go.
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
+
+from tsarchive.errors import ArchiveError
 
 if TYPE_CHECKING:
     from tsarchive.ir.graph import Placed
@@ -24,6 +28,9 @@ PLACES: Final = "__tsarchive_places__"
 
 FUNCTION: Final = "__tsarchive_function__"
 """The global of generated code that holds the qualified name of the function."""
+
+LAYERS: Final = "__tsarchive_layers__"
+"""The global of generated code that names the method whose operator each of some lines runs."""
 
 _UNKNOWN: Final = "<unknown>"
 # No source has more lines, but an archive may claim so.
@@ -56,11 +63,30 @@ def with_origins(traceback: TracebackType | None) -> TracebackType | None:
         if str(entry.tb_frame.f_globals.get("__name__", "")).startswith(_RUNNER):
             continue
         is_told = position + 1 < len(entries) and _is_origin(entries[position + 1].tb_frame)
-        origin = None if is_told else origin_of(entry.tb_frame, entry.tb_lineno)
-        if origin is not None and 0 < origin.line <= _MOST_LINES:
-            found = _entry_at(origin, entry.tb_frame.f_code.co_name, found)
+        for name, origin in () if is_told else _origins(entry):
+            if 0 < origin.line <= _MOST_LINES:
+                found = _entry_at(origin, name, found)
         found = TracebackType(found, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return found
+
+
+def _origins(entry: TracebackType) -> Iterator[tuple[str, Location]]:
+    """Functions of user source and their lines behind an entry, the innermost first.
+
+    These are two where a line runs the operator of a layer in place of its method.
+    """
+    frame = entry.tb_frame
+    method = dict(frame.f_globals.get(LAYERS, ())).get(entry.tb_lineno)
+    if method is not None:
+        with suppress(ArchiveError):  # it has not run, and may not be compiled yet
+            layer: Any = inspect.unwrap(frame.f_globals[method])
+            last: Placed | None = layer.__globals__[PLACES][-1]  # the operator is at the end
+            range_ = None if last is None else last.range
+            if range_ is not None and range_.location is not None:
+                yield layer.__code__.co_name, range_.location
+    origin = origin_of(frame, entry.tb_lineno)
+    if origin is not None:
+        yield frame.f_code.co_name, origin
 
 
 def origin_of(frame: FrameType, line: int) -> Location | None:

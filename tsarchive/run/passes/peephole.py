@@ -6,6 +6,8 @@
 * A constant tensor without dimensions acts as a Python number on the right-hand side of addition,
   subtraction, multiplication and division, which decides the dtype of the result.
 
+A slice of all rows changes nothing for an operator right after it that takes rows or columns of it.
+
 A trace computes with sizes as tensors without dimensions, as in
 ``Int(mul(NumToTensor(size(x, 0)), 4))``. Where nothing else can see such a tensor, generated code
 has the number itself, in 64 bits.
@@ -13,7 +15,8 @@ has the number itself, in 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from itertools import pairwise
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import RETURN, Block, Node, Value
@@ -28,7 +31,7 @@ ValueOf = Callable[[Value], int | float | complex | None]
 """The number that a constant tensor acts as."""
 
 # The operators, as overloads for a number and for a tensor, and what they add or multiply by.
-_NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
+NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
 _OVERLOADS = frozenset({"Scalar", "Tensor"})
 
 
@@ -41,7 +44,7 @@ class Identities:
     def of(self, graph: Block, kept: Container[Node], number_of: NumberOf) -> set[Node]:
         """The nodes of ``graph`` whose result is their first operand, among those ``kept``."""
         nodes = [node for node in all_nodes(graph.nodes) if node in kept]
-        candidates = [n for n in nodes if n.kind in _NEUTRAL and _changes_nothing(n, number_of)]
+        candidates = [n for n in nodes if n.kind in NEUTRAL and _changes_nothing(n, number_of)]
         found: set[Node] = set()
         while len(found) < len(candidates):
             more = self._unseen(graph, nodes, candidates, found)
@@ -86,7 +89,7 @@ class Identities:
 
 
 def _changes_nothing(node: Node, number_of: NumberOf) -> bool:
-    neutral = _NEUTRAL.get(node.kind)
+    neutral = NEUTRAL.get(node.kind)
     if neutral is None or node.schema is None or node.schema.overload not in _OVERLOADS:
         return False
     _, other, *alpha = node.inputs
@@ -100,6 +103,38 @@ def _int(value: Value) -> int | None:
     if value.node.is_constant and value.type == INT:
         return int(value.node.attributes["value"])
     return None
+
+
+_SLICE = "aten::slice.Tensor"
+_TAKING = frozenset({_SLICE, "aten::select.int"})
+_END = (1 << 63) - 1
+
+
+def whole_slices(graph: Block, live: Container[Node]) -> set[Node]:
+    """The slices that leave all rows of a tensor, which only the next operator reads."""
+    return set(_whole_slices(graph, live))
+
+
+def _whole_slices(block: Block, live: Container[Node]) -> Iterator[Node]:
+    running = [node for node in block.nodes if node in live and not node.is_constant]
+    for node, after in pairwise(running):
+        if node.operator == _SLICE and after.operator in _TAKING and _takes_all_rows(node):
+            users = [user for user, position in node.output.uses if user is after and not position]
+            if len(users) == len(node.output.uses):
+                yield node
+    for node in running:
+        for inner in node.blocks:
+            yield from _whole_slices(inner, live)
+
+
+def _takes_all_rows(node: Node) -> bool:
+    if node.upgrader is not None or node.stand_in is not None:
+        return False
+    given = [value.node for value in node.inputs[1:]]
+    if not all(made.is_constant for made in given):
+        return False
+    dim, start, end, step = [made.attributes["value"] for made in given]
+    return dim == 0 and start in (None, 0) and end in (None, _END) and step == 1
 
 
 _NUMBERS = frozenset({"prim::NumToTensor"})

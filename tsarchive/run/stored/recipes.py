@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, partial
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -246,6 +246,7 @@ _PLACES: Final[Mapping[str, Any]] = {
     "function": torch._C._VariableFunctions, "nn": torch._C._nn, "method": torch._C.TensorBase,
     "builtins": builtins, "list": list, "str": str, "int": int, "dict": dict, "float": float,
     "complex": complex, "math": math, "operator": operator,
+    "tensor": SimpleNamespace(Tensor=torch.Tensor),
 }  # fmt: skip
 
 
