@@ -591,6 +591,8 @@ _NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store}
 # Bytes that are not UTF-8, and carriage returns, which are not line ends here.
 _UNPARSABLE: Final = re.compile("[\udc80-\udcff\r]")
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
+# So much code is parsed before the patterns for plain text are compiled.
+_SHORT: Final = 6_000
 
 
 def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:
@@ -660,6 +662,7 @@ class _Reader:
         self._code = code
         self._renamed = renamed or {}
         self._plain = PlainReader()
+        self._characters = 0
         self._texts: dict[str, _Text] = {}
         self._of_records: dict[str, tuple[_Text, tuple[str, ...]]] = {}
         self._operators: Counter[str] = Counter()
@@ -698,7 +701,8 @@ class _Reader:
         return self._of_records[record]
 
     def _read(self, record: str, text: str) -> _Text:
-        plain = self._plain.mentions(text)
+        self._characters += len(text)
+        plain = self._plain.mentions(text) if self._characters > _SHORT else None
         if plain is not None:
             return _Text([*plain.values()], plain)
         try:
