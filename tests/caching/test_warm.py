@@ -25,7 +25,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
-from tests.support.archives import ARCHIVES, loaded, saved, torch_loaded, torch_saved
+from tests.support.archives import ARCHIVES, case_archive, loaded, saved, torch_loaded, torch_saved
 from tests.support.command_line import process
 from tests.support.comparing import equal
 from tests.support.networks import build, each_network
@@ -70,7 +70,7 @@ def called(module, case) -> None:
 
 
 def test_every_fixture(case):
-    data = torch_saved(case.build())
+    data = case_archive(case)
     first = loaded(data)
     called(first, case)
     names, refused = compiled(first), kept(first)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import CORPUS, torch_saved
+from tests.support.archives import CORPUS, case_archive
 from tests.support.processes import output_of
 
 # What has no form in Python.
@@ -41,7 +41,7 @@ def differences(request, tmp_path_factory):
     names = []
     for case in arguments_of(request, test_case):
         archive = folder / f"{case.name}.pt"
-        archive.write_bytes(torch_saved(case.build()))
+        archive.write_bytes(case_archive(case))
         if case.name not in UNTRANSLATABLE:
             tsarchive.decompile(archive, folder / case.name)
             names.append(case.name)
@@ -54,7 +54,7 @@ def test_case(case, differences, tmp_path):
         assert differences[case.name] == []
         return
     archive = tmp_path / "case.pt"
-    archive.write_bytes(torch_saved(case.build()))
+    archive.write_bytes(case_archive(case))
     with pytest.raises(tsarchive.UnsupportedError, match="isinstance"):
         tsarchive.decompile(archive, tmp_path / "package")
 

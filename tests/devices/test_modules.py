@@ -23,7 +23,14 @@ from tests.devices.subjects import (
     code_of,
     function,
 )
-from tests.support.archives import CORPUS, records_of, saved, torch_loaded, torch_saved
+from tests.support.archives import (
+    CORPUS,
+    case_archive,
+    records_of,
+    saved,
+    torch_loaded,
+    torch_saved,
+)
 from tests.support.comparing import equal
 from tests.support.corpus_inputs import arguments_for, call
 from tests.support.legacy_archives import fixture
@@ -156,7 +163,7 @@ def test_constants_move():
 
 
 def test_archives_of_the_cpu_stay_byte_for_byte(case):
-    data = torch_saved(case.build())
+    data = case_archive(case)
     with Container.open(io.BytesIO(data)) as container, tsarchive.open(io.BytesIO(data)) as opened:
         records = opened.moved("cpu").records
         assert {n: r.crc for n, r in records.items()} == {
@@ -165,7 +172,7 @@ def test_archives_of_the_cpu_stay_byte_for_byte(case):
 
 
 def test_there_and_back_gives_the_same_code(case):
-    data = torch_saved(case.build())
+    data = case_archive(case)
     with tsarchive.open(io.BytesIO(data)) as opened:
         there = opened.moved("cuda:0")
         assert dict(there.moved("cuda:0").code) == dict(there.code)

@@ -18,7 +18,7 @@ import torch
 
 import tsarchive
 from fixtures.modules import all_cases
-from tests.support.archives import FIXTURES, loaded, saved, torch_saved
+from tests.support.archives import FIXTURES, case_archive, loaded, saved, torch_saved
 from tests.support.both_engines import called, same
 from tests.support.comparing import equal
 from tests.support.suite import sampled
@@ -53,7 +53,7 @@ def check_equal(module, other, case):
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, by_torch_save])
 def test_copies_of_fixture_modules_save_to_the_same_bytes(case, copied):
-    module = loaded(torch_saved(case.build()))
+    module = loaded(case_archive(case))
     check_equal(module, copied(module), case)
 
 
@@ -63,7 +63,7 @@ def can_be_pickled(case) -> bool:
 
 def test_pickles_of_fixture_modules():
     for case in sampled(list(filter(can_be_pickled, all_cases()))):
-        module = loaded(torch_saved(case.build()))
+        module = loaded(case_archive(case))
         check_equal(module, by_pickle(module), case)
 
 
@@ -88,7 +88,7 @@ def test_pickles_are_read_by_another_process(tmp_path):
     for case in list(filter(can_be_pickled, all_cases()))[::3]:
         if not case.inputs or case.construct.startswith("printing"):
             continue
-        module = loaded(torch_saved(case.build()))
+        module = loaded(case_archive(case))
         try:
             calls.append(pickle.dumps((module, case.inputs[0])))
         except (pickle.PicklingError, TypeError, AttributeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.archives import loaded, torch_saved
+from tests.support.archives import case_archive, loaded
 from tests.support.comparing import equal
 from tests.support.running import function_saved, is_same, outcome
 from tsarchive import LimitError, Limits
@@ -96,7 +96,7 @@ def test_parts_of_an_operator_are_counted():
 
 def test_fixtures_give_the_same_with_limits(case):
     """Outputs to the bit, errors to the word, and gradients."""
-    data = torch_saved(case.build())
+    data = case_archive(case)
     plain, limited = loaded(data), loaded(data, limits=GENEROUS)
     calls = [("forward", case.inputs), *case.methods.items(), ("forward", case.failing)]
     for name, inputs in calls:

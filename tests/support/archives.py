@@ -55,6 +55,18 @@ def torch_saved(module: Any) -> bytes:
     return buffer.getvalue()
 
 
+def case_archive(case: Any) -> bytes:
+    """The archive that torch makes of a case: scripting it takes longer than most tests of it."""
+    data = _of_cases.get(case.name)
+    if data is None:
+        data = _of_cases[case.name] = torch_saved(case.build())
+    torch.manual_seed(0)  # as in a test that makes it, whoever has made it before
+    return data
+
+
+_of_cases: dict[str, bytes] = {}
+
+
 def torch_loaded(data: bytes) -> Any:
     """The module that ``torch.jit.load`` gives."""
     return torch.jit.load(io.BytesIO(data))

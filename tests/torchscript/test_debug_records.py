@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import tsarchive
 from fixtures.modules import all_cases
-from tests.support.archives import records_of, saved, torch_loaded, torch_saved
+from tests.support.archives import case_archive, records_of, saved, torch_loaded, torch_saved
 from tests.support.held import (
     FROZEN,
     HELD,
@@ -175,7 +175,7 @@ def test_a_seed_that_is_a_number_of_the_code():
 @pytest.mark.parametrize("name", ["break_continue", "tensor_properties", "trace_numbers"])
 def test_loaded_modules(name):
     (case,) = (case for case in all_cases() if case.name == name)
-    assert check(torch_loaded(torch_saved(case.build()))) == 0
+    assert check(torch_loaded(case_archive(case))) == 0
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import ARCHIVES, CORPUS, torch_saved
+from tests.support.archives import ARCHIVES, CORPUS, case_archive
 from tests.support.command_line import process, write_archive
 from tests.support.fresh_registry import NAMES_OF_TORCH
 from tsarchive.describing.contents import TORCH_CLASSES, TORCH_OPERATORS
@@ -208,7 +208,7 @@ def test_code_that_does_not_parse_is_refused(tmp_path):
 
 
 def test_nothing_is_missing_for_what_torch_wrote(case):
-    assert not tsarchive.missing(io.BytesIO(torch_saved(case.build())))
+    assert not tsarchive.missing(io.BytesIO(case_archive(case)))
 
 
 def test_the_tables_name_what_torch_registers():

@@ -16,6 +16,7 @@ from tests.support.archives import (
     ARCHIVES,
     CORPUS,
     FIXTURES,
+    case_archive,
     comparable_records,
     records_of,
     saved,
@@ -74,7 +75,7 @@ def check(module: Any) -> None:
 
 def test_every_construct_is_saved_as_torch_saves_it(case):
     """The sources of this process are at hand, so debug records are equal, too."""
-    check(torch_loaded(torch_saved(case.build())))
+    check(torch_loaded(case_archive(case)))
 
 
 REAL = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []

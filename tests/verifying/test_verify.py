@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import tsarchive
-from tests.support.archives import ARCHIVES, CORPUS, ROOT, torch_saved
+from tests.support.archives import ARCHIVES, CORPUS, ROOT, case_archive
 from tests.support.legacy_archives import FIXTURES as LEGACY
 from tests.support.verifying import (
     METHODS,
@@ -73,7 +73,7 @@ def test_fixtures_are_sound(path):
 
 
 def test_every_case_that_torch_saves(case):
-    report = verified(torch_saved(case.build()))
+    report = verified(case_archive(case))
     assert report.ok, report.findings
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 import tsarchive
-from tsarchive.describing.contents import fact_lines, named
-from tsarchive.describing.text import in_commands
+from tsarchive.describing.contents import fact_lines
+from tsarchive.describing.text import in_commands, named
 from tsarchive.garbage import not_collecting
 
 from .command import FINDINGS, Command, file_argument, json_option

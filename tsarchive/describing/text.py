@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 _METHODS = {0: "stored", 8: "deflated", 9: "deflate64"}
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+Lines: TypeAlias = Iterator[tuple[str, str]]
+"""Labels and texts; an empty label continues the line before."""
+
+NAMES_SHOWN: Final = 12
+OPERATORS_SHOWN: Final = 12
 
 LAYOUT = "\n\t"
 """The control characters that lay out lines of source."""
@@ -48,6 +54,23 @@ def listed(names: Sequence[str], most: int) -> str:
     """``a, b and 3 more``: the first names, and the number of the others."""
     left = len(names) - most
     return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
+
+
+def counts_text(counts: Mapping[str, int], shown: int | None = None) -> str:
+    """``aten::conv2d 20, aten::relu 17 and 3 more``, largest first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    texts = [f"{name} {count:,}" for name, count in ordered]
+    return listed(texts, len(texts) if shown is None else shown) or "none"
+
+
+def named(label: str, hints: Mapping[str, str], nothing: str) -> Lines:
+    """Yield names under a label; those with the same hint together, and the hint below them."""
+    if not hints:
+        yield label, nothing
+    for hint in dict.fromkeys(hints.values()):
+        yield label, ", ".join(name for name, other in hints.items() if other == hint)
+        yield "", hint
+        label = ""
 
 
 def visible(text: str, *, keep: str = "\n") -> str:

@@ -9,15 +9,14 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from tsarchive.describing.contents import (
-    ExecutorchFacts,
     Facts,
     GroupFacts,
-    MethodFacts,
     ModuleInfo,
     Needs,
     StorageInfo,
     TensorInfo,
 )
+from tsarchive.describing.executorch import ExecutorchFacts, MethodFacts
 from tsarchive.describing.text import plural
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts

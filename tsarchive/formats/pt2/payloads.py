@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, TypeAlias, TypeGuard
 
 from tsarchive.container import Container
-from tsarchive.describing.contents import Compiled
+from tsarchive.describing.exported import Compiled
 from tsarchive.errors import ArchiveError, FormatError, MissingRecordError, PickleError
 from tsarchive.formats.torchscript.stored_tensors import (
     MAX_BYTES,

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tsarchive.container import Container as ZipContainer
 from tsarchive.describing.contents import (
-    ExportedFacts,
     Facts,
-    ModelFacts,
     ModuleInfo,
     Needs,
-    ObjectFacts,
     Role,
     StorageInfo,
     TensorInfo,
 )
+from tsarchive.describing.exported import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.describing.text import advice
 from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts

@@ -11,7 +11,7 @@ import ast
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -45,6 +45,7 @@ from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .code_records import CodeRecords, DebugRecords, format_version
+from .mentions import Mentions, PlainReader
 from .pickled import MAX_DEPTH, names_in, objects_of
 from .stored_tensors import (
     TENSOR_MODULE,
@@ -590,6 +591,8 @@ _NAMING_NOTHING: Final = frozenset({ast.Constant, ast.Load, ast.Name, ast.Store}
 # Bytes that are not UTF-8, and carriage returns, which are not line ends here.
 _UNPARSABLE: Final = re.compile("[\udc80-\udcff\r]")
 _NUMBER: Final = re.compile(rf"(?<={MANGLE_PREFIX})[0-9]+")
+# So much code is parsed before the patterns for plain text are compiled.
+_SHORT: Final = 6_000
 
 
 def needs_of(code: Mapping[str, str], data: Iterable[Any]) -> Needs:
@@ -616,28 +619,33 @@ def needs_of_all(code: Mapping[str, str], renamed: Mapping[str, str]) -> Needs:
     return reader.needs()
 
 
-class _Mentions:
-    """The operators that a statement calls, and the names of the archive's definitions in it."""
-
-    def __init__(self, root: ast.stmt) -> None:
-        self.operators: Counter[str] = Counter()
-        self.names: dict[str, None] = {}  # in an order that is the same in every process
-        for node in live_nodes(root, _NAMING_NOTHING):
-            match node:
-                case ast.Call(func):
-                    self.operators.update(_operator(dotted(func)))
-                # The parts of a longer name are nodes of their own.
-                case ast.Attribute() | ast.BinOp():
-                    name = dotted(node)
-                    if name.startswith("__torch__."):
-                        self.names[name] = None
+def _mentions(root: ast.stmt) -> Mentions:
+    """Return what a statement mentions, from its tree."""
+    found = Mentions(Counter(), {})
+    for node in live_nodes(root, _NAMING_NOTHING):
+        match node:
+            case ast.Call(func):
+                found.call(dotted(func))
+            # The parts of a longer name are nodes of their own.
+            case ast.Attribute() | ast.BinOp():
+                found.name(dotted(node))
+    return found
 
 
 class _Text(NamedTuple):
-    """The statements of a record, and those of them that define something, by its name."""
+    """What the statements of a record mention; of those that define something, by its name."""
 
-    body: list[ast.stmt]
-    definitions: dict[str, ast.stmt]
+    body: Sequence[Mentions]
+    definitions: Mapping[str, Mentions]
+
+
+def _parsed(record: str, text: str) -> _Text:
+    kinds = ast.ClassDef | ast.FunctionDef
+    body = [(node, _mentions(node)) for node in _parse(record, text)]
+    return _Text(
+        [found for _, found in body],
+        {node.name: found for node, found in body if isinstance(node, kinds)},
+    )
 
 
 def _parse(record: str, text: str) -> list[ast.stmt]:
@@ -653,18 +661,19 @@ class _Reader:
     def __init__(self, code: Mapping[str, str], renamed: Mapping[str, str] | None = None) -> None:
         self._code = code
         self._renamed = renamed or {}
+        self._plain = PlainReader()
+        self._characters = 0
         self._texts: dict[str, _Text] = {}
         self._of_records: dict[str, tuple[_Text, tuple[str, ...]]] = {}
-        self._in_statements: dict[ast.stmt, _Mentions] = {}
         self._operators: Counter[str] = Counter()
         self._native: set[str] = set()
-        self._pending: list[tuple[ast.stmt, tuple[str, ...]]] = []
+        self._pending: list[tuple[Mentions, tuple[str, ...]]] = []
         self._mentioned: set[str] = set()
 
     def read(self, record: str) -> None:
         """Read all of a record."""
         text, numbers = self._text(record)
-        self._pending += [(statement, numbers) for statement in text.body]
+        self._pending += [(mentions, numbers) for mentions in text.body]
 
     def mention(self, name: str) -> None:
         """Go on with a dotted name, of which the start may be that of a definition."""
@@ -687,16 +696,17 @@ class _Reader:
         if record not in self._of_records:
             text, numbers = renumbered(self._code[record])
             if text not in self._texts:
-                body = self._parsed(record, text)
-                kinds = ast.ClassDef | ast.FunctionDef
-                definitions = {node.name: node for node in body if isinstance(node, kinds)}
-                self._texts[text] = _Text(body, {**definitions})
+                self._texts[text] = self._read(record, text)
             self._of_records[record] = self._texts[text], numbers
         return self._of_records[record]
 
-    def _parsed(self, record: str, text: str) -> list[ast.stmt]:
+    def _read(self, record: str, text: str) -> _Text:
+        self._characters += len(text)
+        plain = self._plain.mentions(text) if self._characters > _SHORT else None
+        if plain is not None:
+            return _Text([*plain.values()], plain)
         try:
-            return _parse(record, text)
+            return _parsed(record, text)
         except SourceError:
             _parse(record, self._code[record])  # errors show names as they are written
             raise
@@ -704,10 +714,7 @@ class _Reader:
     def needs(self) -> Needs:
         """Read all that is pending; return what has been collected."""
         while self._pending:
-            statement, numbers = self._pending.pop()
-            if statement not in self._in_statements:
-                self._in_statements[statement] = _Mentions(statement)
-            mentions = self._in_statements[statement]
+            mentions, numbers = self._pending.pop()
             for written, count in mentions.operators.items():
                 name = restored(written, numbers)
                 self._operators[self._renamed.get(name, name)] += count
@@ -731,12 +738,3 @@ def renumbered(text: str) -> tuple[str, tuple[str, ...]]:
 def restored(name: str, numbers: tuple[str, ...]) -> str:
     """Return a name from such a text as the text had it before."""
     return _NUMBER.sub(lambda match: numbers[int(match[0])], name) if numbers else name
-
-
-def _operator(name: str) -> Iterator[str]:
-    """Yield the operator that a call of a dotted name means."""
-    match name.split("."):
-        case ["torch", name] | ["torch", "autograd", name]:
-            yield f"aten::{name}"
-        case ["ops", namespace, name]:
-            yield f"{namespace}::{name}"
