@@ -9,7 +9,7 @@ import pytest
 from tests.support.frontend import described, importer_of
 from tsarchive.errors import ArchiveError
 from tsarchive.frontend.matching import schema_text
-from tsarchive.frontend.twins import Outline, Template, Twins
+from tsarchive.frontend.structural_sharing import Outline, Template, Twins
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import annotation
 

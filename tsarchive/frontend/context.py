@@ -29,8 +29,7 @@ from tsarchive.operators.overloads import native_class
 from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate
 
 from .splitting import Sources
-from .structural_sharing import StructuralSharing
-from .twins import Twins
+from .structural_sharing import StructuralSharing, Twins
 
 if TYPE_CHECKING:
     from .matching import Overloads

@@ -54,9 +54,8 @@ from .context import CURRENT, UNLOWERED, Context
 from .grammar import OF_PYTHON
 from .places import CodePlace, Cursor
 from .splitting import ClassParts, Line, Piece, split_class
-from .structural_sharing import shared_method
+from .structural_sharing import Outline, Template, outline_of, shared_method
 from .syntax import ASSIGNED, bounded, number, parse_expression, string_value
-from .twins import Outline, Template, outline_of
 
 
 class CodeImporter(Context):
