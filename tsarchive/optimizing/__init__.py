@@ -30,6 +30,7 @@ from tsarchive.saving import format_of_module, saved_records
 
 from .freezing import frozen, simplify
 from .inlining import Slot
+from .layouts import have_one_order, keep_order, put_channels_last
 from .layers import fold_normalization, name_convolutions, remove_dropout, write_in_place
 from .measuring import compared, times_of
 from .packing import Packed, Samples, is_available, layers_of, pack
@@ -113,6 +114,19 @@ def optimize_report(module: ArchiveModule) -> OptimizeReport:
     return report
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What is done beside what is right for every call: the example tells whether it pays."""
+
+    finds_recurrence: bool = True
+    channels_last: bool = False
+
+
+_RISKY: Final = _Way()
+_CAUTIOUS: Final = _Way(finds_recurrence=False)
+_Made = tuple[ArchiveModule, OptimizeReport]
+
+
 def _arguments(example: Any) -> tuple[Any, ...] | None:
     if example is None:
         return None
@@ -148,23 +162,34 @@ def _optimized(
         raise UnsupportedError("the module has no method forward")
     if source.tsarchive_class.forward_hooks or source.tsarchive_class.forward_pre_hooks:
         raise UnsupportedError("the module has hooks of its own")
-    if example is not None:
-        made = _rewritten(source, method, example, finds_recurrence=True)
+    ways = (_RISKY, _CAUTIOUS) if example is not None else (_CAUTIOUS,)
+    for way in ways:
+        made = _rewritten(source, method, example, way)
         if made is not None:
-            return made
-    made = _rewritten(source, method, example, finds_recurrence=False)
-    if made is None:
-        raise UnsupportedError("results for the example are not equal to rounding")
-    return made
+            return _quicker(made, source, method, example, way)
+    raise UnsupportedError("results for the example are not equal to rounding")
 
 
-def _rewritten(
+def _quicker(
+    made: _Made,
     source: ArchiveModule,
     method: Function,
     example: tuple[Any, ...] | None,
-    *,
-    finds_recurrence: bool,
-) -> tuple[ArchiveModule, OptimizeReport] | None:
+    way: _Way,
+) -> _Made:
+    """Return the module with the channels of its images last, where that is quicker."""
+    if example is None:
+        return made
+    other = _rewritten(source, method, example, replace(way, channels_last=True))
+    if other is None:
+        return made
+    before, after = _times(made[0], other[0], example)
+    return other if after < before else made
+
+
+def _rewritten(
+    source: ArchiveModule, method: Function, example: tuple[Any, ...] | None, way: _Way
+) -> _Made | None:
     """Return the module with a graph of its own; None where it does not give the same."""
     done: Counter[str] = Counter()
     left: Counter[str] = Counter()
@@ -178,17 +203,22 @@ def _rewritten(
     fold_normalization(graph, done, left)
     simplify(graph)
     size_numbers(graph, done)
-    if finds_recurrence:
+    if way.finds_recurrence:
         find_recurrence(graph, done)
+    if way.channels_last and not put_channels_last(graph, done):
+        return None
     packed: list[Packed] = []
     if is_available():
         samples = None if example is None else _samples(source, method, graph, example)
         packed = pack(graph, samples, done, left)
     write_in_place(graph, done)
+    if way.channels_last or any(layer.numbers is not None for layer in packed):
+        keep_order(graph)
     simplify(graph)
     guard = source.tsarchive_classes.enforcement.guard
     optimized = _loaded(program_records(source, method, graph, packed), guard)
-    return _checked(source, optimized, example, OptimizeReport(_changes(done), _changes(left)))
+    report = OptimizeReport(_changes(done), _changes(left))
+    return _checked(source, optimized, example, way, report)
 
 
 def _kept_attributes(kept: frozenset[Slot]) -> Iterator[str]:
@@ -216,13 +246,15 @@ def _checked(
     source: ArchiveModule,
     optimized: ArchiveModule,
     example: tuple[Any, ...] | None,
+    way: _Way,
     report: OptimizeReport,
 ) -> tuple[ArchiveModule, OptimizeReport] | None:
     """Compare results for the example, and time calls; None where the results differ."""
     if example is None:
         return optimized, report
-    found = compared(*(_result(module, example) for module in (source, optimized)))
-    if not found.agree:
+    results = [_result(module, example) for module in (source, optimized)]
+    found = compared(*results)
+    if not found.agree or (way.channels_last and not have_one_order(*results)):
         return None
     before, after = _times(source, optimized, example)
     return optimized, replace(

@@ -195,9 +195,9 @@ def _may_fold(node: Node) -> bool:
         return False
     if node.upgrader is not None or not all(map(_is_known, node.inputs)):
         return False
-    return any(tensor_of(value) is not None for value in _leaves(node.inputs)) and not _is_random(
-        node
-    )
+    if not any(tensor_of(value) is not None for value in _leaves(node.inputs)):
+        return False
+    return _overload(node) is not None and not is_seeded(node)
 
 
 def _leaves(values: list[Value]) -> Iterator[Value]:
@@ -213,11 +213,15 @@ def _is_known(value: Value) -> bool:
     return tensor_of(value) is not None or isinstance(value.constant, (*_PLAIN, type(None)))
 
 
-def _is_random(node: Node) -> bool:
+def _overload(node: Node) -> Any:
     name, _, overload = node.operator.partition("::")[2].partition(".")
-    packet = getattr(torch.ops.aten, name, None)
-    found = getattr(packet, overload or "default", None)
-    return found is None or torch.Tag.nondeterministic_seeded in found.tags
+    return getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+
+
+def is_seeded(node: Node) -> bool:
+    """Return whether an operator takes random numbers."""
+    found = _overload(node) if node.schema is not None else None
+    return found is not None and torch.Tag.nondeterministic_seeded in found.tags
 
 
 def value_of(value: Value) -> Any:
