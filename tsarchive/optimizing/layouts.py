@@ -26,7 +26,7 @@ _ON_MEMORY: Final = frozenset(
     {
         "aten::as_strided", "aten::as_strided_", "aten::is_contiguous", "aten::resize_",
         "aten::resize_as_", "aten::set_", "aten::storage_offset", "aten::stride",
-        "aten::view_as", "aten::view_as_complex", "aten::view_as_real", "prim::SetAttr",
+        "aten::view_as", "aten::view_as_complex", "aten::view_as_real",
     }
 )  # fmt: skip
 
@@ -35,14 +35,14 @@ def put_channels_last(graph: Block, done: Counter[str]) -> bool:
     """Let convolutions work on images with their channels last; false where the code sees it."""
     weights = [(node, _image_weight(node)) for node in walk(graph.nodes)]
     found = [(node, weight) for node, weight in weights if weight is not None]
-    if not found or not _is_blind(graph):
+    if not found or not is_blind(graph) or any(map(_keeps_order, walk(graph.nodes))):
         return False
     for node, weight in found:
         block = next(block for block in blocks_in(graph) if node in block.nodes)
         last = weight.to(memory_format=torch.channels_last)
         set_input(node, 1, Inserter(block, node).constant(TableConstant(last), TENSOR))
         done["convolution with its channels last"] += 1
-    each_node(graph, _reshape)
+    loosen_views(graph)
     return True
 
 
@@ -60,15 +60,26 @@ def _image_weight(node: Node) -> Tensor | None:
     return weight if is_image else None
 
 
-def _is_blind(graph: Block) -> bool:
-    """Return whether no code can tell in which order a tensor has its numbers."""
+def is_blind(graph: Block) -> bool:
+    """Return whether images may have any order in memory once views are loosened."""
     written = Written(graph)
     for node in walk(graph.nodes):
-        if node.kind in _ON_MEMORY or is_seeded(node):
+        is_ordered = node.kind == "aten::as_strided" and node.input.node.kind == "aten::contiguous"
+        if node.kind in _ON_MEMORY and not is_ordered:
             return False
         if node.kind == "aten::view" and any(map(written.may_be, (node.input, node.output))):
             return False
     return True
+
+
+def loosen_views(graph: Block) -> None:
+    """Let views be made of tensors in any order."""
+    each_node(graph, _reshape)
+
+
+def _keeps_order(node: Node) -> bool:
+    """Return whether a node takes random numbers in the order of memory, or keeps a tensor."""
+    return is_seeded(node) or node.kind == "prim::SetAttr"
 
 
 def _reshape(block: Block, node: Node) -> None:
@@ -84,10 +95,22 @@ def _reshape(block: Block, node: Node) -> None:
 def _results(graph: Block, user: Node) -> Iterator[tuple[Block, Value, Node, int]]:
     """Yield the tensors that are returned, each with who uses it, and the block of that."""
     for offset, value in enumerate(user.inputs):
-        if value.type == TENSOR and value.node is not graph.param_node:
-            yield graph, value, user, offset
-        elif value.node.kind in _CONTAINERS and value.node in graph.nodes:
-            yield from _results(graph, value.node)
+        yield from _within(graph, value, user, offset)
+
+
+def _within(
+    block: Block, value: Value, user: Node, offset: int
+) -> Iterator[tuple[Block, Value, Node, int]]:
+    if value.node not in block.nodes:
+        return
+    if value.node.kind == "prim::If":
+        place = value.node.outputs.index(value)
+        for branch in value.node.blocks:
+            yield from _within(branch, branch.returns[place], branch.return_node, place)
+    elif value.type == TENSOR:
+        yield block, value, user, offset
+    elif value.node.kind in _CONTAINERS:
+        yield from _results(block, value.node)
 
 
 def have_one_order(expected: Any, given: Any) -> bool:
