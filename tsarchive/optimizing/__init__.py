@@ -31,13 +31,24 @@ from tsarchive.saving import format_of_module, saved_records
 from .freezing import frozen, simplify
 from .inlining import Slot
 from .layers import fold_normalization, name_convolutions, remove_dropout, write_in_place
+from .layouts import (
+    have_one_order,
+    is_blind,
+    keep_order,
+    loosen_views,
+    put_channels_last,
+)
+from .lists import gather_lists
 from .measuring import compared, times_of
 from .packing import Packed, Samples, is_available, layers_of, pack
 from .recurrence import find_recurrence
 from .sizes import size_numbers
+from .specializing import specialize
 from .writing import program_records
 
 _METHOD: Final = "forward"
+_MARGIN: Final = 0.98
+_SECONDS: Final = 0.2
 _REPORT: Final = "tsarchive_optimization"
 
 
@@ -113,6 +124,20 @@ def optimize_report(module: ArchiveModule) -> OptimizeReport:
     return report
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What is done beside what is right for every call: the example tells whether it pays."""
+
+    finds_recurrence: bool = True
+    channels_last: bool = False
+    specializes: bool = False
+
+
+_RISKY: Final = _Way()
+_CAUTIOUS: Final = _Way(finds_recurrence=False)
+_Made = tuple[ArchiveModule, OptimizeReport]
+
+
 def _arguments(example: Any) -> tuple[Any, ...] | None:
     if example is None:
         return None
@@ -148,23 +173,40 @@ def _optimized(
         raise UnsupportedError("the module has no method forward")
     if source.tsarchive_class.forward_hooks or source.tsarchive_class.forward_pre_hooks:
         raise UnsupportedError("the module has hooks of its own")
-    if example is not None:
-        made = _rewritten(source, method, example, finds_recurrence=True)
+    ways = (_RISKY, _CAUTIOUS) if example is not None else (_CAUTIOUS,)
+    for way in ways:
+        made = _rewritten(source, method, example, way)
         if made is not None:
-            return made
-    made = _rewritten(source, method, example, finds_recurrence=False)
-    if made is None:
-        raise UnsupportedError("results for the example are not equal to rounding")
-    return made
+            return _quicker(made, source, method, example, way)
+    raise UnsupportedError("results for the example are not equal to rounding")
 
 
-def _rewritten(
+def _quicker(
+    made: _Made,
     source: ArchiveModule,
     method: Function,
     example: tuple[Any, ...] | None,
-    *,
-    finds_recurrence: bool,
-) -> tuple[ArchiveModule, OptimizeReport] | None:
+    way: _Way,
+) -> _Made:
+    """Return the module as it is quickest: which ways pay depends on the example."""
+    if example is None:
+        return made
+    for more in (replace(way, channels_last=True), replace(way, specializes=True)):
+        tried = replace(more, channels_last=more.channels_last or way.channels_last)
+        other = _rewritten(source, method, example, tried)
+        if other is not None and _pays(made, other, example):
+            made, way = other, tried
+    return made
+
+
+def _pays(made: _Made, other: _Made, example: tuple[Any, ...]) -> bool:
+    before, after = _times(made[0], other[0], example)
+    return after < before * _MARGIN
+
+
+def _rewritten(
+    source: ArchiveModule, method: Function, example: tuple[Any, ...] | None, way: _Way
+) -> _Made | None:
     """Return the module with a graph of its own; None where it does not give the same."""
     done: Counter[str] = Counter()
     left: Counter[str] = Counter()
@@ -178,17 +220,29 @@ def _rewritten(
     fold_normalization(graph, done, left)
     simplify(graph)
     size_numbers(graph, done)
-    if finds_recurrence:
+    gather_lists(graph)
+    if way.specializes:
+        special = None if example is None else specialize(graph, method, example, done)
+        if special is None:
+            return None
+        graph = special
+    if way.finds_recurrence:
         find_recurrence(graph, done)
+    if way.channels_last and not put_channels_last(graph, done):
+        return None
     packed: list[Packed] = []
     if is_available():
         samples = None if example is None else _samples(source, method, graph, example)
-        packed = pack(graph, samples, done, left)
+        packed = pack(graph, samples, done, left, takes_images=is_blind(graph))
     write_in_place(graph, done)
+    if way.channels_last or any(layer.numbers is not None for layer in packed):
+        loosen_views(graph)
+        keep_order(graph)
     simplify(graph)
     guard = source.tsarchive_classes.enforcement.guard
     optimized = _loaded(program_records(source, method, graph, packed), guard)
-    return _checked(source, optimized, example, OptimizeReport(_changes(done), _changes(left)))
+    report = OptimizeReport(_changes(done), _changes(left))
+    return _checked(source, optimized, example, way, report)
 
 
 def _kept_attributes(kept: frozenset[Slot]) -> Iterator[str]:
@@ -216,13 +270,15 @@ def _checked(
     source: ArchiveModule,
     optimized: ArchiveModule,
     example: tuple[Any, ...] | None,
+    way: _Way,
     report: OptimizeReport,
 ) -> tuple[ArchiveModule, OptimizeReport] | None:
     """Compare results for the example, and time calls; None where the results differ."""
     if example is None:
         return optimized, report
-    found = compared(*(_result(module, example) for module in (source, optimized)))
-    if not found.agree:
+    results = [_result(module, example) for module in (source, optimized)]
+    found = compared(*results)
+    if not found.agree or (way.channels_last and not have_one_order(*results)):
         return None
     before, after = _times(source, optimized, example)
     return optimized, replace(
@@ -245,4 +301,4 @@ def _times(
             partial(copy.deepcopy(module), *copy.deepcopy(example))
             for module in (source, optimized)
         ]
-        return times_of(*calls)
+        return times_of(*calls, seconds=_SECONDS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -18,7 +19,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, ListType
-from tsarchive.ir.values import Builder, TableConstant
+from tsarchive.ir.values import Builder, Device, TableConstant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
@@ -38,7 +39,10 @@ _MAY_GROW: Final = frozenset(
         "block_diag", "meshgrid", "cdist", "upsample_nearest2d", "upsample_bilinear2d", "item",
     )
 )  # fmt: skip
+_MAKES: Final = frozenset({"aten::arange", "aten::full", "aten::ones", "aten::zeros"})
+_SMALL: Final = 1 << 14
 _PLAIN: Final = (bool, int, float, str)
+_KNOWN: Final = (*_PLAIN, type(None), Device)
 _REFUSALS: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -195,9 +199,30 @@ def _may_fold(node: Node) -> bool:
         return False
     if node.upgrader is not None or not all(map(_is_known, node.inputs)):
         return False
-    return any(tensor_of(value) is not None for value in _leaves(node.inputs)) and not _is_random(
-        node
-    )
+    if not _is_small(node) and all(tensor_of(value) is None for value in _leaves(node.inputs)):
+        return False
+    return _overload(node) is not None and not is_seeded(node)
+
+
+def _is_small(node: Node) -> bool:
+    """Return whether a node makes a small tensor, of a type that it says."""
+    if node.kind not in _MAKES or argument_of(node, "dtype") is None:
+        return node.operator == "aten::arange" and _counts(node.input.constant)
+    if node.kind == "aten::arange":
+        return all(_counts(value.constant) for value in node.inputs[:-4])
+    sizes = value_of(node.input)
+    return all(type(size) is int for size in sizes) and 0 <= prod(sizes) <= _SMALL
+
+
+def _counts(number: Any) -> bool:
+    return type(number) is int and abs(number) <= _SMALL
+
+
+def argument_of(node: Node, name: str) -> Any:
+    """Return the constant that an operator is given for an argument."""
+    assert node.schema is not None
+    names = [argument.name for argument in node.schema.arguments]
+    return node.inputs[names.index(name)].constant
 
 
 def _leaves(values: list[Value]) -> Iterator[Value]:
@@ -210,20 +235,26 @@ def _is_known(value: Value) -> bool:
         return len(value.uses) == 1 and all(map(_is_known, value.node.inputs))
     if value.node.kind != CONSTANT:
         return False
-    return tensor_of(value) is not None or isinstance(value.constant, (*_PLAIN, type(None)))
+    return tensor_of(value) is not None or isinstance(value.constant, _KNOWN)
 
 
-def _is_random(node: Node) -> bool:
+def _overload(node: Node) -> Any:
     name, _, overload = node.operator.partition("::")[2].partition(".")
-    packet = getattr(torch.ops.aten, name, None)
-    found = getattr(packet, overload or "default", None)
-    return found is None or torch.Tag.nondeterministic_seeded in found.tags
+    return getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+
+
+def is_seeded(node: Node) -> bool:
+    """Return whether an operator takes random numbers."""
+    found = _overload(node) if node.schema is not None else None
+    return found is not None and torch.Tag.nondeterministic_seeded in found.tags
 
 
 def value_of(value: Value) -> Any:
     """Return what a constant, or a list of constants, is when it runs."""
     if value.node.kind == "prim::ListConstruct":
         return [value_of(item) for item in value.node.inputs]
+    if isinstance(value.constant, Device):
+        return torch.device(value.constant.text)
     tensor = tensor_of(value)
     return value.constant if tensor is None else tensor
 

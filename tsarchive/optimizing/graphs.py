@@ -158,7 +158,7 @@ def uses_of_content(value: Value) -> list[Use]:
 
 
 class Inserter:
-    """Makes nodes in front of one node of a block."""
+    """Makes nodes in front of one node of a block, which may be that of its results."""
 
     def __init__(self, block: Block, before: Node) -> None:
         self._block = block
@@ -166,7 +166,10 @@ class Inserter:
 
     def _insert(self, node: Node) -> Node:
         # By identity: nodes are equal to nothing else.
-        self._block.nodes.insert(self._block.nodes.index(self._at), node)
+        nodes = self._block.nodes
+        nodes.insert(
+            len(nodes) if self._at is self._block.return_node else nodes.index(self._at), node
+        )
         return node
 
     def constant(self, value: Any, type_: Type | None = None) -> Value:

@@ -134,6 +134,12 @@ class Packed:
     size: tuple[int, ...] | None
     use: Value
 
+    def is_like(self, other: Packed) -> bool:
+        """Return whether both are one weight in one order."""
+        is_one = self.weight.data_ptr() == other.weight.data_ptr()
+        is_one = is_one and self.weight.shape == other.weight.shape
+        return is_one and (self.numbers, self.size) == (other.numbers, other.size)
+
 
 def is_available() -> bool:
     """Return whether this torch has the operators of oneDNN, and a processor that they know."""
@@ -215,15 +221,24 @@ _LAYER_OPERATORS: Final = {
 
 
 def pack(
-    graph: Block, samples: Mapping[int, Tensor] | None, done: Counter[str], left: Counter[str]
+    graph: Block,
+    samples: Mapping[int, Tensor] | None,
+    done: Counter[str],
+    left: Counter[str],
+    *,
+    takes_images: bool,
 ) -> list[Packed]:
     """Let oneDNN compute the layers that are quicker so; return their weights.
 
     ``samples`` are inputs by the memory of weights; without them, layers are chosen by a rule.
+    ``takes_images`` tells whether results may be images in another order.
     """
     found = []
     for block, layer in list(layers_of(graph)):
         kind = "linear layer" if layer.is_linear else "convolution"
+        if not (layer.is_linear or takes_images):
+            left["convolution, as code sees the order of its result"] += 1
+            continue
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
         is_chosen = _by_rule(layer) if samples is None else _by_sample(layer, sample)
         if not is_chosen:

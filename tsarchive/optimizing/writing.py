@@ -141,25 +141,36 @@ def _with_weights(graph: Block, top: _Part, packed: Sequence[Packed]) -> ClassTy
     while top.weights in taken:
         top.weights += "_"
     class_ = ClassType(_WEIGHTS, is_module=True)
-    names = [f"weight_{number}" for number in range(len(packed))]
+    each_once = _each_once(packed)
+    places = [next(i for i, one in enumerate(each_once) if one.is_like(each)) for each in packed]
+    names = [f"weight_{number}" for number in range(len(each_once))]
     class_.attributes.update({name: Attribute(name, TENSOR) for name in names})
     top.attribute(Attribute(top.weights, class_))
     reads: list[Node] = []
     holder = _read(graph.params[0], top.weights, class_, reads)
-    for name, each in zip(names, packed, strict=True):
-        value = _read(holder, name, TENSOR, reads)
+    values = [_read(holder, name, TENSOR, reads) for name in names]
+    for number, each in zip(places, packed, strict=True):
         place = each.use.node
-        replace(each.use, value)
+        replace(each.use, values[number])
         block = next(block for block in blocks_in(graph) if place in block.nodes)
         remove(block, place)
     graph.nodes[:0] = reads
-    state = TupleType((TENSOR,) * len(packed))
+    state = TupleType((TENSOR,) * len(each_once))
     _method(class_, "__getstate__", (), state, lambda body: _get_state(body, names, state))
     _method(
         class_, "__setstate__", (Argument("state", state),), NONE,
-        lambda body: _set_state(body, names, packed),
+        lambda body: _set_state(body, names, each_once),
     )  # fmt: skip
     return class_
+
+
+def _each_once(packed: Sequence[Packed]) -> list[Packed]:
+    """Return the weights but those that another body has, too."""
+    found: list[Packed] = []
+    for each in packed:
+        if not any(one.is_like(each) for one in found):
+            found.append(each)
+    return found
 
 
 def _read(owner: Value, name: str, type_: Type, reads: list[Node]) -> Value:
@@ -170,7 +181,7 @@ def _read(owner: Value, name: str, type_: Type, reads: list[Node]) -> Value:
 
 
 def _weights_object(class_: ClassType, packed: Sequence[Packed]) -> ObjectValue:
-    state = tuple(TableConstant(each.weight) for each in packed)
+    state = tuple(TableConstant(each.weight) for each in _each_once(packed))
     return ObjectValue(class_, state=state_of(class_, state))
 
 

@@ -1,0 +1,406 @@
+"""A body of its own for calls like the example, where sizes are known and questions are answered.
+
+What tensors are is found without numbers: each operator runs on fake tensors. What depends on the
+numbers in them stays unknown. Other calls run the body as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, walk
+from tsarchive.ir.types import (
+    BOOL,
+    DEVICE,
+    INT,
+    NUMBER,
+    STRING,
+    TENSOR,
+    DictType,
+    ListType,
+    OptionalType,
+    Type,
+)
+from tsarchive.ir.values import Device
+from tsarchive.run.operators import find_native, implementation, operator_schemas
+
+from .attention import fuse_attention
+from .freezing import Written, simplify
+from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, tensor_of
+from .inlining import copied
+from .lists import gather_lists
+from .views import join_views
+
+_UNKNOWN: Final = object()
+_PLAIN: Final = (bool, int, float, str, type(None), torch.device)
+# What these tell of a tensor does not depend on its numbers, their order, or autocast.
+_OF_TENSORS: Final = frozenset(
+    {"aten::dim", "aten::size", "aten::size.int", "aten::numel", "aten::len.Tensor", "prim::device",
+     "prim::requires_grad"}
+)  # fmt: skip
+_OF_PARAMETERS: Final = frozenset({"prim::dtype", "aten::is_floating_point", "aten::is_complex"})
+_CHANGES_SHAPE: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_",
+        "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
+    )
+)  # fmt: skip
+_SAME: Final = {"aten::__is__": True, "aten::__isnot__": False}
+_ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
+
+
+def specialize(
+    graph: Block, method: Function, example: Sequence[Any], done: Counter[str]
+) -> Block | None:
+    """Return the graph with a body for calls like the example; None where it brings nothing.
+
+    In that body attention becomes one operator.
+    """
+    if any(node.kind in _CHANGES_SHAPE for node in walk(graph.nodes)):
+        return None
+    found = _arguments(graph, method, example)
+    made = _with_two_bodies(graph)
+    special = made.nodes[-1].blocks[0]
+    facts = _Facts(made, found)
+    facts.find(special)
+    count = facts.put(special)
+    if not count:
+        return None
+    _write_guard(made, found)
+    simplify(made)
+    each_node(special, _remove_question)
+    gather_lists(made)
+    simplify(made)
+    fuse_attention(special, facts.shape, done)
+    join_views(special, facts.sizes, done)
+    done["value known for calls like the example"] += count
+    return made
+
+
+def _arguments(graph: Block, method: Function, example: Sequence[Any]) -> dict[Value, Any]:
+    """Return what the example gives to parameters, where a guard can ask for it."""
+    defaults = [argument.default for argument in method.schema.arguments[1 + len(example) :]]
+    given = zip(graph.params[1:], [*example, *defaults], strict=False)
+    return {param: value for param, value in given if _is_guarded(param.type, value)}
+
+
+def _is_guarded(type_: Type, value: Any) -> bool:
+    if type_ == TENSOR:
+        is_plain = isinstance(value, Tensor) and value.layout is torch.strided
+        return is_plain and not value.requires_grad
+    if isinstance(type_, OptionalType):
+        return value is None
+    return type_ in (INT, BOOL, STRING) and type(value) in (int, bool, str)
+
+
+def _with_two_bodies(graph: Block) -> Block:
+    """Return a graph that has the body twice, behind a branch that always takes the first."""
+    made = Block()
+    values = {param: made.add_param(param.type, param.name) for param in graph.params}
+    for node in graph.nodes:
+        if node.kind == CONSTANT:
+            _copy(node, made, values)
+    always = made.append(CONSTANT, value=True).add_output(BOOL)
+    branch = made.append("prim::If", [always])
+    for _ in range(2):
+        _copy_body(graph, branch.add_block(), dict(values))
+    for value in graph.returns:
+        made.add_return(branch.add_output(value.type, value.name))
+    return made
+
+
+def _copy_body(body: Block, made: Block, values: dict[Value, Value]) -> None:
+    for node in body.nodes:
+        if node.outputs and node.outputs[0] in values:
+            continue  # a constant of both bodies
+        _copy(node, made, values)
+    for value in body.returns:
+        made.add_return(values[value])
+
+
+def _copy(node: Node, block: Block, values: dict[Value, Value]) -> None:
+    made = copied(node, [values[value] for value in node.inputs])
+    block.nodes.append(made)
+    for inner in node.blocks:
+        own = made.add_block()
+        values.update({param: own.add_param(param.type, param.name) for param in inner.params})
+        _copy_body(inner, own, values)
+    values.update(zip(node.outputs, made.outputs, strict=True))
+
+
+def _remove_question(block: Block, node: Node) -> None:
+    if node.operator in (_ASKS_AUTOCAST, "aten::is_grad_enabled") and not node.output.uses:
+        remove(block, node)
+
+
+def _write_guard(graph: Block, known: Mapping[Value, Any]) -> None:
+    """Let the branch take its first body for arguments that are like the known ones."""
+    branch = graph.nodes[-1]
+    inserter = Inserter(graph, branch)
+    params = dict(zip((param.name for param in graph.params), graph.params, strict=True))
+    conditions = [
+        condition
+        for param, value in known.items()
+        for condition in _conditions(inserter, params[param.name], value)
+    ]
+    if any(node.operator == _ASKS_AUTOCAST for node in walk(branch.blocks[1].nodes)):
+        asked = inserter.operator(_ASKS_AUTOCAST, [])
+        conditions.append(inserter.operator("aten::__not__", [asked]))
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = inserter.operator("aten::__and__.bool", [total, condition])
+    branch.inputs[0].uses.clear()
+    branch.inputs.clear()
+    branch.add_input(total)
+
+
+def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
+    call, constant = inserter.operator, inserter.constant
+    if value is None:
+        return [call("aten::__is__", [param, constant(None)])]
+    if isinstance(value, bool | int | str):
+        kind = {bool: "bool", int: "int", str: "str"}[type(value)]
+        return [call(f"aten::eq.{kind}", [param, constant(value)])]
+    sizes = inserter.list_of(list(value.shape))
+    dtype = call("prim::dtype", [param])
+    device = call("prim::device", [param])
+    found = [
+        call("aten::eq.int_list", [call("aten::size", [param]), sizes]),
+        call("aten::eq.int", [dtype, constant(_number_of(value.dtype))]),
+        call("aten::eq.device", [device, constant(Device(str(value.device)))]),
+    ]
+    if value.is_floating_point():
+        grad = call("prim::requires_grad", [param])
+        found.append(call("aten::__not__", [grad]))
+    return found
+
+
+def _number_of(dtype: torch.dtype) -> int:
+    """Return the number that TorchScript has for a type of numbers."""
+    (schema,) = operator_schemas("prim::dtype")
+    found: int = implementation(schema)(torch.empty(0, dtype=dtype))
+    return found
+
+
+class _Facts:
+    """What is known of values: fake tensors, and plain values."""
+
+    def __init__(self, graph: Block, known: Mapping[Value, Any]) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self._mode = FakeTensorMode()
+        self._graph, self._written = graph, Written(graph)
+        self._facts: dict[Value, Any] = {}
+        names = {param.name: value for param, value in known.items()}
+        self._params = [param for param in graph.params if param.name in names]
+        for param in self._params:
+            value = names[param.name]
+            self._facts[param] = self._fake(value) if isinstance(value, Tensor) else value
+        for node in walk(graph.nodes):
+            tensor = tensor_of(node.output) if node.kind == CONSTANT else None
+            if tensor is not None:
+                self._facts[node.output] = self._fake(tensor)
+
+    def _fake(self, tensor: Tensor) -> Tensor:
+        made: Tensor = self._mode.from_tensor(tensor.detach())
+        return made
+
+    def shape(self, value: Value) -> tuple[int, ...] | None:
+        """Return the sizes of a tensor of 32-bit floating point on the CPU; None for others."""
+        fact = self._of(value)
+        if not isinstance(fact, Tensor) or fact.dtype is not torch.float32:
+            return None
+        return self.sizes(value) if fact.device.type == "cpu" else None
+
+    def sizes(self, value: Value) -> tuple[int, ...] | None:
+        """Return the sizes of a tensor; None where they are not known."""
+        fact = self._of(value)
+        return tuple(fact.shape) if isinstance(fact, Tensor) else None
+
+    def find(self, block: Block) -> None:
+        with self._mode:
+            for node in self._graph.nodes[:-1]:
+                self._node(node)
+            self._block(block)
+
+    def _block(self, block: Block) -> list[Any]:
+        for node in block.nodes:
+            self._node(node)
+        return [self._of(value) for value in block.returns]
+
+    def _of(self, value: Value) -> Any:
+        return self._facts.get(value, _UNKNOWN)
+
+    def _node(self, node: Node) -> None:
+        given = [self._of(value) for value in node.inputs]
+        for value, fact in zip(node.outputs, self._results(node, given), strict=True):
+            if fact is _UNKNOWN or (_is_mutable(value.type) and self._written.may_be(value)):
+                self._facts.pop(value, None)
+            else:
+                self._facts[value] = fact
+
+    def _results(self, node: Node, given: list[Any]) -> list[Any]:
+        unknown = [_UNKNOWN] * len(node.outputs)
+        if node.kind == CONSTANT:
+            return [self._constant_fact(node.output)]
+        if node.operator == _ASKS_AUTOCAST:
+            return [False]  # the guard asks
+        if node.operator in _SAME and node.inputs[0] is node.inputs[1]:
+            return [_SAME[node.operator]]
+        if node.kind == "prim::If":
+            return self._branch(node, given[0])
+        if node.kind == "prim::Loop":
+            return self._loop(node)
+        if any(fact is _UNKNOWN for fact in given):
+            return unknown
+        return self._computed(node, given, unknown)
+
+    def _constant_fact(self, value: Value) -> Any:
+        constant = value.constant
+        if isinstance(constant, Device):
+            return torch.device(constant.text)
+        return constant if isinstance(constant, _PLAIN) else self._of(value)
+
+    def _branch(self, node: Node, condition: Any) -> list[Any]:
+        if isinstance(condition, bool):
+            return self._block(node.blocks[0 if condition else 1])
+        pairs = zip(*map(self._block, node.blocks), strict=True)
+        return [first if _are_like(first, second) else _UNKNOWN for first, second in pairs]
+
+    def _loop(self, node: Node) -> list[Any]:
+        (body,) = node.blocks
+        carried = list(carried_values(node))
+        kept = [self._of(each.first) for each in carried]
+        while True:
+            for each, fact in zip(carried, kept, strict=True):
+                self._facts[each.param] = fact
+            self._facts.pop(body.params[0], None)
+            last = self._block(body)[1:]
+            merged = [a if _are_like(a, b) else _UNKNOWN for a, b in zip(kept, last, strict=True)]
+            if list(map(id, merged)) == list(map(id, kept)):
+                return kept
+            kept = merged
+
+    def _computed(self, node: Node, given: list[Any], unknown: list[Any]) -> list[Any]:
+        match node.kind:
+            case "prim::ListConstruct" | "prim::TupleConstruct":
+                return [given if node.kind == "prim::ListConstruct" else tuple(given)]
+            case "prim::ListUnpack" | "prim::TupleUnpack":
+                return list(given[0])
+            case "prim::DictConstruct":
+                return [dict(zip(given[::2], given[1::2], strict=True))]
+            case "prim::unchecked_cast":
+                return given
+            case "prim::NumToTensor" | "aten::ScalarImplicit" if type(given[0]) is int:
+                return given  # for those who take a number
+            case "prim::TupleIndex":
+                return [given[0][given[1]]]
+        if node.schema is None or not self._may_run(node, given):
+            return unknown
+        try:
+            result = self._run(node, given)
+        except Exception:  # it raises when it runs, or depends on the numbers
+            return unknown
+        results = [result] if len(node.outputs) == 1 else list(result)
+        return [fact if _is_fact(fact) else _UNKNOWN for fact in results]
+
+    def _may_run(self, node: Node, given: list[Any]) -> bool:
+        if node.upgrader is not None or node.stand_in is not None or not node.inputs:
+            return False
+        if any(map(_is_tensor_like, given)):
+            if all(
+                output.type == TENSOR or output.type == ListType(TENSOR) for output in node.outputs
+            ):
+                return True
+            is_own = node.operator in _OF_PARAMETERS and node.input in self._params
+            return is_own or node.operator in _OF_TENSORS
+        return is_pure(node)
+
+    def _run(self, node: Node, given: list[Any]) -> Any:
+        assert node.schema is not None
+        pairs = list(zip(node.schema.arguments, given, strict=True))
+        named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
+        run = find_native(node.schema) or implementation(node.schema)
+        return run(*(value for argument, value in pairs if not argument.kwarg_only), **named)
+
+    def put(self, block: Block) -> int:
+        """Put what is known in the place of what is computed; return how often."""
+        count = 0
+
+        def visit(block: Block, node: Node) -> None:
+            nonlocal count
+            if node.kind in (CONSTANT, "prim::ListConstruct", "prim::Loop"):
+                return
+            inserter = Inserter(block, node)
+            if node.kind == "prim::NumToTensor" and type(self._of(node.output)) is int:
+                count += _give_number(node.output, inserter.constant(self._of(node.output)))
+            for value in node.outputs:
+                made = self._constant(value, inserter) if value.uses else None
+                if made is not None:
+                    replace(value, made)
+                    count += 1
+
+        each_node(block, visit)
+        return count
+
+    def _constant(self, value: Value, inserter: Inserter) -> Value | None:
+        fact = self._of(value)
+        if value.type == TENSOR:
+            return None
+        if isinstance(fact, torch.device):
+            return inserter.constant(Device(str(fact)), DEVICE)
+        if type(fact) in (bool, int, float, str):
+            return inserter.constant(fact)
+        if value.type == ListType(INT) and isinstance(fact, list):
+            return inserter.list_of(fact) if all(type(item) is int for item in fact) else None
+        return None
+
+
+def _give_number(value: Value, number: Value) -> int:
+    """Let those that take numbers have the number that is in a tensor; return how many they are."""
+    taking = [use for use in value.uses if _takes_number(*use)]
+    for user, offset in taking:
+        set_input(user, offset, number)
+    return len(taking)
+
+
+def _takes_number(user: Node, offset: int) -> bool:
+    return user.schema is not None and user.schema.arguments[offset].type == NUMBER
+
+
+def _is_mutable(type_: Type) -> bool:
+    return isinstance(type_, ListType | DictType) or any(map(_is_mutable, type_.parts()))
+
+
+def _is_fact(result: Any) -> bool:
+    if isinstance(result, list | tuple):
+        return all(map(_is_fact, result))
+    return isinstance(result, (Tensor, *_PLAIN))
+
+
+def _is_tensor_like(fact: Any) -> bool:
+    if isinstance(fact, list | tuple):
+        return any(map(_is_tensor_like, fact))
+    return isinstance(fact, Tensor)
+
+
+def _are_like(first: Any, second: Any) -> bool:
+    """Return whether no question to one of two values has another answer for the other."""
+    if first is _UNKNOWN or second is _UNKNOWN or type(first) is not type(second):
+        return False
+    if isinstance(first, Tensor):
+        return _traits(first) == _traits(second)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(_are_like, first, second))
+    return isinstance(first, _PLAIN) and bool(first == second)
+
+
+def _traits(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad
