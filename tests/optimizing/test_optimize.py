@@ -15,33 +15,13 @@ import tsarchive
 from fixtures.modules import all_cases
 from tests.support.networks import build, each_network
 from tsarchive.errors import CallError, ScriptError
-from tsarchive.optimizing import measuring, packing
+from tsarchive.optimizing import measuring
 from tsarchive.optimizing.measuring import compared
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN"
 )
 CASES = [case for case in all_cases() if case.inputs]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Several threads wait for each other, long where processors are busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def always_quicker(monkeypatch):
-    """Let oneDNN compute all that it can: no test depends on the clock."""
-    monkeypatch.setattr(packing, "times_of", lambda *_: [1.0, 0.5])
-
-
-@pytest.fixture
-def never_quicker(monkeypatch):
-    monkeypatch.setattr(packing, "times_of", lambda *_: [1.0, 1.0])
 
 
 def saved(module):
@@ -107,7 +87,7 @@ def test_fixture_modules_without_an_example(made):
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("made", CASES, ids=lambda case: case.name)
-def test_fixture_modules_with_an_example(made, always_quicker):
+def test_fixture_modules_with_an_example(made, always_quicker, each_way_pays):
     if made.name in WITHOUT_GRADIENTS:
         pytest.skip("it computes gradients")
     module, optimized = optimized_case(made, made.inputs[0])
@@ -115,7 +95,7 @@ def test_fixture_modules_with_an_example(made, always_quicker):
 
 
 @each_network
-def test_networks(name, kind, always_quicker):
+def test_networks(name, kind, always_quicker, each_way_pays):
     torch.manual_seed(0)
     module, inputs = build(name, kind)
     check(module, tsarchive.optimize(module, example=inputs), inputs)

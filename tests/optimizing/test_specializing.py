@@ -12,13 +12,7 @@ import tsarchive
 from tsarchive import optimizing
 from tsarchive.optimizing.measuring import compared
 
-from .test_optimize import check, done, one_thread, saved  # noqa: F401
-
-
-@pytest.fixture
-def each_way_pays(monkeypatch):
-    """Take every way that gives the same: no test depends on the clock."""
-    monkeypatch.setattr(optimizing, "_pays", lambda *_: True)
+from .test_optimize import check, done, saved
 
 
 class Attention(nn.Module):

@@ -52,6 +52,7 @@ _CHANGES_SHAPE: Final = frozenset(
         "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
     )
 )  # fmt: skip
+_STAYS: Final = (CONSTANT, "prim::ListConstruct", "prim::Loop")
 _SAME: Final = {"aten::__is__": True, "aten::__isnot__": False}
 _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
 
@@ -63,7 +64,8 @@ def specialize(
 
     In that body attention becomes one operator.
     """
-    if any(node.kind in _CHANGES_SHAPE for node in walk(graph.nodes)):
+    nodes = list(walk(graph.nodes))
+    if any(node.kind in _CHANGES_SHAPE for node in nodes) or not any(map(_may_be_known, nodes)):
         return None
     found = _arguments(graph, method, example)
     made = _with_two_bodies(graph)
@@ -82,6 +84,13 @@ def specialize(
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
     return made
+
+
+def _may_be_known(node: Node) -> bool:
+    """Return whether a node computes what facts about arguments may tell."""
+    if node.kind in _STAYS:
+        return False
+    return node.kind == "prim::NumToTensor" or any(value.type != TENSOR for value in node.outputs)
 
 
 def _arguments(graph: Block, method: Function, example: Sequence[Any]) -> dict[Value, Any]:
@@ -336,7 +345,7 @@ class _Facts:
 
         def visit(block: Block, node: Node) -> None:
             nonlocal count
-            if node.kind in (CONSTANT, "prim::ListConstruct", "prim::Loop"):
+            if node.kind in _STAYS:
                 return
             inserter = Inserter(block, node)
             if node.kind == "prim::NumToTensor" and type(self._of(node.output)) is int:
