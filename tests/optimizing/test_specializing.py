@@ -198,3 +198,58 @@ def test_both_bodies_have_one_packed_weight(each_way_pays, monkeypatch):
     assert weights == ["weight_0"]
     check(module, optimized, (x,), (torch.randn(1, 3, 8, 8),))
     assert saved(optimized)
+
+
+class TakenTwice(nn.Module):
+    """A list that a loop reads and that is needed behind it; in a branch torch.jit frees it."""
+
+    def forward(self, x):
+        parts: list[torch.Tensor] = []
+        for place in range(x.size(0)):
+            parts.append(x[place])
+        total = torch.zeros_like(x[0])
+        for place in range(len(parts)):
+            total = total + parts[place]
+        return parts, total
+
+
+class Rounds(nn.Module):
+    """A tensor of which the same is true."""
+
+    def forward(self, x, rounds: int):
+        twice = x * x.dim()
+        total = x
+        for _ in range(rounds):
+            total = total + twice
+        return twice, total
+
+
+@pytest.mark.parametrize(("module", "more"), [(TakenTwice(), ()), (Rounds(), (2,))])
+def test_no_branch_holds_what_torch_jit_would_free_early(module, more, each_way_pays):
+    module, x = torch.jit.script(module.eval()), torch.randn(3, 2)
+    optimized = tsarchive.optimize(module, example=(x, *more))
+    check(module, optimized, (x, *more), (torch.randn(4, 2), *more))
+
+
+class Plain(nn.Module):
+    def forward(self, count: int, given: int | str):
+        if isinstance(given, str):
+            return [given + "!"] * count
+        return [str(given + 1)]
+
+
+@pytest.mark.parametrize("given", [1, "a"])
+def test_values_of_several_types_are_left(given, each_way_pays):
+    module = torch.jit.script(Plain().eval())
+    optimized = tsarchive.optimize(module, example=(2, given))
+    check(module, optimized, (2, given), (3, 7), (1, "b"))
+
+
+class Alone(nn.Module):
+    def forward(self):
+        return [place for place in range(3)]
+
+
+def test_no_arguments(each_way_pays):
+    module = torch.jit.script(Alone().eval())
+    check(module, tsarchive.optimize(module, example=()), ())

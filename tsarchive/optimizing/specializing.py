@@ -7,7 +7,7 @@ numbers in them stays unknown. Other calls run the body as it was.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,7 @@ from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, wal
 from tsarchive.ir.types import (
     BOOL,
     DEVICE,
+    FLOAT,
     INT,
     NUMBER,
     STRING,
@@ -52,6 +53,7 @@ _CHANGES_SHAPE: Final = frozenset(
         "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
     )
 )  # fmt: skip
+_TYPES: Final[dict[type, Type]] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 _STAYS: Final = (CONSTANT, "prim::ListConstruct", "prim::Loop")
 _SAME: Final = {"aten::__is__": True, "aten::__isnot__": False}
 _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
@@ -68,6 +70,8 @@ def specialize(
     if any(node.kind in _CHANGES_SHAPE for node in nodes) or not any(map(_may_be_known, nodes)):
         return None
     found = _arguments(graph, method, example)
+    if not found:
+        return None
     made = _with_two_bodies(graph)
     special = made.nodes[-1].blocks[0]
     facts = _Facts(made, found)
@@ -80,6 +84,9 @@ def specialize(
     each_node(special, _remove_question)
     gather_lists(made)
     simplify(made)
+    known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
+    if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
+        return None
     fuse_attention(special, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
@@ -196,6 +203,31 @@ def _number_of(dtype: torch.dtype) -> int:
     (schema,) = operator_schemas("prim::dtype")
     found: int = implementation(schema)(torch.empty(0, dtype=dtype))
     return found
+
+
+def _is_freed_early(block: Block, outside: Set[Value], later: Set[Value]) -> bool:
+    """Return whether the interpreter of torch.jit frees a value of a branch that is still needed.
+
+    It may where a loop that carries values and something behind it take the value. ``outside`` are
+    values from before the branch, ``later`` those that are needed after the block.
+    """
+    later = {*later, *block.returns}
+    for node in reversed(block.nodes):
+        taken = _taken_inside(node)
+        if node.kind == "prim::Loop" and node.outputs and (taken & later) - outside:
+            return True
+        if any(_is_freed_early(inner, outside, later) for inner in node.blocks):
+            return True
+        later |= taken.union(node.inputs)
+    return False
+
+
+def _taken_inside(node: Node) -> set[Value]:
+    """Return values that the blocks of a node take."""
+    inner = list(walk([node]))
+    taken = {value for each in inner[1:] for value in each.inputs}
+    taken.update(value for each in inner for block in each.blocks for value in block.returns)
+    return {value for value in taken if value.node.kind != CONSTANT}
 
 
 class _Facts:
@@ -365,7 +397,7 @@ class _Facts:
             return None
         if isinstance(fact, torch.device):
             return inserter.constant(Device(str(fact)), DEVICE)
-        if type(fact) in (bool, int, float, str):
+        if value.type == _TYPES.get(type(fact)):
             return inserter.constant(fact)
         if value.type == ListType(INT) and isinstance(fact, list):
             return inserter.list_of(fact) if all(type(item) is int for item in fact) else None
