@@ -154,10 +154,10 @@ class PlainReader:
         letters = "".join(map(self._letters.__getitem__, tokens))
         if _NO_LETTER in letters or _DECEPTIVE.search(letters):
             return None
-        kinds = _kinds(_folded(letters))
-        if kinds is None or not _are_nested(kinds, _columns(tokens)):
+        kinds, columns = _kinds(_folded(letters)), _columns(tokens)
+        if kinds is None or not _are_nested(kinds, columns):
             return None
-        return _read(tokens, letters.split("\n"), kinds, _columns(tokens))
+        return _read(tokens, letters.split("\n"), kinds, columns)
 
 
 def _folded(text: str) -> str:
