@@ -24,6 +24,7 @@ PLAIN = [
     "    for i in range(torch.len(x)):\n      x = torch.neg(x)\n    return x[0:2]\n",
     "    if torch.gt(x, 1e-05):\n      y = torch.neg(x)\n    else:\n      y = {0: x, 1: -x}\n"
     "    while bool(y):\n      pass\n",
+    "    return __torch__.f(__torch__.g(x, ), torch.neg(__torch__.h(x, y=__torch__.i(x, ))), )\n",
     "    return torch.autograd.grad(x), torch.nn.relu(x), x.torch.relu(x)\n",
     "    return (x).relu(1 + 2 * torch.len(x)), x == x, 0 - __torch__.a.B.c\n",
 ]
@@ -46,6 +47,7 @@ LEFT = [
     "    return x # torch.f(\n",
     "    x = ø\n", "    return [x for x in y]\n", "    return f(*x)\n", "    return lambda: x\n",
     "  def g(self, y: int=torch.f(torch.g(1)), z: int) -> __torch__.A:\n    return y\n",
+    "  def g(self: A, y: int=x[1:__torch__.a], z: __torch__.A=x) -> int:\n    return y\n",
     "  return x\n", "    class A:\n      pass\n", "    def f(x: int) -> int:\n      return x\n",
     "    return x\nx = 1\n", f"    return {'-' * 3}x\n", f"    return {'(' * 40}x{')' * 40}\n",
     f"    return {'.'.join('x' * 1500)}\n",

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 from tsarchive.frontend.grammar import OF_PYTHON
 from tsarchive.ir.text_limits import MAX_CODE_CHARACTERS
 
+_OF_ARCHIVE: Final = "__torch__."
+
 
 class Mentions(NamedTuple):
     """The operators that a definition calls, and the names of the archive's definitions in it."""
@@ -36,7 +38,7 @@ class Mentions(NamedTuple):
 
     def name(self, name: str) -> None:
         """Note a dotted name."""
-        if name.startswith("__torch__."):
+        if name.startswith(_OF_ARCHIVE):
             self.names[name] = None
 
 
@@ -152,10 +154,10 @@ class PlainReader:
         letters = "".join(map(self._letters.__getitem__, tokens))
         if _NO_LETTER in letters or _DECEPTIVE.search(letters):
             return None
-        kinds = _kinds(_folded(letters))
-        if kinds is None or not _are_nested(kinds, _columns(tokens)):
+        kinds, columns = _kinds(_folded(letters)), _columns(tokens)
+        if kinds is None or not _are_nested(kinds, columns):
             return None
-        return _read(tokens, letters.split("\n"), kinds, _columns(tokens))
+        return _read(tokens, letters.split("\n"), kinds, columns)
 
 
 def _folded(text: str) -> str:
@@ -231,7 +233,7 @@ def _read(
                 return None
             own = found[name] = []
         if "t" in letters:
-            places = _in_order(letters)
+            places = _in_order(letters, tokens[start : start + len(letters)])
             own += [(tokens[start + i], letters.startswith("(", i + 1)) for i in places]
             if kind == "function":
                 if _IN_DEFAULT.search(letters):
@@ -244,13 +246,19 @@ def _read(
     return {name: _mentions(own) for name, own in found.items()}
 
 
-_IN_DEFAULT: Final = re.compile("=[^:A]*t")
+# A default that may have one: in the tree it stands behind the types of all parameters.
+_IN_DEFAULT: Final = re.compile("=(?!-?[cdn][,)]).*t")
 
 
-def _in_order(letters: str) -> list[int]:
-    """Return the places of mentions in a line by where they end, calls with their brackets."""
+def _in_order(letters: str, tokens: Sequence[str]) -> list[int]:
+    """Return the places of mentions in a line: names in their order, calls of operators by where
+    their brackets end. In the tree a call stands behind its arguments, and they behind its name."""
     places = [place for place, letter in enumerate(letters) if letter == "t"]
-    return sorted(places, key=lambda place: _end(letters, place + 1)) if places[1:] else places
+
+    def order(place: int) -> int:
+        return place if tokens[place].startswith(_OF_ARCHIVE) else _end(letters, place + 1)
+
+    return sorted(places, key=order) if places[1:] else places
 
 
 def _end(letters: str, place: int) -> int:
@@ -265,7 +273,7 @@ def _mentions(own: list[_Mention]) -> Mentions:
     """Return mentions in the order in which the parser's tree is walked: from the last node on."""
     found = Mentions(Counter(), {})
     for name, is_called in reversed(own):
-        if not name.startswith("__torch__."):
+        if not name.startswith(_OF_ARCHIVE):
             if is_called:
                 found.call(name)
             continue
