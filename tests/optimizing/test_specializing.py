@@ -115,6 +115,52 @@ def test_what_depends_on_numbers_stays_unknown(each_way_pays):
     check(module, optimized, (example,), (-example,), (torch.ones(5),), (torch.zeros(5),))
 
 
+class Writing(nn.Module):
+    """Attention whose query changes before the values are read."""
+
+    def forward(self, x):
+        query, key, value = x + x.size(0), x * 2, x.clone()
+        weights = torch.softmax(torch.matmul(query, key.transpose(-2, -1)), -1)
+        if bool(x.sum() > 0):
+            query.zero_()
+        return torch.matmul(weights, value), query
+
+
+def test_attention_stays_where_code_writes_to_its_query(each_way_pays):
+    module, example = torch.jit.script(Writing().eval()), -torch.rand(2, 5, 4)
+    optimized = tsarchive.optimize(module, example=example)
+    assert "attention as one operator" not in done(optimized)
+    check(module, optimized, (example,), (-example,))
+
+
+class Filling(nn.Module):
+    """An operator that gives a tensor other sizes, or does not."""
+
+    def forward(self, x):
+        y = torch.empty(0)
+        if bool(x.sum() > 0):
+            torch.add(x, x, out=y)
+        return x + y.numel()
+
+
+def test_sizes_of_tensors_that_are_filled_stay_unknown(each_way_pays):
+    module, example = torch.jit.script(Filling().eval()), torch.ones(3)
+    optimized = tsarchive.optimize(module, example=example)
+    check(module, optimized, (example,), (-example,))
+
+
+class AskingForGradient(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.requires_grad else x * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_tensors_that_require_gradients_are_not_like_the_example(dtype, each_way_pays):
+    module, example = torch.jit.script(AskingForGradient().eval()), torch.ones(3, dtype=dtype)
+    optimized = tsarchive.optimize(module, example=example)
+    check(module, optimized, (example,), (torch.ones(3, dtype=dtype, requires_grad=True),))
+
+
 class Picture(nn.Module):
     """Images among code that sees the order of numbers, or not."""
 

@@ -1,7 +1,7 @@
 """Attention that is written out, as one operator.
 
 The operator gives zeros for a row that is masked completely, where the equations give NaN. So it
-takes their place where no mask is, or one that is constant and leaves something of each row.
+takes their place where no mask is, or one that is constant and leaves something of each row. An infinite query may mask a row as well.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import TENSOR
 from tsarchive.ir.values import TableConstant
 
-from .graphs import Inserter, each_node, remove, replace, sweep, tensor_of
+from .freezing import Written
+from .graphs import Inserter, each_node, may_write, remove, replace, sweep, tensor_of
 
 ShapeOf = Callable[[Value], "tuple[int, ...] | None"]
 """The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
@@ -40,23 +41,26 @@ class _Scores(NamedTuple):
     mask: Tensor | None
 
 
-def fuse_attention(graph: Block, shape_of: ShapeOf, done: Counter[str]) -> None:
-    """Put one operator in the place of the equations of attention, where sizes are known."""
+def fuse_attention(body: Block, graph: Block, shape_of: ShapeOf, done: Counter[str]) -> None:
+    """Put one operator in the place of the equations of attention, where sizes are known.
+
+    ``body`` is the block of ``graph`` that they are looked for in.
+    """
 
     def visit(block: Block, node: Node) -> None:
-        if node.kind in _PRODUCTS and _put(block, node, shape_of):
+        if node.kind in _PRODUCTS and _put(block, node, graph, shape_of):
             done["attention as one operator"] += 1
 
-    each_node(graph, visit)
-    sweep(graph)
+    each_node(body, visit)
+    sweep(body)
 
 
-def _put(block: Block, node: Node, shape_of: ShapeOf) -> bool:
+def _put(block: Block, node: Node, graph: Block, shape_of: ShapeOf) -> bool:
     softmax = node.input.node
     if not _is_softmax(softmax, shape_of) or softmax not in block.nodes:
         return False
     found = _scores(softmax.input, shape_of)
-    if found is None or not _fit(found, node.inputs[1], shape_of):
+    if found is None or not _fit(found, node.inputs[1], shape_of) or _may_change(found, graph):
         return False
     inserter = Inserter(block, node)
     given = [found.query, _swapped(inserter, found.key), node.inputs[1]]
@@ -154,6 +158,13 @@ def _fit(scores: _Scores, value: Value, shape_of: ShapeOf) -> bool:
     query, key, own = (shape or () for shape in found)
     is_one_batch = query[:-2] == key[:-2] == own[:-2]
     return is_one_batch and query[-1] == key[-2] == own[-1] and key[-1] == own[-2]
+
+
+def _may_change(scores: _Scores, graph: Block) -> bool:
+    """Return whether code may write to what is read later than before, with the values."""
+    writers = [node for node in walk(graph.nodes) if may_write(node)]
+    written = Written(graph, writers) if writers else None
+    return written is not None and any(map(written.may_be, (scores.query, scores.key)))
 
 
 def _swapped(inserter: Inserter, key: Value) -> Value:

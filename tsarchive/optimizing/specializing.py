@@ -49,8 +49,8 @@ _OF_PARAMETERS: Final = frozenset({"prim::dtype", "aten::is_floating_point", "at
 _CHANGES_SHAPE: Final = frozenset(
     f"aten::{name}"
     for name in (
-        "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "squeeze_",
-        "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
+        "as_strided_", "detach_", "requires_grad_", "resize_", "resize_as_", "set_", "set_data",
+        "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_",
     )
 )  # fmt: skip
 _TYPES: Final[dict[type, Type]] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
@@ -67,7 +67,7 @@ def specialize(
     In that body attention becomes one operator.
     """
     nodes = list(walk(graph.nodes))
-    if any(node.kind in _CHANGES_SHAPE for node in nodes) or not any(map(_may_be_known, nodes)):
+    if any(map(_changes_shape, nodes)) or not any(map(_may_be_known, nodes)):
         return None
     found = _arguments(graph, method, example)
     if not found:
@@ -87,10 +87,17 @@ def specialize(
     known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
     if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
         return None
-    fuse_attention(special, facts.shape, done)
+    fuse_attention(special, made, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
     return made
+
+
+def _changes_shape(node: Node) -> bool:
+    """Return whether a node may give a tensor other sizes, as those with ``out`` do."""
+    arguments = () if node.schema is None else node.schema.arguments
+    has_out = any(argument.is_write and argument.kwarg_only for argument in arguments)
+    return has_out or node.kind in _CHANGES_SHAPE
 
 
 def _may_be_known(node: Node) -> bool:
@@ -192,7 +199,7 @@ def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
         call("aten::eq.int", [dtype, constant(_number_of(value.dtype))]),
         call("aten::eq.device", [device, constant(Device(str(value.device)))]),
     ]
-    if value.is_floating_point():
+    if value.is_floating_point() or value.is_complex():
         grad = call("prim::requires_grad", [param])
         found.append(call("aten::__not__", [grad]))
     return found
