@@ -1,7 +1,8 @@
 """Attention that is written out, as one operator.
 
 The operator gives zeros for a row that is masked completely, where the equations give NaN. So it
-takes their place where no mask is, or one that is constant and leaves something of each row. An infinite query may mask a row as well.
+takes their place where no mask is, or one that is constant and leaves something of each row. A row
+of scores that an infinite query makes -inf is like a masked one.
 """
 
 from __future__ import annotations
