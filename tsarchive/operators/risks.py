@@ -7,10 +7,9 @@ the evidence that keeps them within their tensors, which stands behind ``#`` as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from itertools import groupby, product
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -122,7 +121,7 @@ def rows() -> tuple[Row, ...]:
 
 @cache
 def _row(pattern: str) -> Row:
-    risk, reason, told = dict(_told(_index()[pattern]))[pattern]
+    risk, reason, told = _told(_index()[pattern])[pattern]
     bound, _, evidence = " ".join(line[1:].strip() for line in told).partition(": ")
     return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, evidence)
 
@@ -146,19 +145,23 @@ def _beginnings_in(head: str) -> list[str]:
     return [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
 
 
-def _told(paragraph: str) -> Iterator[tuple[str, tuple[str, str, tuple[str, ...]]]]:
-    """Yield risk, reason and lines of evidence of each name in each namespace of a paragraph."""
+@cache
+def _told(paragraph: str) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Return risk, reason and lines of evidence of each name in each namespace of a paragraph."""
     head, *lines = paragraph.splitlines()
     title, _, reason = head.removeprefix("[").partition("] ")
     risk = title.partition(": ")[2]
-    beginnings = _beginnings_in(head)
-    shared: tuple[str, str, tuple[str, ...]] = risk, reason, ()
+    evidence: tuple[str, ...] = ()
+    found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
     for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
         if is_evidence:
-            shared = risk, reason, tuple(group)
+            evidence = tuple(group)
             continue
-        for beginning, name in product(beginnings, " ".join(group).split()):
-            yield beginning + name, shared
+        names = " ".join(group).split()
+        for beginning in _beginnings_in(head):
+            told = dict.fromkeys([beginning + name for name in names], (risk, reason, evidence))
+            found.update(told)
+    return found
 
 
 @cache
