@@ -34,7 +34,15 @@ def not_collecting() -> Iterator[None]:
         yield
     finally:
         _here.is_off = False
+        _keep_what_was_made()
         gc.enable()
+
+
+def _keep_what_was_made() -> None:
+    """Count new objects as old: the collection that is due would visit all of torch's as well."""
+    if not gc.get_freeze_count():  # what others froze stays frozen
+        gc.freeze()
+        gc.unfreeze()
 
 
 @contextmanager
@@ -72,4 +80,5 @@ def rarely_collecting() -> Iterator[None]:
         yield
     finally:
         if gc.get_threshold() == patient:  # unless that code has changed it
+            _keep_what_was_made()
             gc.set_threshold(*before)

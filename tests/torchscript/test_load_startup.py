@@ -174,3 +174,37 @@ def test_what_code_sets_for_the_collector_stays(threshold):
     with rarely_collecting(), rarely_collecting():
         gc.set_threshold(500, 9, 8)
     assert gc.get_threshold() == (500, 9, 8)
+
+
+@pytest.fixture
+def unfrozen():
+    """Nothing that the suite has frozen to run faster."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.parametrize("paused", [not_collecting, rarely_collecting])
+def test_what_was_made_is_not_visited_when_the_collector_is_back(paused, monkeypatch, unfrozen):
+    visited = []
+    monkeypatch.setattr("tsarchive.garbage._MANY", 10**9)
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1_000, *before[1:])
+    gc.callbacks.append(lambda phase, _: visited.append(phase))
+    try:
+        with paused():
+            made = [[] for _ in range(20_000)]
+        more = [[] for _ in range(100)]
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*before)
+    assert (len(made), len(more), visited) == (20_000, 100, [])
+
+
+def test_frozen_objects_stay_frozen(unfrozen):
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with not_collecting():
+        pass
+    assert gc.get_freeze_count() >= frozen - 1_000 > 0
