@@ -34,12 +34,15 @@ def not_collecting() -> Iterator[None]:
         yield
     finally:
         _here.is_off = False
-        _keep_what_was_made()
         gc.enable()
 
 
-def _keep_what_was_made() -> None:
-    """Count new objects as old: the collection that is due would visit all of torch's as well."""
+def count_as_old() -> None:
+    """Count all objects as old, so that the next collections do not visit them, nor all of torch.
+
+    For objects that stay, such as imported modules: garbage among them waits for a full collection,
+    which Python puts off the longer the more there are of them.
+    """
     if not gc.get_freeze_count():  # what others froze stays frozen
         gc.freeze()
         gc.unfreeze()
@@ -80,5 +83,4 @@ def rarely_collecting() -> Iterator[None]:
         yield
     finally:
         if gc.get_threshold() == patient:  # unless that code has changed it
-            _keep_what_was_made()
             gc.set_threshold(*before)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from .garbage import not_collecting
+from .garbage import count_as_old, not_collecting
 
 
 def lazy_member(package: str, homes: Mapping[str, str], name: str) -> Any:
@@ -20,5 +20,6 @@ def lazy_member(package: str, homes: Mapping[str, str], name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     with not_collecting():
         value = getattr(import_module(home), name)
+        count_as_old()
     setattr(sys.modules[package], name, value)
     return value
