@@ -259,14 +259,19 @@ def value_of(value: Value) -> Any:
     return value.constant if tensor is None else tensor
 
 
-def _folded(block: Block, node: Node) -> Value | None:
+def result_of(node: Node, given: Iterable[Any]) -> Any:
+    """Run the operator of a node on values for its inputs, and return what it gives."""
     assert node.schema is not None
-    pairs = list(zip(node.schema.arguments, map(value_of, node.inputs), strict=True))
-    given = [value for argument, value in pairs if not argument.kwarg_only]
+    pairs = list(zip(node.schema.arguments, given, strict=True))
     named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
+    run = implementation(node.schema)
+    return run(*(value for argument, value in pairs if not argument.kwarg_only), **named)
+
+
+def _folded(block: Block, node: Node) -> Value | None:
     try:
         with torch.no_grad():
-            result = implementation(node.schema)(*given, **named)
+            result = result_of(node, map(value_of, node.inputs))
     except _REFUSALS:
         return None  # it raises when it runs
     inserter = Inserter(block, node)

@@ -83,7 +83,6 @@ def _keeps_order(node: Node) -> bool:
 
 
 def _reshape(block: Block, node: Node) -> None:
-    """Let views be made of tensors in any order."""
     if node.operator != "aten::view":
         return
     made = Inserter(block, node).operator("aten::reshape", node.inputs)

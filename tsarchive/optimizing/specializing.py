@@ -29,10 +29,10 @@ from tsarchive.ir.types import (
     Type,
 )
 from tsarchive.ir.values import Device
-from tsarchive.run.operators import find_native, implementation, operator_schemas
+from tsarchive.run.operators import implementation, operator_schemas
 
 from .attention import fuse_attention
-from .freezing import Written, simplify
+from .freezing import Written, result_of, simplify
 from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, tensor_of
 from .inlining import copied
 from .lists import gather_lists
@@ -353,7 +353,7 @@ class _Facts:
         if node.schema is None or not self._may_run(node, given):
             return unknown
         try:
-            result = self._run(node, given)
+            result = result_of(node, given)
         except Exception:  # it raises when it runs, or depends on the numbers
             return unknown
         results = [result] if len(node.outputs) == 1 else list(result)
@@ -370,13 +370,6 @@ class _Facts:
             is_own = node.operator in _OF_PARAMETERS and node.input in self._params
             return is_own or node.operator in _OF_TENSORS
         return is_pure(node)
-
-    def _run(self, node: Node, given: list[Any]) -> Any:
-        assert node.schema is not None
-        pairs = list(zip(node.schema.arguments, given, strict=True))
-        named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
-        run = find_native(node.schema) or implementation(node.schema)
-        return run(*(value for argument, value in pairs if not argument.kwarg_only), **named)
 
     def put(self, block: Block) -> int:
         """Put what is known in the place of what is computed; return how often."""
