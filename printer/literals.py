@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import InterfaceType
+from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.graph import CONSTANT, Node
 from tsarchive.ir.names import checked_value_name
 from tsarchive.ir.source_ranges import TaggedText
@@ -27,7 +28,6 @@ from tsarchive.ir.types import (
     annotation,
     own_name,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 
 _ESCAPES = {
     "\\": "\\\\", "'": "\\'", '"': '\\"', "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n",

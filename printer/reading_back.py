@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, method_schema
+from tsarchive.ir.constants import Device, GeneratorSeed, TableConstant
 from tsarchive.ir.graph import (
     COMPUTED,
     RETURN,
@@ -60,7 +61,7 @@ from tsarchive.ir.types import (
     Type,
     UnionType,
 )
-from tsarchive.ir.values import Device, GeneratorSeed, TableConstant, type_of_constant
+from tsarchive.ir.values import type_of_constant
 
 from .literals import UNIQUE, can_be_inferred, has_non_ascii, is_number
 

@@ -22,9 +22,9 @@ from tsarchive import CallError, Policy, TargetError
 from tsarchive.container import NewRecord, write_container
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import walk
 from tsarchive.ir.types import TENSOR, annotation
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators import older_forms
 from tsarchive.operators.older_forms import older_functions, older_names
 from tsarchive.operators.overloads import class_of, overloads_of

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from tests.support.frontend import constant_of, function_of, kinds, only, reprinted, walk
+from tsarchive.ir.constants import Device, EnumMember, TableConstant
 from tsarchive.ir.graph import MAX_TRIP_COUNT
 from tsarchive.ir.types import (
     ANY,
@@ -23,7 +24,6 @@ from tsarchive.ir.types import (
     UnionType,
     annotation,
 )
-from tsarchive.ir.values import Device, EnumMember, TableConstant
 
 TYPES = """class Color(Enum):
   RED = 1

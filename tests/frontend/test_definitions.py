@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tests.support.frontend import constant_of, function_of, importer_of, only, reprinted
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import INT, NONE, TENSOR, ListType, OptionalType, annotation
-from tsarchive.ir.values import TableConstant
 
 
 def test_a_return_value_is_converted_to_the_declared_type():

@@ -14,9 +14,9 @@ from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import UNKNOWN_NAME, UNLOWERED, UNREACHABLE
 from tsarchive.frontend.syntax import parse_statements
 from tsarchive.ir.classes import ClassType, FunctionType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import walk
 from tsarchive.ir.types import TENSOR, UNKNOWN
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators.overloads import class_of, overloads_of
 
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 
 from tsarchive.errors import SaveError
+from tsarchive.ir.constants import Device, GeneratorSeed, TableConstant
 from tsarchive.ir.types import (  # fmt: skip
     ANY,
     BOOL,
@@ -23,7 +24,6 @@ from tsarchive.ir.types import (  # fmt: skip
     TupleType,
     own_name,
 )
-from tsarchive.ir.values import Device, GeneratorSeed, TableConstant
 from tsarchive.printer.literals import Literals, complex_text, float_text, string_text
 
 

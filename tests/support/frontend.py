@@ -15,10 +15,10 @@ import tsarchive
 from tsarchive.formats.torchscript.importer import Importer
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, Type, own_name
-from tsarchive.ir.values import TableConstant
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.run.operators import find_native, native_class, operator_schemas

@@ -17,9 +17,9 @@ from operator import itemgetter
 from typing import Any
 
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.constants import Held, ObjectValue
 from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.types import TENSOR, DictType, ListType, OptionalType, TupleType, Type
-from tsarchive.ir.values import Held, ObjectValue
 
 from .probing import Item, Place, Probe, Values
 

@@ -31,6 +31,15 @@ from tsarchive.ir.classes import (
     FunctionType,
     InterfaceType,
 )
+from tsarchive.ir.constants import (
+    Device,
+    EnumMember,
+    GeneratorSeed,
+    Held,
+    ObjectValue,
+    TableConstant,
+    TypedValue,
+)
 from tsarchive.ir.graph import Block, Node, Placed, Value
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX, base_name
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema, parse_schema_with
@@ -52,16 +61,7 @@ from tsarchive.ir.types import (
     VarType,
     simple_type,
 )
-from tsarchive.ir.values import (
-    Device,
-    EnumMember,
-    GeneratorSeed,
-    Held,
-    ObjectValue,
-    TableConstant,
-    TypedValue,
-    type_of_constant,
-)
+from tsarchive.ir.values import type_of_constant
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction

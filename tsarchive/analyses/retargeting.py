@@ -19,6 +19,7 @@ from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step, i
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
 from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.constants import EnumMember, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, must_be_none, nested_blocks, walk
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import (
@@ -37,7 +38,7 @@ from tsarchive.ir.types import (
     annotation,
     own_name,
 )
-from tsarchive.ir.values import Builder, EnumMember, TableConstant, is_default
+from tsarchive.ir.values import Builder, is_default
 from tsarchive.operators import older_forms, removed
 from tsarchive.operators.overloads import builtins_of, native_class, parsed
 from tsarchive.operators.registry import listed_versions, schema_texts, versions_of

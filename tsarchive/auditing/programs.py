@@ -15,10 +15,10 @@ from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.formats.torchscript.code_records import presumed_version
 from tsarchive.formats.torchscript.inspection import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.pickled import objects_of
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import closure
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import TENSOR, UNKNOWN, Type
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, Reduce, loads
 from tsarchive.scanning.collecting import Collected

@@ -18,10 +18,11 @@ import torch.nn.functional
 
 from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
-from tsarchive.ir.values import TableConstant, is_default, necessary_arguments
+from tsarchive.ir.values import is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.python_forms import (

@@ -27,10 +27,10 @@ from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.constants import GeneratorSeed
 from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
-from tsarchive.ir.values import GeneratorSeed
 from tsarchive.policy import Guard, Policy
 from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule

@@ -14,6 +14,7 @@ import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
@@ -35,7 +36,6 @@ from tsarchive.ir.types import (
     annotation,
     simple_type,
 )
-from tsarchive.ir.values import TableConstant
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects

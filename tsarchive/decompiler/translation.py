@@ -15,9 +15,9 @@ from typing import Any
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
 from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import NAME_OF_KIND

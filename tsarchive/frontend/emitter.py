@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tsarchive.errors import ArchiveError, SourceError, UnknownOperatorError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType, method_schema
+from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, is_device
 from tsarchive.ir.graph import Value
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.subtyping import fits, flat_members, is_subtype, unify_all
@@ -36,7 +37,7 @@ from tsarchive.ir.types import (
     annotation,
     simple_type,
 )
-from tsarchive.ir.values import Device, EnumMember, GeneratorSeed, is_default, is_device
+from tsarchive.ir.values import is_default
 from tsarchive.operators.libraries import what_registers
 from tsarchive.operators.removed import TRIED_FIRST
 from tsarchive.operators.upgraders import Candidate

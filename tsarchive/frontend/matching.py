@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.constants import Device, EnumMember, is_device
 from tsarchive.ir.graph import Value
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -46,7 +47,7 @@ from tsarchive.ir.types import (
     VarType,
     annotation,
 )
-from tsarchive.ir.values import Builder, Device, EnumMember, is_device
+from tsarchive.ir.values import Builder
 from tsarchive.operators.libraries import last_with, unregistered
 from tsarchive.operators.removed import TRIED_FIRST, removed
 from tsarchive.operators.upgraders import ANY_AGE, Age, Candidate, candidates, of_version

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .classes import Function, FunctionType
-from .constants import Device as Device
-from .constants import EnumMember as EnumMember
-from .constants import GeneratorSeed as GeneratorSeed
-from .constants import Held as Held
-from .constants import ObjectValue as ObjectValue
-from .constants import TableConstant as TableConstant
-from .constants import TypedValue as TypedValue
-from .constants import conforms as conforms
-from .constants import is_device as is_device
+from .constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from .graph import CONSTANT, Block, Node, Placed, Use, Value
 from .schema import Argument, FunctionSchema
 from .types import (

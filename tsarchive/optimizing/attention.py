@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import TENSOR
-from tsarchive.ir.values import TableConstant
 
 from .freezing import Written
 from .graphs import Inserter, each_node, may_write, remove, replace, sweep, tensor_of

@@ -16,10 +16,11 @@ import torch
 
 from tsarchive.frontend.folding import fold
 from tsarchive.ir.classes import Function
+from tsarchive.ir.constants import Device, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, ListType
-from tsarchive.ir.values import Builder, Device, TableConstant
+from tsarchive.ir.values import Builder
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place

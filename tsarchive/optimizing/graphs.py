@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import (
     CONSTANT,
     Block,
@@ -18,7 +19,7 @@ from tsarchive.ir.graph import (
     nested_blocks,
 )
 from tsarchive.ir.types import INT, ListType, Type
-from tsarchive.ir.values import TableConstant, type_of_constant
+from tsarchive.ir.values import type_of_constant
 from tsarchive.operators.effects import (
     HIDDEN_EFFECTS,
     IS_TRAINING,

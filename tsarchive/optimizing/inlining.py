@@ -14,6 +14,7 @@ import torch
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import Function, FunctionType
+from tsarchive.ir.constants import Device, EnumMember, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value
 from tsarchive.ir.types import (
     ANY,
@@ -26,7 +27,7 @@ from tsarchive.ir.types import (
     TupleType,
     Type,
 )
-from tsarchive.ir.values import Device, EnumMember, TableConstant, type_of_constant
+from tsarchive.ir.values import type_of_constant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import get_slot
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from torch import Tensor
 
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import TENSOR
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators.effects import IS_TRAINING
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE

@@ -13,9 +13,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import TENSOR
-from tsarchive.ir.values import TableConstant
 
 from .freezing import Written, is_seeded
 from .graphs import Inserter, blocks_in, each_node, set_input, tensor_of

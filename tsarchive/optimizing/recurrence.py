@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, carried_values, is_constant_true
 from tsarchive.ir.types import TENSOR, ListType
-from tsarchive.ir.values import TableConstant
 
 from .graphs import Inserter, each_node, remove, replace, set_input, sweep, tensor_of
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tsarchive.ir.classes import Function
+from tsarchive.ir.constants import Device
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, walk
 from tsarchive.ir.types import (
     BOOL,
@@ -28,7 +29,6 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.ir.values import Device
 from tsarchive.run.operators import implementation, operator_schemas
 
 from .attention import fuse_attention

@@ -15,10 +15,11 @@ from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.torchscript.saving import records_of_program, state_of
 from tsarchive.ir.classes import Attribute, ClassType, Function
+from tsarchive.ir.constants import ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, TupleType, Type
-from tsarchive.ir.values import Builder, ObjectValue, TableConstant
+from tsarchive.ir.values import Builder
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.natives.onednn import PACK_CONVOLUTION, PACK_LINEAR
 from tsarchive.run.operators import operator_schemas

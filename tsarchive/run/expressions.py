@@ -21,6 +21,7 @@ import torch
 
 from tsarchive.errors import ArchiveError, UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, is_module
+from tsarchive.ir.constants import EnumMember, TableConstant
 from tsarchive.ir.graph import CONSTANT, RETURN, Node, Value, must_be_none
 from tsarchive.ir.names import is_identifier, to_identifier
 from tsarchive.ir.schema import FunctionSchema
@@ -38,7 +39,7 @@ from tsarchive.ir.types import (
     annotation,
     is_named,
 )
-from tsarchive.ir.values import EnumMember, TableConstant, necessary_arguments
+from tsarchive.ir.values import necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
 from tsarchive.operators.python_forms import (
     ANY_INT,

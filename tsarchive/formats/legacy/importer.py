@@ -18,8 +18,8 @@ from tsarchive.formats.torchscript.importer import (
     set_state,
 )
 from tsarchive.formats.torchscript.tensors import TensorReader
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import TENSOR, Type
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators.upgraders import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.objects import new_object

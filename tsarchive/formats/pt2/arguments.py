@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.ir.constants import Device
 from tsarchive.ir.graph import Value
 from tsarchive.ir.names import to_identifier
 from tsarchive.ir.types import (
@@ -21,7 +22,6 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.ir.values import Device
 
 from . import schema
 from .building import Body

@@ -25,9 +25,9 @@ from tsarchive.errors import CallError, PickleError
 from tsarchive.frontend.context import UNLOWERED
 from tsarchive.frontend.places import CodePlace
 from tsarchive.ir.classes import ClassType, Function
+from tsarchive.ir.constants import TableConstant, is_device
 from tsarchive.ir.graph import PARAM, Node, Value, closure, walk
 from tsarchive.ir.types import UNKNOWN
-from tsarchive.ir.values import TableConstant, is_device
 from tsarchive.pickler import Value as PickleValue
 from tsarchive.pickler import dumps, loads
 

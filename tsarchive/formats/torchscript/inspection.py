@@ -443,7 +443,7 @@ class TorchScriptView(PickledView):
         table = self._constants
         found = table[index] if isinstance(table, tuple) and 0 <= index < len(table) else None
         if isinstance(found, Reduce) and found.function.module == TENSOR_MODULE:
-            from tsarchive.ir.values import TableConstant
+            from tsarchive.ir.constants import TableConstant
 
             return TableConstant(found), TENSOR
         raise UnsupportedError(

@@ -9,6 +9,15 @@ import torch
 
 from tsarchive.errors import SaveError
 from tsarchive.ir.classes import ClassType, FunctionType, InterfaceType
+from tsarchive.ir.constants import (
+    Device,
+    EnumMember,
+    Held,
+    ObjectValue,
+    TableConstant,
+    TypedValue,
+    conforms,
+)
 from tsarchive.ir.names import TypeNames
 from tsarchive.ir.types import (
     ANY,
@@ -31,16 +40,7 @@ from tsarchive.ir.types import (
     UnionType,
     annotation,
 )
-from tsarchive.ir.values import (
-    Device,
-    EnumMember,
-    Held,
-    ObjectValue,
-    TableConstant,
-    TypedValue,
-    conforms,
-    type_of_constant,
-)
+from tsarchive.ir.values import type_of_constant
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
 
 from .tensors import TensorWriter

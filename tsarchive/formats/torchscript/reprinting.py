@@ -19,9 +19,9 @@ from tsarchive.errors import ArchiveError, SaveError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import NamedType, Type, annotation, own_name
-from tsarchive.ir.values import TableConstant
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions

@@ -24,10 +24,10 @@ from tsarchive.formats.requests import RewrittenCalls
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, annotation
-from tsarchive.ir.values import TableConstant
 from tsarchive.operators.releases import Release
 from tsarchive.operators.removed import removed
 from tsarchive.policy import FOR_STRANGERS, Guard

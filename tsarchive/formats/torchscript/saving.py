@@ -24,11 +24,11 @@ from tsarchive.container import Container, NewRecord, unordered_map_order
 from tsarchive.errors import SaveError, SourceError
 from tsarchive.formats.base import as_read
 from tsarchive.ir.classes import Attribute, ClassType
+from tsarchive.ir.constants import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.ir.graph import Block
 from tsarchive.ir.names import TypeNames
 from tsarchive.ir.source_ranges import TaggedRange, TaggedText
 from tsarchive.ir.types import ANY, NONE, STRING, DictType, EnumType, ListType, Type, annotation
-from tsarchive.ir.values import Device, EnumMember, ObjectValue, TableConstant, TypedValue
 from tsarchive.pickler import Memo, Reduce, dumps
 from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program

@@ -30,9 +30,9 @@ from tsarchive.frontend.references import BUILTINS, Special
 from tsarchive.frontend.splitting import check_code, statements_of
 from tsarchive.frontend.syntax import dotted, live_nodes, nodes_in
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import SIMPLE_TYPES, STRING, TENSOR, Type
-from tsarchive.ir.values import TableConstant
 from tsarchive.pickler import Object, Reduce
 
 from .pickles import (
