@@ -7,9 +7,9 @@ the evidence that keeps them within their tensors, which stands behind ``#`` as 
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from functools import cache
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -97,6 +97,10 @@ class Row(NamedTuple):
         return self.risk in REFUSED or self.bound is None
 
 
+# Lines of evidence, and those with the names that it is for.
+_NAMES: Final = r"((?:#.*\n)*)((?:[^#].*\n?)+)"
+
+
 def row_of(operator: str) -> Row:
     """Return the most specific row for an operator, with or without its overload, or for a class.
 
@@ -121,21 +125,28 @@ def rows() -> tuple[Row, ...]:
 
 @cache
 def _row(pattern: str) -> Row:
-    risk, reason, told = _told(_index()[pattern])[pattern]
-    bound, _, evidence = " ".join(line[1:].strip() for line in told).partition(": ")
-    return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, evidence)
+    head, told = _index()[pattern]
+    title, _, reason = head.removeprefix("[").partition("] ")
+    risk = title.partition(": ")[2]
+    evidence = " ".join(line[1:].strip() for line in told.splitlines())
+    bound, _, shown = evidence.partition(": ")
+    return Row(pattern, Risk(risk), reason, Bound(bound) if bound else None, shown)
 
 
 @cache
-def _index() -> dict[str, str]:
-    """Return the paragraph of each pattern, not taken apart: few processes need many rows."""
-    found: dict[str, str] = {}
+def _index() -> dict[str, tuple[str, str]]:
+    """Return the head and the lines of evidence of each pattern, not taken apart.
+
+    Few processes need many rows.
+    """
+    found: dict[str, tuple[str, str]] = {}
     for paragraph in table_text("risks.txt").split("\n\n"):
         head, _, rest = paragraph.partition("\n")
-        lines = rest.split("\n")
-        names = " ".join([line for line in lines if not line.startswith("#")]).split()
-        for beginning in _beginnings_in(head):
-            found.update(dict.fromkeys([beginning + name for name in names], paragraph))
+        beginnings = _beginnings_in(head)
+        for evidence, names in re.findall(_NAMES, rest):
+            told = head, evidence
+            for beginning in beginnings:
+                found.update(dict.fromkeys([beginning + name for name in names.split()], told))
     return found
 
 
@@ -143,25 +154,6 @@ def _beginnings_in(head: str) -> list[str]:
     """Return what the names of a paragraph begin with, one for each of its namespaces."""
     namespaces = head[1:].partition(": ")[0]
     return [""] if namespaces == "classes" else [f"{name}::" for name in namespaces.split()]
-
-
-@cache
-def _told(paragraph: str) -> dict[str, tuple[str, str, tuple[str, ...]]]:
-    """Return risk, reason and lines of evidence of each name in each namespace of a paragraph."""
-    head, *lines = paragraph.splitlines()
-    title, _, reason = head.removeprefix("[").partition("] ")
-    risk = title.partition(": ")[2]
-    evidence: tuple[str, ...] = ()
-    found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
-    for is_evidence, group in groupby(lines, lambda line: line.startswith("#")):
-        if is_evidence:
-            evidence = tuple(group)
-            continue
-        names = " ".join(group).split()
-        for beginning in _beginnings_in(head):
-            told = dict.fromkeys([beginning + name for name in names], (risk, reason, evidence))
-            found.update(told)
-    return found
 
 
 @cache

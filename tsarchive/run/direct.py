@@ -382,7 +382,7 @@ def checked_binding(schema: FunctionSchema) -> Binding:
     known = _bindings.get(schema.full_name)
     if known is not None:
         return known.checked
-    binding = _find_binding(schema)
+    binding = _named_binding(schema)
     if binding is None:
         raise UnknownOperatorError.of(schema.full_name, f"{schema.full_name} has no binding")
     return _unless_usual(schema, binding)
@@ -394,13 +394,18 @@ def _takes_list_items(name: str) -> bool:
     return name in TAKES_LIST_ITEMS
 
 
+def _named_binding(schema: FunctionSchema) -> Binding | None:
+    name = schema.name.partition("::")[2]
+    return next(filter(callable, (getattr(one, name, None) for one in _BINDINGS)), None)
+
+
 def _find_binding(schema: FunctionSchema) -> Binding | None:
     from tsarchive.operators.python_forms import BOUND_OTHERWISE, WITHOUT_NUMBERS
 
     namespace, _, name = schema.name.partition("::")
     if namespace != "aten" or name.startswith("__") or name in BOUND_OTHERWISE:
         return None
-    found = next(filter(callable, (getattr(one, name, None) for one in _BINDINGS)), None)
+    found = _named_binding(schema)
     if found is None or find_native(schema) is not None:
         return None
     is_free = schema.name in USUAL or bool(_harmless_where(schema))

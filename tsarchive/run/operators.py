@@ -107,10 +107,14 @@ def implementation(schema: FunctionSchema) -> Implementation:
     UnknownOperatorError when this process has no such operator.
     """
     run = find_native(schema)
-    if run is None:
-        run = _registered(schema)
-        if type(run) is torch._ops.OpOverload:
-            run = run.op  # the function of C++ that it calls with all that it is given
+    return registered(schema) if run is None else guarded(schema, run)
+
+
+def registered(schema: FunctionSchema) -> Implementation:
+    """The function that runs an operator that is no native one."""
+    run = _registered(schema)
+    if type(run) is torch._ops.OpOverload:
+        run = run.op  # the function of C++ that it calls with all that it is given
     return guarded(schema, run)
 
 

@@ -12,6 +12,7 @@ import importlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, partial
@@ -31,7 +32,14 @@ from tsarchive.run.direct import checked_binding
 from tsarchive.run.enforcement import Dispatch
 from tsarchive.run.linkage import Bound, DynamicCall, LazyFunction, Linkage, NativeCall
 from tsarchive.run.modules import call_module
-from tsarchive.run.operators import native_class, operator_schemas
+from tsarchive.run.natives.table import NATIVES
+from tsarchive.run.operators import (
+    find_native,
+    implementation,
+    native_class,
+    operator_schemas,
+    registered,
+)
 
 from .types import TypeReader, TypeWriter, Unstorable
 
@@ -173,16 +181,26 @@ def _member(value: Any, context: Context) -> Recipe | None:
 
 
 def _table_entry(value: Any, _: Context) -> Recipe | None:
-    return _of_table(value)
+    found = _of_table(value)
+    return found and (*found, str(getattr(value, "__module__", "")))
 
 
 _TABLES: Final = {"natives": "NATIVES", "builtins": "BUILTINS", "upgraders": "UPGRADERS"}
+_NATIVES: Final = f"{natives.__name__}."
 
 
 def _table(name: str) -> Mapping[str, Any]:
     """Return a table of functions; each is imported when code needs it."""
     found: Mapping[str, Any] = getattr(natives, _TABLES[name])
     return found
+
+
+def _from_table(_: Context, name: str, key: str, home: str = "") -> Any:
+    """Return a function of a table, which ``home`` alone may enter: few need all of the natives."""
+    if home.startswith(_NATIVES):
+        with suppress(ImportError):
+            importlib.import_module(home)
+    return NATIVES[key] if name == "natives" and key in NATIVES else _table(name)[key]
 
 
 @cache
@@ -202,13 +220,22 @@ def _operator(value: Any, context: Context) -> Recipe | None:
     recipe = context.handed.recipe(value)
     if recipe is None or recipe[0] != "operator":
         return None
-    return (*recipe[1:], type(value) is BuiltinFunctionType)
+    if type(value) is BuiltinFunctionType:
+        return (*recipe[1:], "plain")
+    is_registered = (
+        context.dispatch.implementation is implementation
+        and find_native(_schema(*recipe[1:])) is None
+    )
+    return (*recipe[1:], "registered" if is_registered else "any")
 
 
-def _operator_run(context: Context, name: str, overload: str, is_plain: bool) -> Any:
-    if is_plain:
+def _operator_run(context: Context, name: str, overload: str, kind: str) -> Any:
+    """Return what runs an operator. Tables are not asked where it is known to be in none."""
+    if kind == "plain":
         return torch._C._get_operation_overload(name, overload)[0]
-    return context.dispatch.implementation(_schema(name, overload))
+    is_registered = kind == "registered" and context.dispatch.implementation is implementation
+    run = registered if is_registered else context.dispatch.implementation
+    return run(_schema(name, overload))
 
 
 def _schema(name: str, overload: str) -> FunctionSchema:
@@ -389,11 +416,11 @@ _Describe = Callable[[Any, Context], Recipe | None]
 _KINDS: Final[Mapping[str, tuple[_Describe, Callable[..., Any]]]] = {
     "callee": (_callee, _called),
     "class": (_class, _class_of),
-    "entry": (_table_entry, lambda _, table, key: _table(table)[key]),
+    "binding": (_binding, _bound),
+    "entry": (_table_entry, _from_table),
     "operator": (_operator, _operator_run),
     "metered": (_handed("metered"), _metered),
     "checked": (_handed("checked"), _checked),
-    "binding": (_binding, _bound),
     "own": (_own, lambda _, module, name: _member_of(module, name)),
     "new": (_new, lambda c, kind, stored: partial(_CONTAINERS[kind], c.reader.type(stored))),
     "overload": (_overload, lambda _, method: partial(call_module, method=method)),
