@@ -11,7 +11,7 @@ from tsarchive.archive import Archive, archive_of
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.formats.pt2.payloads import compiled
 from tsarchive.formats.pt2.view import sample_inputs
-from tsarchive.formats.torchscript.code_records import read_any_debug_record
+from tsarchive.formats.torchscript.debug_records import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import ModuleTree, Root, named_tensors
 from tsarchive.ir.classes import ClassType
 from tsarchive.pickler import Object, loads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import repeat
 from struct import Struct
 from struct import error as StructError
@@ -73,27 +72,32 @@ def loads(
     size = memoryview(data).nbytes
     if size > limits.max_bytes:
         raise PickleError("the pickle is too large", record=record, limit=limits.max_bytes)
-    machine = _Machine(bytes(data), record, limits, limits.max_items, limits.max_values)
+    machine = _Machine(bytes(data), record, limits)
     return machine.run()
 
 
-@dataclass(eq=False, slots=True)
 class _Machine:
     """Each handler takes the position after its opcode and returns that of the next one.
 
     A MARK puts the stack aside and starts a new one, so no opcode reaches below a mark.
     """
 
-    data: bytes
-    record: str | None
-    limits: Limits
-    items_left: int
-    values_left: int
-    stack: list[Value] = field(default_factory=list)
-    marks: list[list[Value]] = field(default_factory=list)
-    memo: dict[int, Value] = field(default_factory=dict)
-    unbuilt: set[int] = field(default_factory=set)
-    shared: bool = False
+    __slots__ = (
+        "data", "items_left", "limits", "marks", "memo", "record", "shared", "stack", "unbuilt",
+        "values_left",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes, record: str | None, limits: Limits) -> None:
+        self.data = data
+        self.record = record
+        self.limits = limits
+        self.items_left = limits.max_items
+        self.values_left = limits.max_values
+        self.stack: list[Value] = []
+        self.marks: list[list[Value]] = []
+        self.memo: dict[int, Value] = {}
+        self.unbuilt: set[int] = set()
+        self.shared = False
 
     def run(self) -> Value:
         data, handlers, stop = self.data, _HANDLERS, op.STOP.code

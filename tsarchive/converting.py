@@ -162,7 +162,7 @@ def _from_archive(
     is_saved = source.saved_kind == destination.kind
     if is_saved and options.model is None and options.device is None:
         # With any of the models, all others are saved.
-        options = replace(options, model=next(iter(source.models(opened)), None))
+        options = options._replace(model=next(iter(source.models(opened)), None))
     step(f"loading {os.fspath(src)}")
     module = load_opened(opened, options)
     _check_example(example, is_traced=destination.has_programs and not source.has_programs)
@@ -308,7 +308,7 @@ def _models(
     names = records.models if options.model is None else [options.model]
     for name in names:
         method = name if len(names) > 1 else _FORWARD
-        methods[method] = exported_program(load_opened(opened, replace(options, model=name)))
+        methods[method] = exported_program(load_opened(opened, options._replace(model=name)))
         found = sample_values(records, name)
         if found is not None:
             samples[method] = found

@@ -22,7 +22,7 @@ from tests.devices.subjects import (
 from tests.support.archives import records_of, saved, torch_saved
 from tests.support.command_line import document, error, run, write_archive
 from tsarchive.errors import CallError, PickleError, SourceError
-from tsarchive.formats.torchscript.code_records import DebugWriter, read_debug_record
+from tsarchive.formats.torchscript.debug_records import DebugWriter, read_debug_record
 from tsarchive.formats.torchscript.devices import Edit, EditedText, move_debug_record
 from tsarchive.pickler import dumps, loads
 

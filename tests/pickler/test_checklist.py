@@ -23,7 +23,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, records_of
 from tsarchive.container import NewRecord, write_container
 from tsarchive.errors import PickleError
-from tsarchive.formats.torchscript.code_records import MAX_TEXT, read_any_debug_record
+from tsarchive.formats.torchscript.debug_records import MAX_TEXT, read_any_debug_record
 from tsarchive.formats.torchscript.inspection import MAX_DEPTH, MAX_LETTERS
 from tsarchive.pickler import Global, Limits, Object, Reduce, dumps, loads
 from tsarchive.pickler import opcodes as op

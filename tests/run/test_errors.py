@@ -19,7 +19,7 @@ import torch
 import tsarchive
 from tests.support.archives import torch_saved
 from tsarchive.errors import ScriptError, SourceError
-from tsarchive.formats.torchscript.code_records import DebugWriter, read_debug_record
+from tsarchive.formats.torchscript.debug_records import DebugWriter, read_debug_record
 from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 from tsarchive.run.classes import Classes
 from tsarchive.run.linkage import source_of

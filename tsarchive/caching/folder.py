@@ -30,8 +30,8 @@ MOST_BYTES: Final = 256 << 20
 _MARK: Final = b"tsarchive code 1"
 _DIGEST: Final = 32
 _START: Final = len(_MARK) + 2 * _DIGEST
-_NAME: Final = re.compile(r"[0-9a-f]{64}\.code")
-_TEMPORARY: Final = re.compile(r"tmp\w+\.part")
+_NAME: Final = r"[0-9a-f]{64}\.code"
+_TEMPORARY: Final = r"tmp\w+\.part"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 # Once more than the bound is there, this part of it is left.
 _KEPT: Final = 0.75
@@ -163,12 +163,12 @@ class CacheFolder:
     def _path(self, key: bytes) -> Path:
         return self.path / f"{key.hex()}.code"
 
-    def _files(self, names: re.Pattern[str]) -> Iterator[Path]:
+    def _files(self, names: str) -> Iterator[Path]:
         if self.state() is not State.READY:
             return
         with contextlib.suppress(OSError):
             for name in os.listdir(self.path):
-                if names.fullmatch(name):
+                if re.fullmatch(names, name):
                     yield self.path / name
 
     def _file(self, path: Path) -> bytes | None:

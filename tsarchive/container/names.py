@@ -12,9 +12,10 @@ _BAD_STARTS = (
     (r"[/\\]", "is an absolute path"),
     (r"[A-Za-z]:", "begins with a drive letter"),
 )
-_STEP_OUT = re.compile(r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)")
+# Patterns here are compiled for the few names that are not plain.
+_STEP_OUT = r"(?:\A|[/\\])\.\.(?:[/\\]|\Z)"
 # Characters that tools cut or hide: controls, line ends, changes of text direction.
-_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_HIDDEN = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 
 
 def is_plain(name: str) -> bool:
@@ -32,9 +33,9 @@ def is_plain(name: str) -> bool:
 
 def name_problem(name: str) -> str | None:
     """Return the problem with a name as the predicate of a sentence, None for a valid name."""
-    if _HIDDEN.search(name):
+    if re.search(_HIDDEN, name):
         return "holds a control character"
-    if ".." in name and _STEP_OUT.search(name):
+    if ".." in name and re.search(_STEP_OUT, name):
         return "steps out of its folder with '..'"
     try:
         size = len(name) if name.isascii() else len(name.encode())
@@ -50,7 +51,7 @@ def start_problem(name: str) -> str | None:
     return next((problem for start, problem in _BAD_STARTS if re.match(start, name)), None)
 
 
-_NOT_NORMAL = re.compile(r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z")
+_NOT_NORMAL = r"\\|//|(?:\A|/)\.(?:/|\Z)|/\Z"
 
 
 def fold_name(name: str) -> str:
@@ -59,7 +60,7 @@ def fold_name(name: str) -> str:
     Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty and
     ``.`` components, and how accents are composed.
     """
-    if _NOT_NORMAL.search(name):
+    if re.search(_NOT_NORMAL, name):
         parts = name.replace("\\", "/").split("/")
         name = "/".join(part for part in parts if part not in ("", "."))
     if name.isascii():
@@ -73,9 +74,9 @@ def shown(name: str) -> str:
     """Return a name in printable form: no control characters or lone surrogates, bounded length."""
     if len(name) > MAX_NAME_BYTES:
         name = f"{name[:MAX_NAME_BYTES]}..."
-    if name.isascii() and not _HIDDEN.search(name):
+    if name.isascii() and not re.search(_HIDDEN, name):
         return name
-    name = _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], name)
+    name = re.sub(_HIDDEN, lambda found: ascii(found[0])[1:-1], name)
     return name.encode("utf-8", "backslashreplace").decode()
 
 

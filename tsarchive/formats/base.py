@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from types import MappingProxyType
 from typing import (
@@ -20,6 +20,7 @@ from typing import (
     BinaryIO,
     ClassVar,
     Final,
+    NamedTuple,
     NoReturn,
     Protocol,
     TypeAlias,
@@ -669,8 +670,7 @@ class FileFormat(Format):
         """Write a file as it is, and once more with its tables encoded anew; let go of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
+class LoadOptions(NamedTuple):
     """The arguments of ``load``.
 
     ``model`` is one of several in an archive; ``data`` is what a program reads from files beside

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from .base import LoadOptions, OpenedArchive
     from .requests import SaveOptions
-    from .torchscript.code_records import CodeRecords, DebugRecords
+    from .torchscript.code_records import CodeRecords
+    from .torchscript.debug_records import DebugRecords
 
 
 # Records that only TorchScript has: a file with one was to become such an archive.
-_TELLING: Final = re.compile(r"code/.+\.py|constants\.pkl|bytecode\.pkl", re.DOTALL)
+_TELLING: Final = r"(?s:code/.+\.py|constants\.pkl|bytecode\.pkl)"
 
 
 class _Foreign(ZipFormat):
@@ -72,7 +73,9 @@ class _ForeignCheck:
         self._findings = findings
 
     def run(self, step: Step) -> None:
-        if self._format.may_be_torchscript and any(map(_TELLING.fullmatch, self._names)):
+        if self._format.may_be_torchscript and any(
+            re.fullmatch(_TELLING, name) for name in self._names
+        ):
             message = "a TorchScript archive has this record, and it is not there"
             for name in ("data.pkl", "constants.pkl"):
                 if name not in self._names:
@@ -110,7 +113,7 @@ class _ForeignView(View):
 
     @property
     def debug(self) -> DebugRecords:
-        from .torchscript.code_records import DebugRecords
+        from .torchscript.debug_records import DebugRecords
 
         return DebugRecords(self._container)
 

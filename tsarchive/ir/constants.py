@@ -11,7 +11,7 @@ from .classes import ClassType
 from .types import DictType, EnumType, ListType, OptionalType, TupleType, Type, UnionType
 
 # The names of device types that need no extension of torch.
-_DEVICE = re.compile(
+_DEVICE = (
     r"(?:cpu|cuda|fpga|hip|hpu|ideep|ipu|lazy|maia|meta|mkldnn|mps|mtia|opencl|opengl"
     r"|privateuseone|ve|vulkan|xla|xpu)(?::(?:0|[1-9]\d{0,2}))?"
 )
@@ -105,4 +105,4 @@ def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> boo
 
 def is_device(text: str) -> bool:
     """Return whether a string names a device of a type that torch knows by itself."""
-    return _DEVICE.fullmatch(text) is not None
+    return re.fullmatch(_DEVICE, text) is not None

@@ -92,12 +92,9 @@ _OTHER_NAMES = {
 }  # fmt: skip
 _BASE_TYPES = SIMPLE_TYPES | {name: SIMPLE_TYPES[own] for name, own in _OTHER_NAMES.items()}
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+_TOKEN = r"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     |(?P<number>[-+]?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?j?))(?![\w.])
-    |(?P<name>[A-Za-z_]\w*(?:(?:::|\.)[A-Za-z_0-9]\w*)*)|(?P<symbol>[()\[\],*?!=|<>]))""",
-    re.VERBOSE,
-)
+    |(?P<name>[A-Za-z_]\w*(?:(?:::|\.)[A-Za-z_0-9]\w*)*)|(?P<symbol>[()\[\],*?!=|<>]))"""
 
 _FULL_NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*(?:\.[A-Za-z_0-9]\w*)?")
 # An argument between commas; those in brackets do not count.
@@ -365,10 +362,11 @@ _WORDS = {
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
+    token = re.compile(_TOKEN, re.VERBOSE)
     found, at = [], 0
     end = len(text.rstrip())
     while at < end:
-        match = _TOKEN.match(text, at)
+        match = token.match(text, at)
         if match is None:
             raise FormatError(f"schema {text!r}: cannot read {text[at]!r}", offset=at)
         found.append((match.group(match.lastgroup or 0), match.start()))

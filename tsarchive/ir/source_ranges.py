@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 # A line of a Python stack: what is recorded for nodes of traced graphs.
-_STACK_FRAME = re.compile(r"(\S.*)\((\d{1,9})\): \S+$")
+_STACK_FRAME = r"(\S.*)\((\d{1,9})\): \S+$"
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Range(NamedTuple):
             return None
         before = source.text.encode("utf-8", "surrogateescape")[: self.begin].count(b"\n")
         text = source.text.split("\n")[before]
-        stack = _STACK_FRAME.match(text)
+        stack = re.match(_STACK_FRAME, text)
         if stack is not None:
             return Location(stack[1], int(stack[2]), "")
         return Location(source.filename or "", source.first_line + before, text.strip())

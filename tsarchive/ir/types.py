@@ -58,6 +58,8 @@ class VarType(Type):
 
 @dataclass(frozen=True, slots=True)
 class _OfElement(Type):
+    """A type that is made of one other."""
+
     element: Type
 
     def parts(self) -> tuple[Type, ...]:

@@ -141,7 +141,7 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-_NUMBERS: Final = re.compile(r"(\d+)\.(\d+)")
+_NUMBERS: Final = r"(\d+)\.(\d+)"
 
 
 class Span(NamedTuple):
@@ -223,5 +223,5 @@ def _needed(version: str) -> str:
 
 
 def _numbers(version: str, otherwise: str = "") -> tuple[int, ...]:
-    match = _NUMBERS.match(version) or _NUMBERS.match(otherwise)
+    match = re.match(_NUMBERS, version) or re.match(_NUMBERS, otherwise)
     return tuple(map(int, match.groups())) if match else ()

@@ -7,7 +7,6 @@ import enum
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +43,7 @@ _SYNTAX_METHODS = frozenset(
     )
 )  # fmt: skip
 
-_GETTER = re.compile("__(.+)_getter")
+_GETTER = "__(.+)_getter"
 
 
 def build_class(type_: Type, compiler: Compiler) -> Any:
@@ -100,12 +99,12 @@ def _members(type_: ClassType, compiler: Compiler, base: type) -> dict[str, Any]
     return {"original_name": members["__qualname__"], **members, "__module__": module}
 
 
-@dataclass(eq=False)
 class Constant:
     """A constant of an archive class, as an attribute of its objects and of the class."""
 
-    _constant: ClassConstant
-    _objects: Objects
+    def __init__(self, constant: ClassConstant, objects: Objects) -> None:
+        self._constant = constant
+        self._objects = objects
 
     def __get__(self, _instance: Any, _owner: type) -> Any:
         return self._value
@@ -119,7 +118,7 @@ def _properties(members: Mapping[str, Any], base: type) -> dict[str, property]:
     """Properties of the original class, which is known by its accessors alone."""
     found = {}
     for name, getter in members.items():
-        match = _GETTER.fullmatch(name) if name.endswith("_getter") else None
+        match = re.fullmatch(_GETTER, name) if name.endswith("_getter") else None
         if match and match[1] not in members and _is_free(match[1], base):
             setter = members.get(f"__{match[1]}_setter")
             found[match[1]] = property(_called(getter), setter and _called(setter))

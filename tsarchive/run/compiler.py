@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -38,13 +37,13 @@ _OF_MODULES: Final = frozenset(
 _LITERALS: Final = (bool, int, float, complex, str, type(None))
 
 
-@dataclass(eq=False)
 class _Body:
     """The code of one method for those of structurally equal classes."""
 
-    _function: Function
-    _method: SharedMethod
-    _source: Source
+    def __init__(self, function: Function, method: SharedMethod, source: Source) -> None:
+        self._function = function
+        self._method = method
+        self._source = source
 
     def source_of(self, method: SharedMethod, linkage: Linkage) -> Source | None:
         """Return the code with the globals of another class; None where it cannot be shared."""
@@ -174,14 +173,20 @@ def _holds_module(type_: Type) -> bool:
     return is_module(type_)
 
 
-@dataclass(eq=False)
 class MovedPlaces(Sequence["Placed | None"]):
     """The places of a body's lines in an equal method, each found when it is asked for."""
 
-    places: Sequence[Placed | None]
-    body: SharedMethod
-    method: SharedMethod
-    body_name: str
+    def __init__(
+        self,
+        places: Sequence[Placed | None],
+        body: SharedMethod,
+        method: SharedMethod,
+        body_name: str,
+    ) -> None:
+        self.places = places
+        self.body = body
+        self.method = method
+        self.body_name = body_name
 
     def __len__(self) -> int:
         return len(self.places)
@@ -272,7 +277,7 @@ class Compiler:
         """The same compiler, for functions that torch.compile and torch.export trace."""
         with self.lock:
             if self._for_tracing is None:
-                linkage = replace(self.linkage, dispatch=self.linkage.enforcement.traced)
+                linkage = self.linkage.for_tracing()
                 self._for_tracing = Compiler(linkage, self.lock)
             return self._for_tracing
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, SupportsIndex
 
 import torch
@@ -38,13 +37,13 @@ class Origin(Protocol):
         """A function of a module that gives the classes again, and its arguments."""
 
 
-@dataclass(eq=False, slots=True)
 class ClassReference:
     """Stands for a Python class of an archive in copies and pickles; unpickles as the class."""
 
-    class_: type
-    _classes: NamedClasses
-    _name: str
+    def __init__(self, class_: type, classes: NamedClasses, name: str) -> None:
+        self.class_ = class_
+        self._classes = classes
+        self._name = name
 
     def __deepcopy__(self, memo: dict[int, Any]) -> type:
         return self.class_

@@ -45,12 +45,10 @@ if TYPE_CHECKING:
 _TOO_MANY: Final = 60
 # Arguments whose default is a word, such as Mean, which the parser takes for 0.
 _DEFAULTS_IN_WORDS: Final = frozenset({"reduction"})
-_PART: Final = re.compile(r"(?P<type>.+?) (?P<name>\w+)(?: = (?P<default>.+))?")
-_SEPARATOR: Final = re.compile(r", (?![^()\[\]]*[\])])")
-_COUNT: Final = re.compile(
-    r"takes (?:from (\d+) to )?(\d+|no|exactly one) (?:positional )?argument"
-)
-_WANTED: Final = re.compile(r"argument '(\w+)'(?: \(position \d+\))? must be (.+), not object")
+_PART: Final = r"(?P<type>.+?) (?P<name>\w+)(?: = (?P<default>.+))?"
+_SEPARATOR: Final = r", (?![^()\[\]]*[\])])"
+_COUNT: Final = r"takes (?:from (\d+) to )?(\d+|no|exactly one) (?:positional )?argument"
+_WANTED: Final = r"argument '(\w+)'(?: \(position \d+\))? must be (.+), not object"
 _WORDS: Final = {"no": 0, "exactly one": 1}
 
 
@@ -110,8 +108,8 @@ def _listed(text: str) -> Signature:
 
 
 def _parameters(text: str) -> Iterator[Parameter]:
-    for part in filter(None, _SEPARATOR.split(text.removesuffix(", "))):
-        match = _matched(_PART.fullmatch(part))
+    for part in filter(None, re.split(_SEPARATOR, text.removesuffix(", "))):
+        match = _matched(re.fullmatch(_PART, part))
         yield Parameter(match["name"], match["type"], match["default"] is not None)
 
 
@@ -119,13 +117,13 @@ def _asked(
     binding: Callable[..., Any], given: tuple[Any, ...], message: str, named: Sequence[str]
 ) -> Signature:
     """Ask for the only signature, parameter by parameter."""
-    match = _matched(_COUNT.search(message))
+    match = _matched(re.search(_COUNT, message))
     most = _WORDS[match[2]] if match[2] in _WORDS else int(match[2])
     least = most if match[1] is None else int(match[1])
     positional: list[Parameter] = []
     values = list(given)
     for position in range(most):
-        name, type_ = _matched(_WANTED.search(_error(binding, *values, object()))).groups()
+        name, type_ = _matched(re.search(_WANTED, _error(binding, *values, object()))).groups()
         positional.append(Parameter(name, type_, has_default=position >= least))
         values.append(_fitting_values()[type_])
     return Signature(tuple(positional), tuple(_asked_by_name(binding, values, named)))
@@ -138,7 +136,7 @@ def _asked_by_name(
     for name in named:
         answer = _error(binding, *values, **keywords, **{name: object()})
         if "unexpected keyword" not in answer and "takes no keyword" not in answer:
-            type_ = _matched(_WANTED.search(answer))[2]
+            type_ = _matched(re.search(_WANTED, answer))[2]
             keywords[name] = _fitting_values()[type_]
             yield Parameter(name, type_, has_default=True)
 

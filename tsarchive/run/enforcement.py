@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tsarchive.errors import PolicyError, SourceError
 from tsarchive.ir.names import NATIVE_PREFIX
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from .metering import Metering
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Calls of operators from generated code, and their cost where there are limits.
 
     ``direct_call`` is None where all operators are called by their overload.

@@ -12,7 +12,6 @@ import linecache
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,18 +73,22 @@ class Call(NamedTuple):
         return self.function.original, bound, self.wanted
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class LazyFunction:
     """Stands for a function of the archive until it is first called.
 
     It is then compiled, and takes the place of this object in the namespaces of its callers.
     """
 
-    call: Call
-    _source_of: Callable[[Call], Source]
-    _lock: AbstractContextManager[Any]
-    _compiled: Callable[..., Any] | None = None
-    _places: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    __slots__ = ("_compiled", "_lock", "_places", "_source_of", "call")
+
+    def __init__(
+        self, call: Call, source_of: Callable[[Call], Source], lock: AbstractContextManager[Any]
+    ) -> None:
+        self.call = call
+        self._source_of = source_of
+        self._lock = lock
+        self._compiled: Callable[..., Any] | None = None
+        self._places: list[tuple[dict[str, Any], str]] = []
 
     def __call__(self, *arguments: Any) -> Any:
         if self._compiled is None:
@@ -204,16 +207,29 @@ class Analyses:
         return self.comparisons.of(function) if found is None else found
 
 
-@dataclass(slots=True)
 class Linkage:
     """All that generated code can refer to; its compiler gives the functions that it calls."""
 
-    table: ClassTable
-    objects: Objects
-    enforcement: Enforcement
-    analyses: Analyses
-    dispatch: Dispatch
-    function: Callable[..., LazyFunction] = field(init=False)
+    function: Callable[..., LazyFunction]
+
+    def __init__(
+        self,
+        table: ClassTable,
+        objects: Objects,
+        enforcement: Enforcement,
+        analyses: Analyses,
+        dispatch: Dispatch,
+    ) -> None:
+        self.table = table
+        self.objects = objects
+        self.enforcement = enforcement
+        self.analyses = analyses
+        self.dispatch = dispatch
+
+    def for_tracing(self) -> Linkage:
+        """Return the same for functions that torch.compile and torch.export trace."""
+        traced = self.enforcement.traced
+        return Linkage(self.table, self.objects, self.enforcement, self.analyses, traced)
 
 
 _AUTOCAST = frozenset(
@@ -250,12 +266,12 @@ def unpack_list(values: list[Any], count: int) -> list[Any]:
     return values
 
 
-@dataclass(eq=False)
 class NativeCall:
     """Calls a method of an object of a class bound from C++."""
 
-    type: ClassType
-    name: str
+    def __init__(self, type_: ClassType, name: str) -> None:
+        self.type = type_
+        self.name = name
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
         is_native = isinstance(receiver, torch.ScriptObject)

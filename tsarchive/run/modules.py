@@ -138,7 +138,7 @@ _ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 # What ``module.__dict__`` gives, without a look for what torch.nn.Module's ``__getattr__`` finds.
 _members_of: Final[Callable[[Any], dict[str, Any]]] = Module.__dict__["__dict__"].__get__
-_OVERLOAD = re.compile("forward__[0-9]+")
+_OVERLOAD = "forward__[0-9]+"
 
 
 class _InternalCall(threading.local):
@@ -298,7 +298,7 @@ def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:
 
 def is_forward(class_: ClassType, method: str) -> bool:
     """Return whether hooks of Python code run around calls of this method."""
-    is_overload = "forward" not in class_.methods and _OVERLOAD.fullmatch(method) is not None
+    is_overload = "forward" not in class_.methods and re.fullmatch(_OVERLOAD, method) is not None
     return class_.is_module and (method == "forward" or is_overload)
 
 

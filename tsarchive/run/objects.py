@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -99,7 +98,6 @@ def unset_object(class_: type) -> Any:
     return made
 
 
-@dataclass(eq=False, slots=True)
 class Objects:
     """Makes run-time values; each object, list and dict is made once.
 
@@ -107,13 +105,20 @@ class Objects:
     function of the archive.
     """
 
-    _table: ClassTable
-    _native_object: Callable[[ClassType, Any], Any]
-    _call: Callable[..., Any]
-    _lock: AbstractContextManager[Any]
-    _constants: dict[Node, Any] = field(default_factory=dict)
-    _known: dict[ObjectValue, Any] = field(default_factory=dict)
-    _containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    def __init__(
+        self,
+        table: ClassTable,
+        native_object: Callable[[ClassType, Any], Any],
+        call: Callable[..., Any],
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._table = table
+        self._native_object = native_object
+        self._call = call
+        self._lock = lock
+        self._constants: dict[Node, Any] = {}
+        self._known: dict[ObjectValue, Any] = {}
+        self._containers: dict[int, tuple[Any, Any]] = {}
 
     def constant(self, node: Node) -> Any:
         """The run-time value of a constant node, one for all calls."""

@@ -57,7 +57,7 @@ Implementation = Callable[..., Any]
 
 # XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
 _PACKED_LAYERS: Final = "prepacked::"
-_NATIVE_CLASS_NAME = re.compile(r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}")
+_NATIVE_CLASS_NAME = r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}"
 _known: dict[str, tuple[FunctionSchema, ...]] = {}
 _native_classes: dict[str, ClassType] = {}
 
@@ -183,7 +183,7 @@ def native_class(qualified_name: str) -> ClassType | None:
     Its methods have schemas and no graph.
     """
     found = _native_classes.get(qualified_name)
-    if found is not None or not _NATIVE_CLASS_NAME.fullmatch(qualified_name):
+    if found is not None or not re.fullmatch(_NATIVE_CLASS_NAME, qualified_name):
         return found
     try:
         empty = _empty_object(qualified_name)

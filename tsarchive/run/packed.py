@@ -8,7 +8,6 @@ that pack and once for the states that ``__setstate__`` of C++ is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -268,11 +267,11 @@ _CELLS: Final = {"quantized_dynamic": (2, 1), "quantized_fp16": (0, 0)}
 _BITS: Final = {torch.quint8: 8, torch.quint4x2: 4}
 
 
-@dataclass(frozen=True, slots=True)
 class SubByteRows:
     """A stored tensor of several elements a byte, of which only packed weights are made."""
 
-    rows: Tensor
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
 
 
 def checked_state(qualified_name: str, state: Any) -> Any:

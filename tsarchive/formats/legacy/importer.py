@@ -8,7 +8,8 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
-from tsarchive.formats.torchscript.code_records import CodeRecords, DebugRecords
+from tsarchive.formats.torchscript.code_records import CodeRecords
+from tsarchive.formats.torchscript.debug_records import DebugRecords
 from tsarchive.formats.torchscript.importer import (
     BaseImporter,
     Unpickling,

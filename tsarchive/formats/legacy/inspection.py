@@ -22,7 +22,8 @@ from tsarchive.errors import (
     SourceError,
     UnsupportedError,
 )
-from tsarchive.formats.torchscript.code_records import CodeRecords, DebugRecords
+from tsarchive.formats.torchscript.code_records import CodeRecords
+from tsarchive.formats.torchscript.debug_records import DebugRecords
 from tsarchive.formats.torchscript.inspection import (
     PickledView,
     Root,

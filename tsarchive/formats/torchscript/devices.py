@@ -31,7 +31,8 @@ from tsarchive.ir.types import UNKNOWN
 from tsarchive.pickler import Value as PickleValue
 from tsarchive.pickler import dumps, loads
 
-from .code_records import DEBUG_SUFFIX, NEWEST_VERSION
+from .code_records import NEWEST_VERSION
+from .debug_records import DEBUG_SUFFIX
 from .pickled import devices_in, move_devices, objects_of, replace_strings
 
 # Any device type: it may come from an extension of torch.

@@ -51,7 +51,7 @@ from tsarchive.run.objects import new_object, unset_object
 from tsarchive.run.operators import find_native
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
-from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, DebugRecords, format_version
+from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
 from .pickled import Conversion
 from .stored_code import ReadSchemas, StoredCode, folder_for
 from .stored_tensors import is_device, is_tensor
@@ -146,6 +146,8 @@ class Importer(BaseImporter):
         return stored.functions
 
     def _code(self, operators: ReadSchemas) -> CodeImporter:
+        from .debug_records import DebugRecords  # code that is stored needs none
+
         return runnable_code(
             CodeRecords(self.container),
             constant=self.constant,

@@ -44,7 +44,8 @@ from tsarchive.ir.types import TENSOR, Type, annotation
 from tsarchive.pickler import Memoised, Object, Reduce, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
-from .code_records import CodeRecords, DebugRecords, format_version
+from .code_records import CodeRecords, format_version
+from .debug_records import DebugRecords
 from .mentions import Mentions, PlainReader
 from .pickled import MAX_DEPTH, names_in, objects_of
 from .stored_tensors import (

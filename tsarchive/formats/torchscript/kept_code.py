@@ -10,7 +10,7 @@ from tsarchive.container import ChangedContainer, Container
 from tsarchive.pickler import loads
 from tsarchive.run.modules import ArchiveModule
 
-from .code_records import DEBUG_SUFFIX
+from .debug_records import DEBUG_SUFFIX
 from .inspection import BYTECODE, storage_record
 from .pickled import storages_of
 

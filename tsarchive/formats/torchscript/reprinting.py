@@ -28,14 +28,8 @@ from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import ranges_after_reading
 
-from .code_records import (
-    DEBUG_SUFFIX,
-    CodeRecords,
-    DebugWriter,
-    encoded,
-    format_version,
-    read_debug_record,
-)
+from .code_records import CodeRecords, encoded, format_version
+from .debug_records import DEBUG_SUFFIX, DebugWriter, read_debug_record
 from .importer import Importer, runnable_code
 from .tensors import given_device
 

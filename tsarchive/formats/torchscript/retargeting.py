@@ -38,15 +38,8 @@ from tsarchive.printer.statements import TODAY, Dialect, version_record
 from tsarchive.run.foreign import readable_schemas
 from tsarchive.run.operators import find_native, native_class, operator_schemas
 
-from .code_records import (
-    DEBUG_SUFFIX,
-    VERSION_RECORDS,
-    CodeRecords,
-    DebugRecords,
-    DebugWriter,
-    encoded,
-    format_version,
-)
+from .code_records import VERSION_RECORDS, CodeRecords, encoded, format_version
+from .debug_records import DEBUG_SUFFIX, DebugRecords, DebugWriter
 from .importer import Importer, runnable_code
 from .kept_code import bytecode_alone
 from .older_pickles import PICKLES, unread, untagged

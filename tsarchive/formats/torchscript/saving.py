@@ -39,7 +39,8 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import native_class
 from tsarchive.run.slots import get_slot
 
-from .code_records import DEBUG_SUFFIX, DebugWriter, encoded, format_version
+from .code_records import encoded, format_version
+from .debug_records import DEBUG_SUFFIX, DebugWriter
 from .pickling import Constants, Pickling, fits, run_time_type
 from .tensors import storage_bytes
 

@@ -16,7 +16,6 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -272,13 +271,13 @@ def _with_schemas(types: Iterable[NamedType]) -> Iterator[Function]:
 _OBJECTS: Final = (torch.Tensor, torch.ScriptObject)
 
 
-@dataclass(eq=False, slots=True)
 class _StoredMethod:
     """A method of a module class of which an earlier process knows the original."""
 
-    code: StoredCode
-    owner: ClassType
-    function: Function
+    def __init__(self, code: StoredCode, owner: ClassType, function: Function) -> None:
+        self.code = code
+        self.owner = owner
+        self.function = function
 
     @property
     def original(self) -> Function:

@@ -390,7 +390,7 @@ STORAGE_SIZE = "tensor-storage-size"
 MAX_DEVICE_INDEX = 127
 
 _LONGEST_DEVICE = 36
-_DEVICE = re.compile(r"([a-z][a-z0-9_]{0,31})(?::(0|[1-9][0-9]{0,2}))?")
+_DEVICE = r"([a-z][a-z0-9_]{0,31})(?::(0|[1-9][0-9]{0,2}))?"
 
 
 class TensorError(PickleError):
@@ -514,7 +514,7 @@ def is_device(text: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_device(text: str) -> bool:
-    found = _DEVICE.fullmatch(text)
+    found = re.fullmatch(_DEVICE, text)
     return found is not None and int(found[2] or 0) <= MAX_DEVICE_INDEX
 
 

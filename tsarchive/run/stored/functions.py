@@ -12,9 +12,8 @@ import marshal
 import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from torch import is_tensor
 
@@ -59,13 +58,15 @@ class Archive(ArchiveNames, Protocol):
         """Return the place in a code record of line, column, end line and end column."""
 
 
-@dataclass(eq=False, slots=True)
 class StoredPlaces(Sequence["Placed | None"]):
     """The places of the lines of a body, each made when it is asked for."""
 
-    _record: str
-    _numbers: array[int]
-    _place: Callable[[str, Sequence[int]], Placed]
+    def __init__(
+        self, record: str, numbers: array[int], place: Callable[[str, Sequence[int]], Placed]
+    ) -> None:
+        self._record = record
+        self._numbers = numbers
+        self._place = place
 
     def __len__(self) -> int:
         return len(self._numbers) // _PLACE
@@ -87,17 +88,15 @@ def _places_stored(places: Sequence[Any]) -> tuple[str, bytes]:
     return records.pop() if records else "", numbers.tobytes()
 
 
-@dataclass(eq=False, slots=True)
-class Compiled:
-    """A function that was compiled in this process, and the names that the policy allowed."""
+class Compiled(NamedTuple):
+    """A function that a process has compiled, and the names that the policy allowed."""
 
     call: Call
     source: Source
     allowed: frozenset[str]
-    process: int = field(default_factory=os.getpid)
+    process: int
 
 
-@dataclass(eq=False)
 class StoredFunctions:
     """Takes functions from what is stored, and remembers those that are compiled.
 
@@ -106,16 +105,22 @@ class StoredFunctions:
     the method whose places theirs correspond to, if it is another one.
     """
 
-    archive: Archive
-    reader: TypeReader
-    bodies: list[Any] = field(default_factory=list)
-    functions: dict[Key, Any] = field(default_factory=dict)
-    compared: Mapping[str, bool] = field(default_factory=dict)
-    compiled: list[Compiled] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    """Functions that could not be stored, and why."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        reader: TypeReader,
+        bodies: list[Any],
+        functions: dict[Key, Any],
+        compared: Mapping[str, bool],
+    ) -> None:
+        self.archive = archive
+        self.reader = reader
+        self.bodies = bodies
+        self.functions = functions
+        self.compared = compared
+        self.compiled: list[Compiled] = []
+        # Functions that could not be stored, and why.
+        self.refused: list[str] = []
         self.handed = Handed()
         self._made: dict[int, Source] = {}
         self.linkage: Linkage
@@ -151,7 +156,7 @@ class StoredFunctions:
     def add(self, call: Call, source: Source, allowed: Iterable[str]) -> None:
         """Remember a function that was compiled, after the policy has allowed what it names."""
         self.archive.note_numbers()
-        self.compiled.append(Compiled(call, source, frozenset(allowed)))
+        self.compiled.append(Compiled(call, source, frozenset(allowed), os.getpid()))
 
     def _key(self, call: Call) -> Key:
         name = call.function.qualified_name
@@ -210,15 +215,21 @@ def _sharing(function: Function | None) -> SharedMethod:
     return function.sharing
 
 
-@dataclass(eq=False)
 class _Writing:
     """Puts compiled functions into their stored form, each body once."""
 
-    context: Context
-    bodies: list[Any]
-    functions: dict[Key, Any]
-    allowed: Mapping[int, frozenset[str]]
-    _numbers: dict[int, tuple[int, str]] = field(default_factory=dict)
+    def __init__(
+        self,
+        context: Context,
+        bodies: list[Any],
+        functions: dict[Key, Any],
+        allowed: Mapping[int, frozenset[str]],
+    ) -> None:
+        self.context = context
+        self.bodies = bodies
+        self.functions = functions
+        self.allowed = allowed
+        self._numbers: dict[int, tuple[int, str]] = {}
 
     def function(self, compiled: Compiled) -> Any:
         source = compiled.source

@@ -13,7 +13,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, SimpleNamespace
@@ -59,11 +58,11 @@ class ArchiveNames(Protocol):
         """Return the entry of the table of constants that an object is, if it is one."""
 
 
-@dataclass(eq=False, slots=True)
 class Handed:
     """Remembers which operator the objects stand for that a dispatch hands out."""
 
-    _known: dict[int, tuple[Any, Recipe]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Recipe]] = {}
 
     def watched(self, dispatch: Dispatch) -> Dispatch:
         """Return a dispatch that does the same and is remembered."""
@@ -86,7 +85,7 @@ class Handed:
             return found
 
         direct = None if dispatch.direct_call is None else direct_call
-        return replace(dispatch, implementation=implementation, metered=metered, direct_call=direct)
+        return dispatch._replace(implementation=implementation, metered=metered, direct_call=direct)
 
     def _noted(self, value: Any, recipe: Recipe) -> Any:
         self._known[id(value)] = value, recipe

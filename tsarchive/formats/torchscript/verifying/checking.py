@@ -15,13 +15,13 @@ from tsarchive.findings import Finding, Findings, Nature, Severity, broken, faul
 from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
-    DEBUG_SUFFIX,
     NEWEST_VERSION,
     OLDEST_VERSION,
     CodeRecords,
     format_version,
     presumed_version,
 )
+from tsarchive.formats.torchscript.debug_records import DEBUG_SUFFIX
 from tsarchive.formats.torchscript.inspection import signatures_of_code
 from tsarchive.formats.torchscript.stored_tensors import TENSOR_MODULE
 from tsarchive.frontend import CodeImporter

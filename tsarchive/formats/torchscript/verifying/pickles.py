@@ -22,7 +22,7 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
-from tsarchive.formats.torchscript.code_records import read_any_debug_record
+from tsarchive.formats.torchscript.debug_records import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH, reachable
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
