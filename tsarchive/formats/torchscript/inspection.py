@@ -404,7 +404,7 @@ class TorchScriptView(PickledView):
 
     @cached_property
     def code(self) -> CodeRecords:
-        return CodeRecords(self._container)
+        return _KeptRecords(self._container)
 
     @cached_property
     def debug(self) -> DebugRecords:
@@ -452,6 +452,27 @@ class TorchScriptView(PickledView):
             record=_CONSTANTS,
             hint="Load the archive to see it",
         )
+
+
+_KEPT_CHARACTERS: Final = 1 << 22
+
+
+class _KeptRecords(CodeRecords):
+    """Code records whose texts are kept, up to a bound: who looks at a file reads them often."""
+
+    def __init__(self, container: Container) -> None:
+        super().__init__(container)
+        self._texts: dict[str, str] = {}
+        self._room = _KEPT_CHARACTERS
+
+    def __getitem__(self, name: str) -> str:
+        text = self._texts.get(name)
+        if text is None:
+            text = super().__getitem__(name)
+            if len(text) <= self._room:
+                self._room -= len(text)
+                self._texts[name] = text
+        return text
 
 
 def signatures(class_: ClassType) -> Iterator[str]:

@@ -149,6 +149,17 @@ _Replacing.builders = {
 _CONTAINERS = (Object, Reduce, PersistentId, Memoised, list, tuple, dict)
 
 
+class _Kinds(dict[type, bool]):
+    """Whether values of a type contain others; found once for each type."""
+
+    def __missing__(self, kind: type) -> bool:
+        found = self[kind] = issubclass(kind, _CONTAINERS)
+        return found
+
+
+_IS_CONTAINER = _Kinds()
+
+
 def reachable(root: Any) -> Iterator[Any]:
     """Yield values that contain others, depth first, each once however often it is referenced."""
     seen: set[int] = set()
@@ -159,5 +170,5 @@ def reachable(root: Any) -> Iterator[Any]:
             seen.add(id(value))
             yield value
             if not isinstance(value, PersistentId):  # which holds scalars
-                parts = reversed(list(parts_of(value)))
-                pending += [part for part in parts if isinstance(part, _CONTAINERS)]
+                parts = [part for part in parts_of(value) if _IS_CONTAINER[type(part)]]
+                pending += parts[::-1]
