@@ -4,9 +4,15 @@ Nothing here imports or calls what a pickle names, and Python's ``pickle`` is no
 the floor alone.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tsarchive.lazy_members import lazy_member
+
 from .reader import Limits, loads
 from .values import Global, MarkedTuple, Memo, Memoised, Object, PersistentId, Reduce, Value
-from .writer import dumps
+
+if TYPE_CHECKING:
+    from .writer import dumps
 
 __all__ = [
     "Global",
@@ -21,3 +27,7 @@ __all__ = [
     "dumps",
     "loads",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return lazy_member(__name__, {"dumps": f"{__name__}.writer"}, name)  # loading writes nothing

@@ -4,8 +4,7 @@ Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5. Integers are little-en
 defaults of each header are the values that torch writes.
 """
 
-from __future__ import annotations
-
+# Annotations are types here, not their text: NamedTuple would compile each of them.
 from struct import Struct
 from typing import NamedTuple
 

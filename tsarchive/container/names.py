@@ -31,9 +31,14 @@ def is_plain(name: str) -> bool:
     )
 
 
+def _may_hide(name: str) -> bool:
+    """Return whether a name may hold characters that tools cut or hide; ASCII ones then do."""
+    return not (name.isascii() and name.isprintable())
+
+
 def name_problem(name: str) -> str | None:
     """Return the problem with a name as the predicate of a sentence, None for a valid name."""
-    if re.search(_HIDDEN, name):
+    if _may_hide(name) and re.search(_HIDDEN, name):
         return "holds a control character"
     if ".." in name and re.search(_STEP_OUT, name):
         return "steps out of its folder with '..'"
@@ -60,7 +65,8 @@ def fold_name(name: str) -> str:
     Letter case does not count (torch's own reader ignores it), nor do the kind of slash, empty and
     ``.`` components, and how accents are composed.
     """
-    if re.search(_NOT_NORMAL, name):
+    may_fold = "\\" in name or "//" in name or "./" in name or name.endswith(("/", "."))
+    if may_fold and re.search(_NOT_NORMAL, name):
         parts = name.replace("\\", "/").split("/")
         name = "/".join(part for part in parts if part not in ("", "."))
     if name.isascii():
@@ -74,7 +80,7 @@ def shown(name: str) -> str:
     """Return a name in printable form: no control characters or lone surrogates, bounded length."""
     if len(name) > MAX_NAME_BYTES:
         name = f"{name[:MAX_NAME_BYTES]}..."
-    if name.isascii() and not re.search(_HIDDEN, name):
+    if not _may_hide(name):
         return name
     name = re.sub(_HIDDEN, lambda found: ascii(found[0])[1:-1], name)
     return name.encode("utf-8", "backslashreplace").decode()

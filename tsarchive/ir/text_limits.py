@@ -16,6 +16,8 @@ from typing import Final, NoReturn
 from tsarchive.errors import SourceError
 
 _DEEPEST: Final = 4
+# So much text is read line by line, rather than that one more pattern is compiled.
+_SHORT: Final = 16_000
 # What needs no look at its neighbours: words and signs, but for brackets, quotes and `#;?$`\`.
 _SIGNS: Final = r"\w .,:=+\-*/<>&|^%~@!"
 _QUOTED: Final = r"""(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"(?!")|'[^'\\\n]*(?:\\.[^'\\\n]*)*'(?!'))"""
@@ -64,7 +66,7 @@ def plain_end(text: str, longest: int) -> int:
     """
     doubtful = (match.start() for match in _DOUBTFUL.finditer(text) if match["doubt"])
     limit = next(doubtful, len(text))
-    position, lines = 0, _lines()
+    position, lines = 0, logical_line() if limit < _SHORT else _lines()
     while found := lines.match(text, position, min(limit, position + longest)):
         position = found.end()
     return position
