@@ -36,7 +36,11 @@ GENERATED = "(generated code)"
 PARTS = {
     "archive and pickles": ("container", "pickler", "formats.base", "formats.registry"),
     "code to graphs": ("frontend", "ir.text_limits"),
-    "records of code": ("formats.torchscript.saving", "formats.torchscript.code_records"),
+    "records of code": (
+        "formats.torchscript.saving",
+        "formats.torchscript.code_records",
+        "formats.torchscript.debug_records",
+    ),
     "objects and tensors": ("formats", "run.classes", "run.objects", "run.slots", "run.modules"),
     "graphs to Python": ("run",),
     "graphs of torch adopted": ("adopt",),

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.archives import ARCHIVES
 from tests.support.command_line import process
@@ -107,6 +108,25 @@ def test_a_load_of_stored_code_imports_nothing_more(tmp_path, file):
     ready, loaded, called = _imported(tmp_path, file, TSARCHIVE_CACHE=folder)
     assert _ours(loaded) == _ours(ready)
     assert _ours(called) - _ours(ready) <= TAKEN
+    assert {name for name in called if name.startswith(NOT_STORED)} == set()
+
+
+class _Ranked(torch.nn.Module):
+    """Has operators that are Python functions, and one behind a check."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() != 2:
+            raise ValueError(f"rank {x.dim()}")
+        return torch.zeros([len([1, 2]), x.size(1)]) + x
+
+
+def test_stored_operators_import_their_own_files_alone(tmp_path):
+    file, folder = str(tmp_path / "ranked.pt"), str(tmp_path / "cache")
+    torch.jit.script(_Ranked()).save(file)
+    *_, compiled = _imported(tmp_path, file, TSARCHIVE_CACHE=folder)
+    *_, called = _imported(tmp_path, file, TSARCHIVE_CACHE=folder)
+    assert "tsarchive.run.natives.all_natives" in compiled
+    assert "tsarchive.run.natives.formatting" in called
     assert {name for name in called if name.startswith(NOT_STORED)} == set()
 
 
