@@ -170,7 +170,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
     "tsarchive.formats.records", "tsarchive.formats.registry",
     "tsarchive.formats.torchscript.code_records", "tsarchive.formats.torchscript.devices",
-    "tsarchive.formats.torchscript.format",
+    "tsarchive.formats.torchscript.debug_records", "tsarchive.formats.torchscript.format",
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.pickled",
     "tsarchive.formats.torchscript.stored_tensors",
     "tsarchive.formats.torchscript.verifying",
