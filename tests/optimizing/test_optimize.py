@@ -283,7 +283,7 @@ def recurrent(kind, *arguments, **options):
 def test_steps_of_an_lstm(order, dim, keeps_state):
     module, x = recurrent("trace", order, dim=dim, keeps_state=keeps_state, bias=dim == 0)
     optimized = tsarchive.optimize(module, example=x)
-    assert done(optimized)["steps of an LSTM as one layer"] == 1
+    assert done(optimized)["steps of LSTM as one layer"] == 1
     longer = torch.cat([x, x], dim)  # a trace reads as many as it saw
     check(module, optimized, (x,), (longer,))
 
@@ -324,7 +324,7 @@ def test_loops_of_an_lstm(make, is_layer):
     torch.manual_seed(0)
     module, x = torch.jit.script(make().eval()), torch.randn(2, 6, 5)
     optimized = tsarchive.optimize(module, example=x)
-    assert ("loop of an LSTM as one layer" in done(optimized)) is is_layer
+    assert ("loop of LSTM as one layer" in done(optimized)) is is_layer
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),))
 
 

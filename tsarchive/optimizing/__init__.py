@@ -128,13 +128,11 @@ def optimize_report(module: ArchiveModule) -> OptimizeReport:
 class _Way:
     """What is done beside what is right for every call: the example tells whether it pays."""
 
-    finds_recurrence: bool = True
     channels_last: bool = False
     specializes: bool = False
 
 
-_RISKY: Final = _Way()
-_CAUTIOUS: Final = _Way(finds_recurrence=False)
+_PLAIN: Final = _Way()
 _Made = tuple[ArchiveModule, OptimizeReport]
 
 
@@ -173,12 +171,10 @@ def _optimized(
         raise UnsupportedError("the module has no method forward")
     if source.tsarchive_class.forward_hooks or source.tsarchive_class.forward_pre_hooks:
         raise UnsupportedError("the module has hooks of its own")
-    ways = (_RISKY, _CAUTIOUS) if example is not None else (_CAUTIOUS,)
-    for way in ways:
-        made = _rewritten(source, method, example, way)
-        if made is not None:
-            return _timed(_quicker(made, source, method, example, way), source, example)
-    raise UnsupportedError("results for the example are not equal to rounding")
+    made = _rewritten(source, method, example, _PLAIN)
+    if made is None:
+        raise UnsupportedError("results for the example are not equal to rounding")
+    return _timed(_quicker(made, source, method, example, _PLAIN), source, example)
 
 
 def _quicker(
@@ -230,13 +226,12 @@ def _rewritten(
     simplify(graph)
     size_numbers(graph, done)
     gather_lists(graph)
+    find_recurrence(graph, done)
     if way.specializes:
         special = None if example is None else specialize(graph, method, example, done)
         if special is None:
             return None
         graph = special
-    if way.finds_recurrence:
-        find_recurrence(graph, done)
     if way.channels_last and not put_channels_last(graph, done):
         return None
     packed: list[Packed] = []

@@ -22,7 +22,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import TENSOR, ListType
 from tsarchive.ir.values import Builder
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.run.operators import find_native, implementation
+from tsarchive.run.operators import find_native, implementation, operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
 from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep, tensor_of
@@ -267,6 +267,13 @@ def result_of(node: Node, given: Iterable[Any]) -> Any:
     named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
     run = implementation(node.schema)
     return run(*(value for argument, value in pairs if not argument.kwarg_only), **named)
+
+
+def number_of(dtype: torch.dtype) -> int:
+    """Return the number that TorchScript has for a type of numbers."""
+    (schema,) = operator_schemas("prim::dtype")
+    found: int = implementation(schema)(torch.empty(0, dtype=dtype))
+    return found
 
 
 def _folded(block: Block, node: Node) -> Value | None:

@@ -17,6 +17,7 @@ from tsarchive.ir.graph import (
     carried_values,
     drop_carried,
     nested_blocks,
+    walk,
 )
 from tsarchive.ir.types import INT, ListType, Type
 from tsarchive.ir.values import type_of_constant
@@ -158,6 +159,16 @@ def uses_of_content(value: Value) -> list[Use]:
     return [use for use in value.uses if use.user.kind not in _SHAPES]
 
 
+def taken_by(node: Node) -> set[Value]:
+    """Return the values that a node takes, and those that the blocks in it take."""
+    taken = set(node.inputs)
+    for inner in walk([node]):
+        taken.update(inner.inputs)
+        for block in nested_blocks(inner):
+            taken.update(block.returns)
+    return taken
+
+
 class Inserter:
     """Makes nodes in front of one node of a block, which may be that of its results."""
 
@@ -165,7 +176,7 @@ class Inserter:
         self._block = block
         self._at = before
 
-    def _insert(self, node: Node) -> Node:
+    def insert(self, node: Node) -> Node:
         # By identity: nodes are equal to nothing else.
         nodes = self._block.nodes
         nodes.insert(
@@ -174,7 +185,7 @@ class Inserter:
         return node
 
     def constant(self, value: Any, type_: Type | None = None) -> Value:
-        node = self._insert(Node(CONSTANT, attributes={"value": value}))
+        node = self.insert(Node(CONSTANT, attributes={"value": value}))
         return node.add_output(type_of_constant(value) if type_ is None else type_)
 
     def list_of(self, values: Sequence[Any], element: Type = INT) -> Value:
@@ -185,7 +196,7 @@ class Inserter:
         made = Node(kind, attributes=attributes)
         for value in inputs:
             made.add_input(value)
-        self._insert(made)
+        self.insert(made)
         for type_ in types:
             made.add_output(type_)
         return made.output

@@ -29,13 +29,13 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.run.operators import implementation, operator_schemas
 
 from .attention import fuse_attention
-from .freezing import Written, result_of, simplify
+from .freezing import Written, number_of, result_of, simplify
 from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, tensor_of
 from .inlining import copied
 from .lists import gather_lists
+from .recurrence import find_recurrence
 from .views import join_views
 
 _UNKNOWN: Final = object()
@@ -84,6 +84,7 @@ def specialize(
     each_node(special, _remove_question)
     gather_lists(made)
     simplify(made)
+    find_recurrence(special, done, facts.shape)
     known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
     if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
         return None
@@ -128,7 +129,7 @@ def _with_two_bodies(graph: Block) -> Block:
     made = Block()
     values = {param: made.add_param(param.type, param.name) for param in graph.params}
     for node in graph.nodes:
-        if node.kind == CONSTANT:
+        if node.kind == CONSTANT or (node.kind == "prim::ListConstruct" and not node.inputs):
             _copy(node, made, values)
     always = made.append(CONSTANT, value=True).add_output(BOOL)
     branch = made.append("prim::If", [always])
@@ -142,7 +143,7 @@ def _with_two_bodies(graph: Block) -> Block:
 def _copy_body(body: Block, made: Block, values: dict[Value, Value]) -> None:
     for node in body.nodes:
         if node.outputs and node.outputs[0] in values:
-            continue  # a constant of both bodies
+            continue  # a constant of both bodies, or a list that the one of them that runs fills
         _copy(node, made, values)
     for value in body.returns:
         made.add_return(values[value])
@@ -196,19 +197,12 @@ def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
     device = call("prim::device", [param])
     found = [
         call("aten::eq.int_list", [call("aten::size", [param]), sizes]),
-        call("aten::eq.int", [dtype, constant(_number_of(value.dtype))]),
+        call("aten::eq.int", [dtype, constant(number_of(value.dtype))]),
         call("aten::eq.device", [device, constant(Device(str(value.device)))]),
     ]
     if value.is_floating_point() or value.is_complex():
         grad = call("prim::requires_grad", [param])
         found.append(call("aten::__not__", [grad]))
-    return found
-
-
-def _number_of(dtype: torch.dtype) -> int:
-    """Return the number that TorchScript has for a type of numbers."""
-    (schema,) = operator_schemas("prim::dtype")
-    found: int = implementation(schema)(torch.empty(0, dtype=dtype))
     return found
 
 
