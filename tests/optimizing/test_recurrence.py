@@ -19,7 +19,7 @@ class Step(nn.Module):
     states = 1
 
     def start(self, x: Tensor) -> list[Tensor]:
-        return [torch.zeros(x.size(0), WIDTH)] * self.states
+        return [torch.zeros(x.size(0), 3)] * self.states
 
 
 class Joined(Step):
@@ -42,9 +42,9 @@ class Sliced(Joined):
 
     def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
         gates = self.read(x) + self.keep(state[0])
-        forget = torch.sigmoid(gates[:, :WIDTH] + 1.0)
-        write, show = gates[:, WIDTH : 2 * WIDTH].sigmoid(), gates[:, 3 * WIDTH :].sigmoid()
-        cell = forget * state[1] + write * gates[:, 2 * WIDTH : 3 * WIDTH].tanh()
+        forget = torch.sigmoid(gates[:, :3] + 1.0)
+        write, show = gates[:, 3:6].sigmoid(), gates[:, 9:].sigmoid()
+        cell = forget * state[1] + write * gates[:, 6:9].tanh()
         return [show * cell.tanh(), cell]
 
 
@@ -61,7 +61,7 @@ class Products(Step):
 
     def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
         gates = torch.mm(x, self.read.t()) + self.one + state[0] @ self.keep + self.two
-        a, b, c, d = gates.split(WIDTH, -1)
+        a, b, c, d = gates.split(3, -1)
         cell = torch.sigmoid(a) * state[1] + torch.sigmoid(b) * torch.tanh(d)
         return [torch.sigmoid(c) * torch.tanh(cell), cell]
 
@@ -201,7 +201,8 @@ class OwnLong(Own):
     states = 2
 
     def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
-        return list(self.cell(x, (state[0], state[1])))
+        hidden, cell = self.cell(x, (state[0], state[1]))
+        return [hidden, cell]
 
 
 CELLS = {
@@ -275,6 +276,29 @@ class Loop(nn.Module):
         return torch.stack(outputs, 1), hidden
 
 
+class Backwards(Loop):
+    """A loop that reads from the end, which no layer of one direction does."""
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        outputs: list[Tensor] = []
+        for place in range(x.size(1)):
+            hidden = self.step(x[:, x.size(1) - 1 - place], [hidden])[0]
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), hidden
+
+
+class Tupled(Loop):
+    """A loop over the items of a list that carries a tuple, and keeps no results."""
+
+    def forward(self, x: Tensor):
+        state = (torch.zeros(x.size(0), 3), torch.zeros(x.size(0), 3))
+        for item in x.unbind(1):
+            hidden, cell = self.step(item, [state[0], state[1]])
+            state = (hidden, cell)
+        return state
+
+
 class Long(Loop):
     """A loop that carries two."""
 
@@ -298,3 +322,72 @@ def test_loops_of_scripts(name, each_way_pays):
     found = [what for what in done(optimized) if what.startswith("loop")]
     assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),), (x[0],))
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "kind"),
+    [(Backwards, Gated, None), (Tupled, Joined, "LSTM"), (Tupled, Products, "LSTM")],
+)
+def test_loops_in_other_ways(make, step, kind):
+    torch.manual_seed(0)
+    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 4, INPUT)
+    optimized = tsarchive.optimize(module)
+    found = [what for what in done(optimized) if what.startswith("loop")]
+    assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
+    check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),))
+
+
+class Given(nn.Module):
+    """A cell over a list of items, from a state that the caller gives; what it changes is seen."""
+
+    def __init__(self, changes):
+        super().__init__()
+        self.step, self.changes = Gated(), changes
+
+    def forward(self, x: Tensor, state: Tensor):
+        hidden = state[0]
+        kept = []
+        for place, item in enumerate(x.unbind(0)):
+            hidden = self.step(item, [hidden])[0]
+            if self.changes == "between" and place == 1:
+                hidden.mul_(2.0)
+            kept.append(hidden)
+        if self.changes == "after":
+            hidden.add_(1.0)
+        if self.changes == "sequence":
+            x.mul_(2.0)
+        return torch.stack(kept), hidden, x
+
+
+@pytest.mark.parametrize("changes", ["nothing", "between", "after", "sequence"])
+def test_what_is_written_to_stays(changes):
+    torch.manual_seed(0)
+    live, x, state = Given(changes).eval(), torch.randn(4, 2, INPUT), torch.randn(1, 2, 3)
+    module = torch.jit.trace(live, (x.clone(), state), check_trace=False)
+    optimized = tsarchive.optimize(module)
+    assert ("steps of GRU as one layer" in done(optimized)) is (changes == "nothing")
+    longer, single = torch.randn(5, 2, INPUT), torch.randn(4, 1, INPUT)
+    check(module, optimized, (x, state), (longer, state), (single, state), (x, state[:, :1]))
+
+
+@pytest.mark.parametrize("width", [3, 5])
+def test_first_state_may_look_like_an_item(width):
+    """State and item are both selected, and may be as wide."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.RNNCell(width, 3)
+
+        def forward(self, x: Tensor, state: Tensor):
+            hidden = state[0]
+            for place in range(3):
+                hidden = self.layer(x[place], hidden)
+            return hidden
+
+    torch.manual_seed(0)
+    x, state = torch.randn(3, 2, width), torch.randn(1, 2, 3)
+    module = torch.jit.trace(Both().eval(), (x, state))
+    optimized = tsarchive.optimize(module)
+    assert done(optimized)["steps of tanh RNN as one layer"] == 1
+    check(module, optimized, (x, state), (x.repeat(1, 2, 1), state.repeat(1, 2, 1)))

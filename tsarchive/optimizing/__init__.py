@@ -44,6 +44,7 @@ from .packing import Packed, Samples, is_available, layers_of, pack
 from .recurrence import find_recurrence
 from .sizes import size_numbers
 from .specializing import specialize
+from .tuples import lower_tuples
 from .writing import program_records
 
 _METHOD: Final = "forward"
@@ -225,6 +226,7 @@ def _rewritten(
     fold_normalization(graph, done, left)
     simplify(graph)
     size_numbers(graph, done)
+    lower_tuples(graph)
     gather_lists(graph)
     find_recurrence(graph, done)
     if way.specializes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import torch
 from torch import Tensor
 
 from tsarchive.ir.graph import Node, Value
@@ -43,12 +44,39 @@ class Affine(NamedTuple):
         return Affine(weights, self.bias + other.bias)
 
 
+def operator_of(node: Node) -> str:
+    """Return the name of an operator, or kind of another node.
+
+    One that writes over what nobody else sees is as good as the one that gives a new tensor.
+    """
+    name = node.kind.removesuffix("_")
+    if name == node.kind or not _is_own(node.input, node):
+        return node.operator or node.kind
+    return name + node.operator.removeprefix(node.kind)
+
+
+def is_in_place(node: Node) -> bool:
+    """Return whether an operator writes over what nobody else sees."""
+    return node.schema is not None and operator_of(node) != node.operator
+
+
+def _is_own(value: Value, user: Node) -> bool:
+    """Return whether a node alone uses a tensor, which is new or a part of a new one."""
+    node = value.node
+    if [use.user for use in value.uses] != [user]:
+        return False
+    if node.kind == "prim::ListUnpack":
+        cut = node.input.node
+        return operator_of(cut) in _CUTS and len(node.input.uses) == 1 and _is_own(cut.input, cut)
+    return operator_of(node) in _FRESH
+
+
 _Read = Callable[[Node, int], "Affine | None"]
 
 
 def affine_of(value: Value) -> Affine | None:
     """Return what a value is if all it is given has two dimensions; None for others."""
-    read = _READERS.get(value.node.operator or value.node.kind)
+    read = _READERS.get(operator_of(value.node))
     return None if read is None else read(value.node, value.node.outputs.index(value))
 
 
@@ -77,7 +105,7 @@ def _product(x: Value, weight: Tensor | None, bias: Value | None) -> Affine | No
         return None
     if bias is None or (tensor_of(bias) is None and _is_none(bias)):
         return Affine({whole(x): weight}, weight.new_zeros(weight.size(0)))
-    shift = _shift(bias, weight.size(0))
+    shift = _shift(bias, weight.size(0), weight.dtype)
     return None if shift is None else Affine({whole(x): weight}, shift)
 
 
@@ -85,12 +113,13 @@ def _is_none(value: Value) -> bool:
     return value.node.is_constant and value.constant is None
 
 
-def _shift(value: Value, rows: int) -> Tensor | None:
+def _shift(value: Value, rows: int, dtype: torch.dtype) -> Tensor | None:
     """Return a constant that is added to all rows of a batch."""
     tensor = tensor_of(value)
-    if tensor is None or tuple(tensor.shape) not in ((rows,), (1, rows)):
+    if tensor is None or tensor.is_complex() or tuple(tensor.shape) not in ((), (rows,), (1, rows)):
         return None
-    return tensor.reshape(rows)
+    # A number without dimensions does not decide the type of the result.
+    return tensor.reshape(-1) if tensor.dim() else tensor.to(dtype).expand(rows)
 
 
 def _sum(node: Node, _: int) -> Affine | None:
@@ -102,7 +131,7 @@ def _sum(node: Node, _: int) -> Affine | None:
         case Affine() as one, Affine() as other:
             return one.plus(other)
         case (Affine() as one, None) | (None, Affine() as one):
-            shift = _shift(second if forms[1] is None else first, one.rows)
+            shift = _shift(second if forms[1] is None else first, one.rows, one.bias.dtype)
             return None if shift is None else one.plus(Affine({}, shift))
     return None
 
@@ -137,7 +166,7 @@ def _item_of_list(node: Node, _: int) -> Affine | None:
 
 def _part_of(node: Node, place: int, count: int | None) -> Affine | None:
     """Return one of the parts that columns were cut into; ``count`` is how many code expects."""
-    if node.operator not in _CUTS:
+    if operator_of(node) not in _CUTS:
         return None
     form, (wanted, dim) = affine_of(node.input), node.inputs[1:]
     if form is None or dim.constant not in _COLUMNS:
@@ -158,7 +187,7 @@ def _bounds(kind: str, wanted: Value, rows: int) -> list[tuple[int, int]]:
         return [(sum(sizes[:place]), sum(sizes[: place + 1])) for place in range(len(sizes))]
     if type(number) is not int or number <= 0:
         return []
-    size = -(-rows // number) if kind == "aten::chunk" else number
+    size = -(-rows // number) if kind.endswith("chunk") else number
     return [(first, min(first + size, rows)) for first in range(0, rows, size)]
 
 
@@ -210,8 +239,18 @@ def _joined(value: Value) -> list[Value]:
 
 _COLUMNS: Final = (1, -1)
 _CUTS: Final = frozenset(
-    {"aten::chunk", "aten::split.Tensor", "aten::split.sizes", "aten::split_with_sizes"}
-)
+    {
+        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
+    }
+)  # fmt: skip
+_FRESH: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "mul.Tensor",
+        "rsub.Scalar", "neg", "sigmoid", "tanh", "relu",
+    )
+)  # fmt: skip
 _READERS: Final[Mapping[str, _Read]] = {
     "aten::linear": _linear,
     "aten::matmul": _multiplied,

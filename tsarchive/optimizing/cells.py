@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tsarchive.ir.graph import Value
 
-from .affine import Affine, affine_of, columns, sources, whole
+from .affine import Affine, affine_of, columns, operator_of, sources, whole
 from .graphs import tensor_of
 
 
@@ -107,7 +107,7 @@ def cells_of(value: Value) -> list[Cell]:
     They are several where the item and the state are alike.
     """
     node = value.node
-    read = _own if node.kind in _OF_TORCH else _READERS.get(node.operator)
+    read = _own if node.kind in _OF_TORCH else _READERS.get(operator_of(node))
     return [] if read is None else [cell for cell in read(value) if cell.is_uniform()]
 
 
@@ -137,16 +137,13 @@ def _bias(value: Value, tensor: Tensor | None, weight: Tensor) -> Tensor | None:
 def _lstm(value: Value) -> Iterator[Cell]:
     """Match ``sigmoid(show) * tanh(sigmoid(forget) * old + sigmoid(write) * tanh(new))``."""
     for show, shown in _pairs(value, _PRODUCT):
-        if show.node.kind != _SIGMOID or shown.node.kind != _TANH:
+        if [operator_of(each.node) for each in (show, shown)] != [_SIGMOID, _TANH]:
             continue
         cell = shown.node.input
         for first, second in _pairs(cell, "aten::add.Tensor"):
             for (forget, old), (write, new) in _products(first, second):
-                if [forget.node.kind, write.node.kind, new.node.kind] == [
-                    _SIGMOID,
-                    _SIGMOID,
-                    _TANH,
-                ]:
+                kinds = [operator_of(each.node) for each in (forget, write, new)]
+                if kinds == [_SIGMOID, _SIGMOID, _TANH]:
                     gates = [gate.node.input for gate in (write, forget, new, show)]
                     yield from _with_gates(LSTM, gates, (old,), (value, cell))
 
@@ -163,7 +160,7 @@ def _products(
 def _pairs(value: Value, operator: str) -> Iterator[tuple[Value, Value]]:
     """Yield the operands of a product, or of a sum without a factor, in both orders."""
     node = value.node
-    if node.operator == operator and all(extra.constant == 1 for extra in node.inputs[2:]):
+    if operator_of(node) == operator and all(extra.constant == 1 for extra in node.inputs[2:]):
         first, second = node.inputs[:2]
         yield first, second
         yield second, first
@@ -231,7 +228,7 @@ def _column(form: Affine, x: Value, hidden: Value, width: int, which: int) -> Te
 def _gru(value: Value) -> Iterator[Cell]:
     """Match ``new + update * (hidden - new)``, and ``(1 - update) * new + update * hidden``."""
     for update, hidden, new in _mixed(value):
-        if new.node.kind == _TANH:
+        if operator_of(new.node) == _TANH:
             for summands in _with_reset(new.node.input):
                 yield from _gru_of(value, update, hidden, *summands)
 
@@ -265,19 +262,22 @@ def _mixed(value: Value) -> Iterator[tuple[Affine, Value, Value]]:
 
 
 def _gate(value: Value) -> Affine | None:
-    return affine_of(value.node.input) if value.node.kind == _SIGMOID else None
+    return affine_of(value.node.input) if operator_of(value.node) == _SIGMOID else None
 
 
 def _is_rest(value: Value, gate: Value) -> bool:
     """Return whether a value is ``1 - gate``."""
-    node = value.node
-    is_rest = node.operator == "aten::rsub.Scalar" and node.input is gate
-    return is_rest and [each.constant for each in node.inputs[1:]] == [1, 1]
+    node, factors = value.node, [each.constant for each in value.node.inputs[1:]]
+    if operator_of(node) == "aten::rsub.Scalar":
+        return node.input is gate and factors == [1, 1]
+    negative = node.input.node if operator_of(node) == "aten::add.Scalar" else node
+    is_negated = operator_of(negative) == "aten::neg" and negative.input is gate
+    return is_negated and factors == [1, 1]
 
 
 def _difference(value: Value) -> Iterator[tuple[Value, Value]]:
     node = value.node
-    if node.operator == "aten::sub.Tensor" and node.inputs[2].constant == 1:
+    if operator_of(node) == "aten::sub.Tensor" and node.inputs[2].constant == 1:
         yield node.inputs[0], node.inputs[1]
 
 

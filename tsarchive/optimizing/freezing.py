@@ -19,7 +19,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import TENSOR, ListType
+from tsarchive.ir.types import NONE, TENSOR, ListType, TupleType
 from tsarchive.ir.values import Builder
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation, operator_schemas
@@ -41,6 +41,7 @@ _MAY_GROW: Final = frozenset(
     )
 )  # fmt: skip
 _MAKES: Final = frozenset({"aten::arange", "aten::full", "aten::ones", "aten::zeros"})
+_IS_NONE: Final = {"aten::__is__": False, "aten::__isnot__": True}
 _SMALL: Final = 1 << 14
 _PLAIN: Final = (bool, int, float, str)
 _KNOWN: Final = (*_PLAIN, type(None), Device)
@@ -83,6 +84,7 @@ def _memory(value: Any) -> Iterator[int]:
 
 def simplify(graph: Block) -> None:
     """Fold what depends on constants alone, and take out what nothing needs."""
+    each_node(graph, _answer_by_type)
     builder = Builder(graph, lambda: None, hoists_constants=True)
     fold(builder, _evaluated)
     builder.finish()
@@ -91,6 +93,23 @@ def simplify(graph: Block) -> None:
         fold(again, _evaluated)
         again.finish()
     sweep(graph)
+
+
+def _answer_by_type(block: Block, node: Node) -> None:
+    """Answer whether a value is None where its type tells."""
+    if node.kind == "prim::unchecked_cast" and node.input.type == node.output.type:
+        replace(node.output, node.input)
+        remove(block, node)
+    elif node.operator in _IS_NONE and {*map(_is_none, node.inputs)} == {True, False}:
+        replace(node.output, Inserter(block, node).constant(_IS_NONE[node.operator]))
+        remove(block, node)
+
+
+def _is_none(value: Value) -> bool | None:
+    """Return whether a value is None; None where its type does not tell."""
+    if value.type == NONE:
+        return True
+    return False if value.type == TENSOR or isinstance(value.type, ListType | TupleType) else None
 
 
 def _evaluated(schema: FunctionSchema) -> Callable[..., Any] | None:

@@ -16,13 +16,13 @@ from typing import Final
 import torch
 
 from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true
+from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
 from tsarchive.ir.types import TENSOR, ListType
 
-from .affine import whole
+from .affine import is_in_place, whole
 from .cells import Cell, Item, cells_of, item_of_list
 from .freezing import Written, number_of
-from .graphs import Inserter, blocks_in, is_pure, remove, set_input, sweep, taken_by
+from .graphs import Inserter, blocks_in, is_pure, may_write, remove, set_input, sweep, taken_by
 
 _TENSORS: Final = ListType(TENSOR)
 _FEWEST: Final = 2
@@ -65,7 +65,7 @@ def find_recurrence(
 
     A cell alone stays as equations: what checks the operands of ``lstm_cell`` costs more here.
     """
-    for block in list(blocks_in(graph)):
+    for block in reversed(list(blocks_in(graph))):
         known = cache(cells_of)
         for node in reversed(list(block.nodes)):
             run = _run(block, node, known) if node in block.nodes else None
@@ -82,7 +82,7 @@ def _run(block: Block, node: Node, known: _CellsOf) -> _Run | None:
 
 def _put(graph: Block, block: Block, run: _Run, sizes_of: KnownSizes) -> bool:
     """Put the layer in the place of what a run has; false where it is not the same."""
-    written = Written(graph)
+    written = Written(graph, _writers(graph, run))
     if any(map(written.may_be, _values(run))):
         return False
     nodes = [node for node in block.nodes if node in run.nodes]
@@ -103,6 +103,12 @@ def _put(graph: Block, block: Block, run: _Run, sizes_of: KnownSizes) -> bool:
         for node in reversed(nodes):
             remove(block, node)
     return True
+
+
+def _writers(graph: Block, run: _Run) -> list[Node]:
+    """Return what may write to tensors, but for the steps: they write to their own."""
+    own = set(walk(run.nodes))
+    return [node for node in walk(graph.nodes) if node not in own and may_write(node)]
 
 
 def _values(run: _Run) -> Iterator[Value]:
@@ -212,12 +218,15 @@ def _loop(block: Block, loop: Node) -> _Run | None:
     if not (is_constant_true(loop.inputs[1]) and is_constant_true(body.returns[0])):
         return None
     cell = next((c for last in carried for c in cells_of(last) if _is_carried(c, carried)), None)
-    if cell is None or cell.item.place is not body.params[0] or not _is_length(loop, cell.item):
+    if cell is None or cell.item.place is not body.params[0]:
+        return None
+    count = _constant_count(loop)
+    if count is None and not _is_length(loop, cell.item):
         return None
     states = [carried[value] for value in cell.after]
-    run = _Run(cell, [each.first for each in states], {loop})
+    run = _Run(cell, [each.first for each in states], {loop}, count=count)
     run.results = {each.output: _state(place) for place, each in enumerate(states)}
-    effects = [node for node in body.nodes if not is_pure(node)]
+    effects = [node for node in body.nodes if not (is_pure(node) or is_in_place(node))]
     if len(effects) > 1 or (effects and not _add_stack(block, effects[0], run)):
         return None
     return run if cell.item.sequence.node not in body.nodes else None
@@ -227,6 +236,11 @@ def _is_carried(cell: Cell, carried: Mapping[Value, Carried]) -> bool:
     """Return whether a loop carries the states of a cell, and nothing else."""
     params = [carried[value].param for value in cell.after if value in carried]
     return len(carried) == len(params) and params == [*cell.before]
+
+
+def _constant_count(loop: Node) -> int | None:
+    count = loop.inputs[0].constant
+    return count if type(count) is int and count > 0 else None
 
 
 def _is_length(loop: Node, item: Item) -> bool:
@@ -351,7 +365,7 @@ def _add_steps(block: Block, run: _Run, ends: Sequence[Value]) -> bool:
     for node in sorted(run.nodes, key=places.__getitem__):
         if _is_shared(node, run):
             run.nodes.remove(node)
-    return all(map(is_pure, run.nodes))
+    return all(is_pure(node) or is_in_place(node) for node in run.nodes)
 
 
 def _is_shared(node: Node, run: _Run) -> bool:

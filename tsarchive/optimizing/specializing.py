@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device
@@ -55,6 +56,7 @@ _CHANGES_SHAPE: Final = frozenset(
 )  # fmt: skip
 _TYPES: Final[dict[type, Type]] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 _STAYS: Final = (CONSTANT, "prim::ListConstruct", "prim::Loop")
+_ITEMS: Final = frozenset({"aten::select.int"})
 _SAME: Final = {"aten::__is__": True, "aten::__isnot__": False}
 _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
 
@@ -85,6 +87,7 @@ def specialize(
     gather_lists(made)
     simplify(made)
     find_recurrence(special, done, facts.shape)
+    _make_lists_first(made)
     known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
     if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
         return None
@@ -129,7 +132,7 @@ def _with_two_bodies(graph: Block) -> Block:
     made = Block()
     values = {param: made.add_param(param.type, param.name) for param in graph.params}
     for node in graph.nodes:
-        if node.kind == CONSTANT or (node.kind == "prim::ListConstruct" and not node.inputs):
+        if node.kind == CONSTANT:
             _copy(node, made, values)
     always = made.append(CONSTANT, value=True).add_output(BOOL)
     branch = made.append("prim::If", [always])
@@ -143,7 +146,7 @@ def _with_two_bodies(graph: Block) -> Block:
 def _copy_body(body: Block, made: Block, values: dict[Value, Value]) -> None:
     for node in body.nodes:
         if node.outputs and node.outputs[0] in values:
-            continue  # a constant of both bodies, or a list that the one of them that runs fills
+            continue  # a constant of both bodies
         _copy(node, made, values)
     for value in body.returns:
         made.add_return(values[value])
@@ -183,6 +186,16 @@ def _write_guard(graph: Block, known: Mapping[Value, Any]) -> None:
     branch.inputs[0].uses.clear()
     branch.inputs.clear()
     branch.add_input(total)
+
+
+def _make_lists_first(graph: Block) -> None:
+    """Let lists that a body fills be made in front of the branch, where nothing frees them."""
+    branch = graph.nodes[-1]
+    for body in branch.blocks:
+        for node in list(body.nodes):
+            if node.kind == "prim::ListConstruct" and not node.inputs:
+                body.nodes.remove(node)
+                graph.nodes.insert(-1, node)
 
 
 def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
@@ -235,8 +248,6 @@ class _Facts:
     """What is known of values: fake tensors, and plain values."""
 
     def __init__(self, graph: Block, known: Mapping[Value, Any]) -> None:
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
         self._mode = FakeTensorMode()
         self._graph, self._written = graph, Written(graph)
         self._facts: dict[Value, Any] = {}
@@ -296,10 +307,14 @@ class _Facts:
             return [False]  # the guard asks
         if node.operator in _SAME and node.inputs[0] is node.inputs[1]:
             return [_SAME[node.operator]]
+        if node.operator in _SAME and _is_one_none(*given):
+            return [not _SAME[node.operator]]
         if node.kind == "prim::If":
             return self._branch(node, given[0])
         if node.kind == "prim::Loop":
             return self._loop(node)
+        if node.operator in _ITEMS and given[-1] is _UNKNOWN:
+            given[-1] = 0  # items of one tensor are like each other
         if any(fact is _UNKNOWN for fact in given):
             return unknown
         return self._computed(node, given, unknown)
@@ -418,6 +433,11 @@ def _is_fact(result: Any) -> bool:
     if isinstance(result, list | tuple):
         return all(map(_is_fact, result))
     return isinstance(result, (Tensor, *_PLAIN))
+
+
+def _is_one_none(first: Any, second: Any) -> bool:
+    """Return whether one of two values is None, and the other is known to be none."""
+    return (first is None) is not (second is None) and not (first is _UNKNOWN or second is _UNKNOWN)
 
 
 def _is_tensor_like(fact: Any) -> bool:
