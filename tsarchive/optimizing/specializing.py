@@ -37,6 +37,7 @@ from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, te
 from .inlining import copied
 from .lists import gather_lists
 from .recurrence import find_recurrence
+from .tuples import lower_tuples
 from .views import join_views
 
 _UNKNOWN: Final = object()
@@ -84,6 +85,7 @@ def specialize(
     _write_guard(made, found)
     simplify(made)
     each_node(special, _remove_question)
+    lower_tuples(special)
     gather_lists(made)
     simplify(made)
     find_recurrence(special, done, facts.shape)
