@@ -7,7 +7,7 @@ in the next round. No first change can come from code that does not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, Final
@@ -48,20 +48,23 @@ _KNOWN: Final = (*_PLAIN, type(None), Device)
 _REFUSALS: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def frozen(root: ArchiveModule, method: Function) -> tuple[Inlined, frozenset[Slot]]:
-    """Return the graph of a method with its attributes as constants, and those that change.
+def frozen(
+    root: ArchiveModule, methods: Sequence[Function]
+) -> tuple[list[Inlined], frozenset[Slot]]:
+    """Return the graphs of methods with attributes as constants, and those that change.
 
     Raises UnsupportedError for code that chooses between modules when it runs.
     """
     kept: frozenset[Slot] = frozenset()
     for _ in range(_MOST_ROUNDS):
-        found = inlined(root, method, kept)
-        simplify(found.graph)
-        changed = kept | changed_slots(found) | _assigned(found)
-        changed |= _sharing(changed, {*found.frozen.values()})
+        found = [inlined(root, method, kept) for method in methods]
+        for each in found:
+            simplify(each.graph)
+        changed = kept.union(*(changed_slots(each) | _assigned(each) for each in found))
+        changed |= _sharing(changed, {slot for each in found for slot in each.frozen.values()})
         if changed == kept:
             return found, kept
-        kept = frozenset(changed)
+        kept = changed
     raise AssertionError("each round keeps an attribute more")
 
 

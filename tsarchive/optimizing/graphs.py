@@ -159,6 +159,55 @@ def uses_of_content(value: Value) -> list[Use]:
     return [use for use in value.uses if use.user.kind not in _SHAPES]
 
 
+def copied(node: Node, inputs: list[Value]) -> Node:
+    """Return a node that does the same with other inputs, without blocks."""
+    made = Node(
+        node.kind, [], [], [], dict(node.attributes), node.schema, None,
+        upgrader=node.upgrader, stand_in=node.stand_in, has_effects=node.has_effects,
+        lost=node.lost, written_arguments=node.written_arguments, writes_all=node.writes_all,
+    )  # fmt: skip
+    for value in inputs:
+        made.add_input(value)
+    for output in node.outputs:
+        made.add_output(output.type, output.name)
+    return made
+
+
+def copy_of(graph: Block) -> Block:
+    """Return a graph that can be changed apart from another."""
+    made = Block()
+    copy_block(graph, made, {})
+    return made
+
+
+def copy_block(body: Block, made: Block, values: dict[Value, Value]) -> None:
+    """Fill a block with a copy of another; ``values`` are the values of the copy by those copied.
+
+    Nodes whose results are among them are left out.
+    """
+    for param in body.params:
+        if param not in values:
+            values[param] = made.add_param(param.type, param.name)
+    for node in body.nodes:
+        if not (node.outputs and node.outputs[0] in values):
+            copy_node(node, made, values)
+    for value in body.returns:
+        made.add_return(values[value])
+
+
+def copy_node(node: Node, block: Block, values: dict[Value, Value]) -> None:
+    """Append a copy of a node to a block."""
+    made = copied(node, [values[value] for value in node.inputs])
+    block.nodes.append(made)
+    for inner in node.blocks:
+        copy_block(inner, made.add_block(), values)
+    subgraph = node.attributes.get("subgraph")
+    if isinstance(subgraph, Block):
+        made.attributes["subgraph"] = Block()
+        copy_block(subgraph, made.attributes["subgraph"], values)
+    values.update(zip(node.outputs, made.outputs, strict=True))
+
+
 def taken_by(node: Node) -> set[Value]:
     """Return the values that a node takes, and those that the blocks in it take."""
     taken = set(node.inputs)

@@ -230,7 +230,7 @@ def pack(
 ) -> list[Packed]:
     """Let oneDNN compute the layers that are quicker so; return their weights.
 
-    ``samples`` are inputs by the memory of weights; without them, layers are chosen by a rule.
+    ``samples`` are inputs by the memory of weights; layers without one are chosen by a rule.
     ``takes_images`` tells whether results may be images in another order.
     """
     found = []
@@ -240,9 +240,9 @@ def pack(
             left["convolution, as code sees the order of its result"] += 1
             continue
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
-        is_chosen = _by_rule(layer) if samples is None else _by_sample(layer, sample)
+        is_chosen = _by_rule(layer) if sample is None else _by_sample(layer, sample)
         if not is_chosen:
-            reason = "as no example was measured" if samples is None else "as quick without oneDNN"
+            reason = "as no example was measured" if sample is None else "as quick without oneDNN"
             left[f"{kind}, {reason}"] += 1
             continue
         found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
@@ -260,10 +260,10 @@ def _by_rule(layer: Layer) -> bool:
     return groups == 1 and max(layer.weight.shape[2:]) > 1
 
 
-def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
+def _by_sample(layer: Layer, sample: Tensor) -> bool:
     """Return whether oneDNN gives the same sooner."""
     rank = 2 if layer.is_linear else _SPACE + 2
-    if sample is None or sample.dim() != rank or not sample.numel():
+    if sample.dim() != rank or not sample.numel():
         return False
     with torch.no_grad():
         weight = layer.packed(sample.shape)

@@ -33,8 +33,17 @@ from tsarchive.ir.types import (
 
 from .attention import fuse_attention
 from .freezing import Written, number_of, result_of, simplify
-from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, tensor_of
-from .inlining import copied
+from .graphs import (
+    Inserter,
+    copy_block,
+    copy_node,
+    each_node,
+    is_pure,
+    remove,
+    replace,
+    set_input,
+    tensor_of,
+)
 from .lists import gather_lists
 from .recurrence import find_recurrence
 from .tuples import lower_tuples
@@ -135,33 +144,14 @@ def _with_two_bodies(graph: Block) -> Block:
     values = {param: made.add_param(param.type, param.name) for param in graph.params}
     for node in graph.nodes:
         if node.kind == CONSTANT:
-            _copy(node, made, values)
+            copy_node(node, made, values)
     always = made.append(CONSTANT, value=True).add_output(BOOL)
     branch = made.append("prim::If", [always])
     for _ in range(2):
-        _copy_body(graph, branch.add_block(), dict(values))
+        copy_block(graph, branch.add_block(), dict(values))
     for value in graph.returns:
         made.add_return(branch.add_output(value.type, value.name))
     return made
-
-
-def _copy_body(body: Block, made: Block, values: dict[Value, Value]) -> None:
-    for node in body.nodes:
-        if node.outputs and node.outputs[0] in values:
-            continue  # a constant of both bodies
-        _copy(node, made, values)
-    for value in body.returns:
-        made.add_return(values[value])
-
-
-def _copy(node: Node, block: Block, values: dict[Value, Value]) -> None:
-    made = copied(node, [values[value] for value in node.inputs])
-    block.nodes.append(made)
-    for inner in node.blocks:
-        own = made.add_block()
-        values.update({param: own.add_param(param.type, param.name) for param in inner.params})
-        _copy_body(inner, own, values)
-    values.update(zip(node.outputs, made.outputs, strict=True))
 
 
 def _remove_question(block: Block, node: Node) -> None:
