@@ -21,7 +21,7 @@ from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Block
+from tsarchive.ir.graph import Block, Value
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
 from tsarchive.run.calls_from_python import public_function
@@ -41,7 +41,7 @@ from .layouts import (
 )
 from .lists import gather_lists
 from .measuring import compared, times_of
-from .packing import Packed, Samples, is_available, layers_of, pack
+from .packing import Packed, Samples, SizesOf, is_available, layers_of, pack
 from .recurrence import find_recurrence
 from .sizes import size_numbers
 from .specializing import specialize
@@ -257,17 +257,17 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     """Return the module with graphs of its own; None where it does not give the same."""
     done, left = Counter(work.done), Counter(work.left)
     bodies = {method: copy_of(graph) for method, graph in work.bodies.items()}
-    forward = work.forward
+    forward, sizes_of = work.forward, _unknown
     if way.specializes and forward is not None and work.example is not None:
         special = specialize(bodies[forward], forward, work.example, done)
         if special is None:
             return None
-        bodies[forward] = special
+        bodies[forward], sizes_of = special
     if way.channels_last:
         changed = [m for m, g in bodies.items() if put_channels_last(g, done, work.tensors)]
         if forward not in changed:
             return None
-    packed = _packed(work, bodies, done, left)
+    packed = _packed(work, bodies, sizes_of, done, left)
     for graph in bodies.values():
         write_in_place(graph, done)
         if way.channels_last or any(layer.numbers is not None for layer in packed):
@@ -279,8 +279,17 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     return _checked(work, optimized, way, OptimizeReport(_changes(done), _changes(left)))
 
 
+def _unknown(value: Value) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, in a body for every call."""
+    return None
+
+
 def _packed(
-    work: _Work, bodies: Mapping[Function, Block], done: Counter[str], left: Counter[str]
+    work: _Work,
+    bodies: Mapping[Function, Block],
+    sizes_of: SizesOf,
+    done: Counter[str],
+    left: Counter[str],
 ) -> list[Packed]:
     """Let oneDNN compute layers; return their weights."""
     if not is_available():
@@ -291,7 +300,9 @@ def _packed(
     return [
         layer
         for graph in bodies.values()
-        for layer in pack(graph, samples, done, left, takes_images=is_blind(graph))
+        for layer in pack(
+            graph, samples, done, left, takes_images=is_blind(graph), sizes_of=sizes_of
+        )
     ]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tsarchive.ir.graph import Node, Value
 
-from .graphs import tensor_of
+from .graphs import CUTS, operator_of, tensor_of
 
 END: Final = (1 << 63) - 1
 
@@ -42,33 +42,6 @@ class Affine(NamedTuple):
         for value in self.weights.keys() & other.weights.keys():
             weights[value] = self.weights[value] + other.weights[value]
         return Affine(weights, self.bias + other.bias)
-
-
-def operator_of(node: Node) -> str:
-    """Return the name of an operator, or kind of another node.
-
-    One that writes over what nobody else sees is as good as the one that gives a new tensor.
-    """
-    name = node.kind.removesuffix("_")
-    if name == node.kind or not _is_own(node.input, node):
-        return node.operator or node.kind
-    return name + node.operator.removeprefix(node.kind)
-
-
-def is_in_place(node: Node) -> bool:
-    """Return whether an operator writes over what nobody else sees."""
-    return node.schema is not None and operator_of(node) != node.operator
-
-
-def _is_own(value: Value, user: Node) -> bool:
-    """Return whether a node alone uses a tensor, which is new or a part of a new one."""
-    node = value.node
-    if [use.user for use in value.uses] != [user]:
-        return False
-    if node.kind == "prim::ListUnpack":
-        cut = node.input.node
-        return operator_of(cut) in _CUTS and len(node.input.uses) == 1 and _is_own(cut.input, cut)
-    return operator_of(node) in _FRESH
 
 
 _Read = Callable[[Node, int], "Affine | None"]
@@ -166,7 +139,7 @@ def _item_of_list(node: Node, _: int) -> Affine | None:
 
 def _part_of(node: Node, place: int, count: int | None) -> Affine | None:
     """Return one of the parts that columns were cut into; ``count`` is how many code expects."""
-    if operator_of(node) not in _CUTS:
+    if operator_of(node) not in CUTS:
         return None
     form, (wanted, dim) = affine_of(node.input), node.inputs[1:]
     if form is None or dim.constant not in _COLUMNS:
@@ -238,19 +211,6 @@ def _joined(value: Value) -> list[Value]:
 
 
 _COLUMNS: Final = (1, -1)
-_CUTS: Final = frozenset(
-    {
-        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
-        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
-    }
-)  # fmt: skip
-_FRESH: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "mul.Tensor",
-        "rsub.Scalar", "neg", "sigmoid", "tanh", "relu",
-    )
-)  # fmt: skip
 _READERS: Final[Mapping[str, _Read]] = {
     "aten::linear": _linear,
     "aten::matmul": _multiplied,

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from tsarchive.ir.graph import Value
 
-from .affine import Affine, affine_of, columns, operator_of, sources, whole
-from .graphs import tensor_of
+from .affine import Affine, affine_of, columns, sources, whole
+from .graphs import operator_of, tensor_of
 
 
 class Kind(NamedTuple):

@@ -39,6 +39,21 @@ _PURE: Final = frozenset(
 _SHAPES: Final = frozenset(
     {"aten::dim", "aten::size", "aten::len", "prim::device", "prim::dtype", "prim::layout"}
 )
+CUTS: Final = frozenset(
+    {
+        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
+    }
+)  # fmt: skip
+FRESH: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "mul.Tensor",
+        "rsub.Scalar", "neg", "sigmoid", "tanh", "relu", "conv1d", "conv2d", "conv3d", "batch_norm",
+        "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+    )
+)  # fmt: skip
+"""Operators whose results are new tensors."""
 _OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
 
 
@@ -206,6 +221,33 @@ def copy_node(node: Node, block: Block, values: dict[Value, Value]) -> None:
         made.attributes["subgraph"] = Block()
         copy_block(subgraph, made.attributes["subgraph"], values)
     values.update(zip(node.outputs, made.outputs, strict=True))
+
+
+def operator_of(node: Node) -> str:
+    """Return the name of an operator, or kind of another node.
+
+    One that writes over what nobody else sees is as good as the one that gives a new tensor.
+    """
+    name = node.kind.removesuffix("_")
+    if name == node.kind or not _is_own(node.input, node):
+        return node.operator or node.kind
+    return name + node.operator.removeprefix(node.kind)
+
+
+def is_in_place(node: Node) -> bool:
+    """Return whether an operator writes over what nobody else sees."""
+    return node.schema is not None and operator_of(node) != node.operator
+
+
+def _is_own(value: Value, user: Node) -> bool:
+    """Return whether a node alone uses a tensor, which is new or a part of a new one."""
+    node = value.node
+    if [use.user for use in value.uses] != [user]:
+        return False
+    if node.kind == "prim::ListUnpack":
+        cut = node.input.node
+        return operator_of(cut) in CUTS and len(node.input.uses) == 1 and _is_own(cut.input, cut)
+    return operator_of(node) in FRESH
 
 
 def taken_by(node: Node) -> set[Value]:

@@ -19,10 +19,20 @@ from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
 from tsarchive.ir.types import TENSOR, ListType
 
-from .affine import is_in_place, whole
+from .affine import whole
 from .cells import Cell, Item, cells_of, item_of_list
 from .freezing import Written, number_of
-from .graphs import Inserter, blocks_in, is_pure, may_write, remove, set_input, sweep, taken_by
+from .graphs import (
+    Inserter,
+    blocks_in,
+    is_in_place,
+    is_pure,
+    may_write,
+    remove,
+    set_input,
+    sweep,
+    taken_by,
+)
 
 _TENSORS: Final = ListType(TENSOR)
 _FEWEST: Final = 2

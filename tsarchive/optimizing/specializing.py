@@ -45,6 +45,7 @@ from .graphs import (
     tensor_of,
 )
 from .lists import gather_lists
+from .packing import SizesOf, has_sums
 from .recurrence import find_recurrence
 from .tuples import lower_tuples
 from .views import join_views
@@ -73,13 +74,14 @@ _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
 
 def specialize(
     graph: Block, method: Function, example: Sequence[Any], done: Counter[str]
-) -> Block | None:
+) -> tuple[Block, SizesOf] | None:
     """Return the graph with a body for calls like the example; None where it brings nothing.
 
-    In that body attention becomes one operator.
+    In that body attention becomes one operator, and sizes are known of tensors of 32-bit floating
+    point on the CPU.
     """
-    nodes = list(walk(graph.nodes))
-    if any(map(_changes_shape, nodes)) or not any(map(_may_be_known, nodes)):
+    nodes, has_sum = list(walk(graph.nodes)), has_sums(graph)
+    if any(map(_changes_shape, nodes)) or not (has_sum or any(map(_may_be_known, nodes))):
         return None
     found = _arguments(graph, method, example)
     if not found:
@@ -89,7 +91,7 @@ def specialize(
     facts = _Facts(made, found)
     facts.find(special)
     count = facts.put(special)
-    if not count:
+    if not (count or has_sum):
         return None
     _write_guard(made, found)
     simplify(made)
@@ -105,7 +107,7 @@ def specialize(
     fuse_attention(special, made, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
-    return made
+    return made, facts.shape
 
 
 def _changes_shape(node: Node) -> bool:

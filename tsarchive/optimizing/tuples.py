@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tsarchive.ir.graph import Block, Node, Value, carried_values
 from tsarchive.ir.types import TupleType
 
@@ -10,18 +12,23 @@ from .graphs import Inserter, each_node, remove, replace, sweep
 
 def lower_tuples(graph: Block) -> None:
     """Let values stand for themselves, also those that loops carry in tuples."""
-    each_node(graph, _split_carried)
+    each_node(graph, partial(_split_carried, {*graph.params}))
     each_node(graph, _take_apart)
     sweep(graph)
 
 
-def _split_carried(block: Block, loop: Node) -> None:
-    """Let a loop carry the values of tuples beside the tuples, which nothing takes any more."""
+def _split_carried(given: set[Value], block: Block, loop: Node) -> None:
+    """Let a loop carry the values of tuples beside the tuples, which nothing takes any more.
+
+    Tuples are those that code has made, or was ``given``: others may be uninitialized.
+    """
     if loop.kind != "prim::Loop":
         return
     (body,) = loop.blocks
     for carried in list(carried_values(loop)):
-        if not isinstance(carried.first.type, TupleType) or not carried.first.type.elements:
+        if not isinstance(carried.first.type, TupleType) or not _is_made(carried.last):
+            continue
+        if not (carried.first in given or _is_made(carried.first)):
             continue
         elements = carried.first.type.elements
         for value in _unpacked(Inserter(block, loop), carried.first):
@@ -36,6 +43,10 @@ def _split_carried(block: Block, loop: Node) -> None:
         ):
             made = Inserter(where, before).node("prim::TupleConstruct", values, old.type)
             replace(old, made)
+
+
+def _is_made(value: Value) -> bool:
+    return value.node.kind == "prim::TupleConstruct"
 
 
 def _after(block: Block, node: Node) -> Node:
@@ -53,7 +64,7 @@ def _take_apart(block: Block, node: Node) -> None:
     if node.kind not in ("prim::TupleUnpack", "prim::TupleIndex"):
         return
     made = node.input.node
-    if made.kind != "prim::TupleConstruct":
+    if not _is_made(node.input):
         return
     if node.kind == "prim::TupleUnpack":
         pairs = list(zip(node.outputs, made.inputs, strict=True))
