@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tsarchive
-from tsarchive.errors import ScriptError
+from tsarchive.errors import PolicyError, ScriptError
 
 from .test_optimize import check, done, needs_onednn, trained
 
@@ -129,3 +129,16 @@ def with_call(arguments, attribute):
         f'"add", None, {attribute}, annotate(List[Optional[number]], []), None)\n'
     )
     return tsarchive.load(io.BytesIO(archive_with(code)))
+
+
+def test_sums_that_nothing_checks_are_refused():
+    from tests.support.auditing import archive_with
+
+    code = (
+        "class Net(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+        "  def forward(self: __torch__.Net,\n    x: Tensor,\n    w: Tensor) -> Tensor:\n"
+        '    return ops.mkldnn._linear_pointwise(x, x, w, None, "add")\n'
+    )
+    module = tsarchive.load(io.BytesIO(archive_with(code)))
+    with pytest.raises(PolicyError, match="mkldnn::_linear_pointwise"):
+        module(torch.ones(2, 2), torch.ones(2, 2))

@@ -257,7 +257,8 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     """Return the module with graphs of its own; None where it does not give the same."""
     done, left = Counter(work.done), Counter(work.left)
     bodies = {method: copy_of(graph) for method, graph in work.bodies.items()}
-    forward, sizes_of = work.forward, _unknown
+    forward = work.forward
+    sizes_of: SizesOf = _unknown
     if way.specializes and forward is not None and work.example is not None:
         special = specialize(bodies[forward], forward, work.example, done)
         if special is None:
