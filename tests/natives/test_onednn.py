@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN"
 )
 CONVOLVE, APPLY = "mkldnn::_convolution_pointwise", "mkldnn::_linear_pointwise"
+CONVOLVE_INTO = "mkldnn::_convolution_pointwise_.binary"
 PACK, PACK_LINEAR = "mkldnn::_reorder_convolution_weight", "mkldnn::_reorder_linear_weight"
 SCALARS = {"leaky_relu": [0.1], "hardtanh": [-0.5, 0.25]}
 NUMBERS = [1, 1], [2, 1], [1, 2], 2
@@ -63,6 +64,41 @@ def test_convolutions_of_an_empty_batch():
         assert torch.allclose(given, theirs, atol=1e-5)
     with pytest.raises(ScriptError, match="layer of oneDNN"):
         NATIVES[CONVOLVE](torch.randn(0, 3, 7, 8), packed, bias, *arguments)
+
+
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_sums(activation):
+    weight, bias = torch.randn(6, 2, 3, 3), torch.randn(6)
+    packed, options = NATIVES[PACK](weight, *NUMBERS, None), ("add", None, activation, [], None)
+    padding, stride, dilation, groups = NUMBERS
+    for batch in (2, 2, 0, 1):
+        x = torch.randn(batch, 4, 7, 8)
+        theirs = torch.conv2d(x, weight, bias, stride, padding, dilation, groups)
+        other = torch.randn_like(theirs)
+        theirs = theirs + other if activation is None else torch.relu(theirs + other)
+        given = NATIVES[CONVOLVE_INTO](other, x, packed, bias, *NUMBERS, *options)
+        assert torch.allclose(given, theirs, atol=1e-5)
+        assert torch.allclose(other, theirs, atol=1e-5)
+
+
+def test_sums_are_checked_after_others_of_the_same_weight():
+    packed, options = NATIVES[PACK](torch.randn(6, 2, 3, 3), *NUMBERS, None), ([], None)
+    x, other = torch.randn(2, 4, 7, 8), torch.randn(2, 6, 4, 6)
+    NATIVES[CONVOLVE_INTO](other, x, packed, None, *NUMBERS, "add", None, "relu", *options)
+    wrong = [
+        (other[:1], x, "add", None, "relu"),
+        (other[:, :, :1], x, "add", None, "relu"),
+        (other.double(), x, "add", None, "relu"),
+        (other, x[:1], "add", None, "relu"),
+        (other, x, "sub", None, "relu"),
+        (other, x, "add", 2.0, "relu"),
+        (other, x, "add", None, "tanh"),
+    ]
+    for into, given, name, alpha, activation in wrong:
+        with pytest.raises(ScriptError, match="layer of oneDNN"):
+            NATIVES[CONVOLVE_INTO](
+                into, given, packed, None, *NUMBERS, name, alpha, activation, *options
+            )
 
 
 def test_padding_is_no_input():

@@ -183,7 +183,7 @@ class Picture(nn.Module):
 
 @pytest.mark.parametrize("form", ["script", "trace"])
 @pytest.mark.parametrize("sees", ["nothing", "strides", "random", "writes"])
-def test_channels_are_last_where_nobody_sees_it(sees, form, each_way_pays):
+def test_channels_are_last_where_nobody_sees_it(sees, form, each_way_pays, never_quicker):
     torch.manual_seed(0)
     live, x = Picture(sees).eval(), torch.randn(2, 3, 6, 6)
     module = torch.jit.script(live) if form == "script" else torch.jit.trace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from .command import json_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, say
-from .run import call_model
+from .run import errors_of_model
 
 if TYPE_CHECKING:
     from tsarchive.optimizing import OptimizeReport
@@ -65,10 +64,7 @@ def command(
     if inputs is not None and inputs.kwargs:
         raise click.UsageError("An example has no keyword arguments: give them by position.")
     module = tsarchive.load(file, policy=chosen_policy(allow, trust=trust), model=model).eval()
-    if inputs is not None:
-        _require_call(module, inputs, seed)
-    example = None if inputs is None else tuple(inputs.args)
-    optimized = tsarchive.optimize(module, example=example)
+    optimized = _optimized(module, inputs)
     tsarchive.save(optimized, output)
     report = tsarchive.optimize_report(optimized)
     if as_json:
@@ -77,9 +73,11 @@ def command(
         _show(report, output)
 
 
-def _require_call(module: Any, inputs: Inputs, seed: int) -> None:
-    """Make the call that is the example, so that what the model raises for it is told as that."""
-    call_model(copy.deepcopy(module), copy.deepcopy(inputs), seed)
+def _optimized(module: Any, inputs: Inputs | None) -> Any:
+    if inputs is None:
+        return tsarchive.optimize(module)
+    with errors_of_model():
+        return tsarchive.optimize(module, example=tuple(inputs.args))
 
 
 def _show(report: OptimizeReport, output: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,12 +201,20 @@ def call_model(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
     """
     import torch
 
-    from tsarchive.run.tracebacks import innermost_origin
-
     torch.manual_seed(seed)
     started = time.perf_counter()
-    try:
+    with errors_of_model():
         output = function(*inputs.args, **inputs.kwargs)
+    return output, time.perf_counter() - started
+
+
+@contextmanager
+def errors_of_model() -> Iterator[None]:
+    """Raise click.ClickException for what a model raises."""
+    from tsarchive.run.tracebacks import innermost_origin
+
+    try:
+        yield
     # An operator of torch raises almost any class for arguments it does not like.
     except Exception as error:
         if isinstance(error, CallError) and not error.hint:
@@ -218,7 +227,6 @@ def call_model(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
             f"the model raised {type(error).__name__}: {reason}",
             None if origin is None else str(origin),
         ) from error
-    return output, time.perf_counter() - started
 
 
 def run_bundled(model: Any, file: str, *, rtol: float, atol: float, as_json: bool) -> bool:

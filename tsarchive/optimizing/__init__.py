@@ -10,7 +10,7 @@ import copy
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Block
+from tsarchive.ir.graph import Block, Value
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
 from tsarchive.run.calls_from_python import public_function
@@ -29,8 +29,9 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
 
 from .freezing import frozen, simplify
+from .graphs import copy_of
 from .inlining import Slot
-from .layers import fold_normalization, name_convolutions, remove_dropout, write_in_place
+from .layers import Tensors, fold_normalization, name_convolutions, remove_dropout, write_in_place
 from .layouts import (
     have_one_order,
     is_blind,
@@ -40,13 +41,14 @@ from .layouts import (
 )
 from .lists import gather_lists
 from .measuring import compared, times_of
-from .packing import Packed, Samples, is_available, layers_of, pack
+from .packing import Packed, Samples, SizesOf, is_available, layers_of, pack
 from .recurrence import find_recurrence
 from .sizes import size_numbers
 from .specializing import specialize
+from .tuples import lower_tuples
 from .writing import program_records
 
-_METHOD: Final = "forward"
+_FORWARD: Final = "forward"
 _MARGIN: Final = 0.98
 _SECONDS: Final = 0.2
 _REPORT: Final = "tsarchive_optimization"
@@ -84,11 +86,12 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     """Return a module that gives the same results in less time, for inference alone.
 
     ``module`` comes from :func:`tsarchive.load` of TorchScript or of a PT2 archive, or is a
-    scripted or traced module of torch.jit. It is not changed. The result has its ``forward``, as
-    ``torch.jit.freeze`` leaves it: weights are constants, and only attributes that code sets or
-    writes to stay attributes. It is saved like any other, and torch.jit loads the file.
+    scripted or traced module of torch.jit. It is not changed. The result has its public methods, as
+    ``torch.jit.freeze`` leaves ``forward``: weights are constants, and only attributes that a
+    method sets or writes to stay attributes. It is saved like any other, and torch.jit loads the
+    file.
 
-    ``example`` holds the positional arguments of a call, as a tuple, or is a single tensor. It
+    ``example`` holds the positional arguments of ``forward``, as a tuple, or is a single tensor. It
     decides which layers oneDNN computes: each is timed both ways and its results are compared,
     and so are those of the whole module in the end. Calls with other sizes give right results,
     too; layers over images take batches of them, of four dimensions.
@@ -128,13 +131,11 @@ def optimize_report(module: ArchiveModule) -> OptimizeReport:
 class _Way:
     """What is done beside what is right for every call: the example tells whether it pays."""
 
-    finds_recurrence: bool = True
     channels_last: bool = False
     specializes: bool = False
 
 
-_RISKY: Final = _Way()
-_CAUTIOUS: Final = _Way(finds_recurrence=False)
+_PLAIN: Final = _Way()
 _Made = tuple[ArchiveModule, OptimizeReport]
 
 
@@ -165,46 +166,85 @@ def _loaded(records: Sequence[NewRecord], guard: Guard) -> ArchiveModule:
     return load_opened(Container.open(stream), LoadOptions(None, guard))
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """A module, its methods as graphs that are right for every call, and what an example gives."""
+
+    source: ArchiveModule
+    bodies: Mapping[Function, Block]
+    done: Counter[str]
+    left: Counter[str]
+    example: tuple[Any, ...] | None
+    expected: Any
+    tensors: Tensors = field(default_factory=dict)
+
+    @property
+    def forward(self) -> Function | None:
+        return next((method for method in self.bodies if method.name == _FORWARD), None)
+
+
 def _optimized(
     source: ArchiveModule, example: tuple[Any, ...] | None
 ) -> tuple[ArchiveModule, OptimizeReport]:
-    method = source.tsarchive_class.methods.get(_METHOD)
-    if method is None:
-        raise UnsupportedError("the module has no method forward")
-    if source.tsarchive_class.forward_hooks or source.tsarchive_class.forward_pre_hooks:
+    # First of all, so that an error is the model's own.
+    expected = None if example is None else _result(source, example)
+    work = _prepared(source, example, expected)
+    made = _rewritten(work, _PLAIN)
+    if made is None:
+        raise UnsupportedError("results for the example are not equal to rounding")
+    return _timed(_quicker(work, made), work)
+
+
+def _prepared(source: ArchiveModule, example: tuple[Any, ...] | None, expected: Any) -> _Work:
+    """Return the graphs of all public methods, with the changes that do not need an example."""
+    class_ = source.tsarchive_class
+    methods = [method for name, method in class_.methods.items() if not name.startswith("_")]
+    if not methods:
+        raise UnsupportedError("the module has no public method")
+    if class_.forward_hooks or class_.forward_pre_hooks:
         raise UnsupportedError("the module has hooks of its own")
-    ways = (_RISKY, _CAUTIOUS) if example is not None else (_CAUTIOUS,)
-    for way in ways:
-        made = _rewritten(source, method, example, way)
-        if made is not None:
-            return _timed(_quicker(made, source, method, example, way), source, example)
-    raise UnsupportedError("results for the example are not equal to rounding")
+    found, kept = frozen(source, methods)
+    bodies = {method: each.graph for method, each in zip(methods, found, strict=True)}
+    work = _Work(source, bodies, Counter(), Counter(), example, expected)
+    work.done["call inlined"] += sum(each.calls for each in found)
+    constants = {slot for each in found for slot in each.frozen.values()}
+    work.done["attribute made constant"] += len(constants)
+    work.left.update(_kept_attributes(kept))
+    for graph in bodies.values():
+        _prepare(graph, work)
+    return work
 
 
-def _quicker(
-    made: _Made,
-    source: ArchiveModule,
-    method: Function,
-    example: tuple[Any, ...] | None,
-    way: _Way,
-) -> _Made:
+def _prepare(graph: Block, work: _Work) -> None:
+    remove_dropout(graph, work.done)
+    name_convolutions(graph)
+    fold_normalization(graph, work.done, work.left, work.tensors)
+    simplify(graph)
+    size_numbers(graph, work.done)
+    lower_tuples(graph)
+    gather_lists(graph)
+    find_recurrence(graph, work.done)
+
+
+def _quicker(work: _Work, made: _Made) -> _Made:
     """Return the module as it is quickest: which ways pay depends on the example."""
-    if example is None:
+    if work.example is None:
         return made
+    way = _PLAIN
     for more in (replace(way, channels_last=True), replace(way, specializes=True)):
         tried = replace(more, channels_last=more.channels_last or way.channels_last)
-        other = _rewritten(source, method, example, tried)
-        if other is not None and _pays(made, other, example):
+        other = _rewritten(work, tried)
+        if other is not None and _pays(made, other, work.example):
             made, way = other, tried
     return made
 
 
-def _timed(made: _Made, source: ArchiveModule, example: tuple[Any, ...] | None) -> _Made:
+def _timed(made: _Made, work: _Work) -> _Made:
     """Add to the report what the module brings for the example."""
-    if example is None:
+    if work.example is None:
         return made
     optimized, report = made
-    before, after = _times(source, optimized, example)
+    before, after = _times(work.source, optimized, work.example)
     return optimized, replace(report, seconds_before=before, seconds_after=after)
 
 
@@ -213,45 +253,58 @@ def _pays(made: _Made, other: _Made, example: tuple[Any, ...]) -> bool:
     return after < before * _MARGIN
 
 
-def _rewritten(
-    source: ArchiveModule, method: Function, example: tuple[Any, ...] | None, way: _Way
-) -> _Made | None:
-    """Return the module with a graph of its own; None where it does not give the same."""
-    done: Counter[str] = Counter()
-    left: Counter[str] = Counter()
-    found, kept = frozen(source, method)
-    graph = found.graph
-    done["call inlined"] += found.calls
-    done["attribute made constant"] += len({*found.frozen.values()})
-    left.update(_kept_attributes(kept))
-    remove_dropout(graph, done)
-    name_convolutions(graph)
-    fold_normalization(graph, done, left)
-    simplify(graph)
-    size_numbers(graph, done)
-    gather_lists(graph)
-    if way.specializes:
-        special = None if example is None else specialize(graph, method, example, done)
+def _rewritten(work: _Work, way: _Way) -> _Made | None:
+    """Return the module with graphs of its own; None where it does not give the same."""
+    done, left = Counter(work.done), Counter(work.left)
+    bodies = {method: copy_of(graph) for method, graph in work.bodies.items()}
+    forward = work.forward
+    sizes_of: SizesOf = _unknown
+    if way.specializes and forward is not None and work.example is not None:
+        special = specialize(bodies[forward], forward, work.example, done)
         if special is None:
             return None
-        graph = special
-    if way.finds_recurrence:
-        find_recurrence(graph, done)
-    if way.channels_last and not put_channels_last(graph, done):
-        return None
-    packed: list[Packed] = []
-    if is_available():
-        samples = None if example is None else _samples(source, method, graph, example)
-        packed = pack(graph, samples, done, left, takes_images=is_blind(graph))
-    write_in_place(graph, done)
-    if way.channels_last or any(layer.numbers is not None for layer in packed):
-        loosen_views(graph)
-        keep_order(graph)
-    simplify(graph)
-    guard = source.tsarchive_classes.enforcement.guard
-    optimized = _loaded(program_records(source, method, graph, packed), guard)
-    report = OptimizeReport(_changes(done), _changes(left))
-    return _checked(source, optimized, example, way, report)
+        bodies[forward], sizes_of = special
+    if way.channels_last:
+        changed = [m for m, g in bodies.items() if put_channels_last(g, done, work.tensors)]
+        if forward not in changed:
+            return None
+    packed = _packed(work, bodies, sizes_of, done, left)
+    for graph in bodies.values():
+        write_in_place(graph, done)
+        if way.channels_last or any(layer.numbers is not None for layer in packed):
+            loosen_views(graph)
+            keep_order(graph)
+        simplify(graph)
+    guard = work.source.tsarchive_classes.enforcement.guard
+    optimized = _loaded(program_records(work.source, bodies, packed), guard)
+    return _checked(work, optimized, way, OptimizeReport(_changes(done), _changes(left)))
+
+
+def _unknown(value: Value) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, in a body for every call."""
+    return None
+
+
+def _packed(
+    work: _Work,
+    bodies: Mapping[Function, Block],
+    sizes_of: SizesOf,
+    done: Counter[str],
+    left: Counter[str],
+) -> list[Packed]:
+    """Let oneDNN compute layers; return their weights."""
+    if not is_available():
+        return []
+    forward, samples = work.forward, None
+    if work.example is not None and forward is not None:
+        samples = _samples(work.source, forward, bodies[forward], work.example)
+    return [
+        layer
+        for graph in bodies.values()
+        for layer in pack(
+            graph, samples, done, left, takes_images=is_blind(graph), sizes_of=sizes_of
+        )
+    ]
 
 
 def _kept_attributes(kept: frozenset[Slot]) -> Iterator[str]:
@@ -270,24 +323,20 @@ def _samples(
     function = Function(method.qualified_name, method.schema, lambda: graph)
     run = public_function(function, source.tsarchive_classes.compiler, is_method=True)
     samples = Samples(layer.weight for _, layer in layers_of(graph))
-    with torch.no_grad(), samples:
+    with torch.no_grad(), torch.random.fork_rng(devices=()), samples:
         run(copy.deepcopy(source), *copy.deepcopy(example))
     return samples.inputs
 
 
 def _checked(
-    source: ArchiveModule,
-    optimized: ArchiveModule,
-    example: tuple[Any, ...] | None,
-    way: _Way,
-    report: OptimizeReport,
-) -> tuple[ArchiveModule, OptimizeReport] | None:
+    work: _Work, optimized: ArchiveModule, way: _Way, report: OptimizeReport
+) -> _Made | None:
     """Compare results for the example; None where they differ."""
-    if example is None:
+    if work.example is None:
         return optimized, report
-    results = [_result(module, example) for module in (source, optimized)]
-    found = compared(*results)
-    if not found.agree or (way.channels_last and not have_one_order(*results)):
+    result = _result(optimized, work.example)
+    found = compared(work.expected, result)
+    if not found.agree or (way.channels_last and not have_one_order(work.expected, result)):
         return None
     return optimized, replace(report, difference=found.difference)
 

@@ -7,7 +7,7 @@ in the next round. No first change can come from code that does not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, Final
@@ -19,10 +19,10 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import TENSOR, ListType
+from tsarchive.ir.types import NONE, TENSOR, ListType, TupleType
 from tsarchive.ir.values import Builder
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.run.operators import find_native, implementation
+from tsarchive.run.operators import find_native, implementation, operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
 from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep, tensor_of
@@ -41,26 +41,30 @@ _MAY_GROW: Final = frozenset(
     )
 )  # fmt: skip
 _MAKES: Final = frozenset({"aten::arange", "aten::full", "aten::ones", "aten::zeros"})
+_IS_NONE: Final = {"aten::__is__": False, "aten::__isnot__": True}
 _SMALL: Final = 1 << 14
 _PLAIN: Final = (bool, int, float, str)
 _KNOWN: Final = (*_PLAIN, type(None), Device)
 _REFUSALS: Final = (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def frozen(root: ArchiveModule, method: Function) -> tuple[Inlined, frozenset[Slot]]:
-    """Return the graph of a method with its attributes as constants, and those that change.
+def frozen(
+    root: ArchiveModule, methods: Sequence[Function]
+) -> tuple[list[Inlined], frozenset[Slot]]:
+    """Return the graphs of methods with attributes as constants, and those that change.
 
     Raises UnsupportedError for code that chooses between modules when it runs.
     """
     kept: frozenset[Slot] = frozenset()
     for _ in range(_MOST_ROUNDS):
-        found = inlined(root, method, kept)
-        simplify(found.graph)
-        changed = kept | changed_slots(found) | _assigned(found)
-        changed |= _sharing(changed, {*found.frozen.values()})
+        found = [inlined(root, method, kept) for method in methods]
+        for each in found:
+            simplify(each.graph)
+        changed = kept.union(*(changed_slots(each) | _assigned(each) for each in found))
+        changed |= _sharing(changed, {slot for each in found for slot in each.frozen.values()})
         if changed == kept:
             return found, kept
-        kept = frozenset(changed)
+        kept = changed
     raise AssertionError("each round keeps an attribute more")
 
 
@@ -83,6 +87,7 @@ def _memory(value: Any) -> Iterator[int]:
 
 def simplify(graph: Block) -> None:
     """Fold what depends on constants alone, and take out what nothing needs."""
+    each_node(graph, _answer_by_type)
     builder = Builder(graph, lambda: None, hoists_constants=True)
     fold(builder, _evaluated)
     builder.finish()
@@ -91,6 +96,23 @@ def simplify(graph: Block) -> None:
         fold(again, _evaluated)
         again.finish()
     sweep(graph)
+
+
+def _answer_by_type(block: Block, node: Node) -> None:
+    """Answer whether a value is None where its type tells."""
+    if node.kind == "prim::unchecked_cast" and node.input.type == node.output.type:
+        replace(node.output, node.input)
+        remove(block, node)
+    elif node.operator in _IS_NONE and {*map(_is_none, node.inputs)} == {True, False}:
+        replace(node.output, Inserter(block, node).constant(_IS_NONE[node.operator]))
+        remove(block, node)
+
+
+def _is_none(value: Value) -> bool | None:
+    """Return whether a value is None; None where its type does not tell."""
+    if value.type == NONE:
+        return True
+    return False if value.type == TENSOR or isinstance(value.type, ListType | TupleType) else None
 
 
 def _evaluated(schema: FunctionSchema) -> Callable[..., Any] | None:
@@ -267,6 +289,13 @@ def result_of(node: Node, given: Iterable[Any]) -> Any:
     named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
     run = implementation(node.schema)
     return run(*(value for argument, value in pairs if not argument.kwarg_only), **named)
+
+
+def number_of(dtype: torch.dtype) -> int:
+    """Return the number that TorchScript has for a type of numbers."""
+    (schema,) = operator_schemas("prim::dtype")
+    found: int = implementation(schema)(torch.empty(0, dtype=dtype))
+    return found
 
 
 def _folded(block: Block, node: Node) -> Value | None:

@@ -17,6 +17,7 @@ from tsarchive.ir.graph import (
     carried_values,
     drop_carried,
     nested_blocks,
+    walk,
 )
 from tsarchive.ir.types import INT, ListType, Type
 from tsarchive.ir.values import type_of_constant
@@ -38,6 +39,21 @@ _PURE: Final = frozenset(
 _SHAPES: Final = frozenset(
     {"aten::dim", "aten::size", "aten::len", "prim::device", "prim::dtype", "prim::layout"}
 )
+CUTS: Final = frozenset(
+    {
+        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
+    }
+)  # fmt: skip
+FRESH: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "mul.Tensor",
+        "rsub.Scalar", "neg", "sigmoid", "tanh", "relu", "conv1d", "conv2d", "conv3d", "batch_norm",
+        "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+    )
+)  # fmt: skip
+"""Operators whose results are new tensors."""
 _OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
 
 
@@ -158,6 +174,92 @@ def uses_of_content(value: Value) -> list[Use]:
     return [use for use in value.uses if use.user.kind not in _SHAPES]
 
 
+def copied(node: Node, inputs: list[Value]) -> Node:
+    """Return a node that does the same with other inputs, without blocks."""
+    made = Node(
+        node.kind, [], [], [], dict(node.attributes), node.schema, None,
+        upgrader=node.upgrader, stand_in=node.stand_in, has_effects=node.has_effects,
+        lost=node.lost, written_arguments=node.written_arguments, writes_all=node.writes_all,
+    )  # fmt: skip
+    for value in inputs:
+        made.add_input(value)
+    for output in node.outputs:
+        made.add_output(output.type, output.name)
+    return made
+
+
+def copy_of(graph: Block) -> Block:
+    """Return a graph that can be changed apart from another."""
+    made = Block()
+    copy_block(graph, made, {})
+    return made
+
+
+def copy_block(body: Block, made: Block, values: dict[Value, Value]) -> None:
+    """Fill a block with a copy of another; ``values`` are the values of the copy by those copied.
+
+    Nodes whose results are among them are left out.
+    """
+    for param in body.params:
+        if param not in values:
+            values[param] = made.add_param(param.type, param.name)
+    for node in body.nodes:
+        if not (node.outputs and node.outputs[0] in values):
+            copy_node(node, made, values)
+    for value in body.returns:
+        made.add_return(values[value])
+
+
+def copy_node(node: Node, block: Block, values: dict[Value, Value]) -> None:
+    """Append a copy of a node to a block."""
+    made = copied(node, [values[value] for value in node.inputs])
+    block.nodes.append(made)
+    for inner in node.blocks:
+        copy_block(inner, made.add_block(), values)
+    subgraph = node.attributes.get("subgraph")
+    if isinstance(subgraph, Block):
+        made.attributes["subgraph"] = Block()
+        copy_block(subgraph, made.attributes["subgraph"], values)
+    values.update(zip(node.outputs, made.outputs, strict=True))
+
+
+def operator_of(node: Node) -> str:
+    """Return the name of an operator, or kind of another node.
+
+    One that writes over what nobody else sees is as good as the one that gives a new tensor.
+    """
+    name = node.kind.removesuffix("_")
+    if name == node.kind or not _is_own(node.input, node):
+        return node.operator or node.kind
+    return name + node.operator.removeprefix(node.kind)
+
+
+def is_in_place(node: Node) -> bool:
+    """Return whether an operator writes over what nobody else sees."""
+    return node.schema is not None and operator_of(node) != node.operator
+
+
+def _is_own(value: Value, user: Node) -> bool:
+    """Return whether a node alone uses a tensor, which is new or a part of a new one."""
+    node = value.node
+    if [use.user for use in value.uses] != [user]:
+        return False
+    if node.kind == "prim::ListUnpack":
+        cut = node.input.node
+        return operator_of(cut) in CUTS and len(node.input.uses) == 1 and _is_own(cut.input, cut)
+    return operator_of(node) in FRESH
+
+
+def taken_by(node: Node) -> set[Value]:
+    """Return the values that a node takes, and those that the blocks in it take."""
+    taken = set(node.inputs)
+    for inner in walk([node]):
+        taken.update(inner.inputs)
+        for block in nested_blocks(inner):
+            taken.update(block.returns)
+    return taken
+
+
 class Inserter:
     """Makes nodes in front of one node of a block, which may be that of its results."""
 
@@ -165,7 +267,7 @@ class Inserter:
         self._block = block
         self._at = before
 
-    def _insert(self, node: Node) -> Node:
+    def insert(self, node: Node) -> Node:
         # By identity: nodes are equal to nothing else.
         nodes = self._block.nodes
         nodes.insert(
@@ -174,7 +276,7 @@ class Inserter:
         return node
 
     def constant(self, value: Any, type_: Type | None = None) -> Value:
-        node = self._insert(Node(CONSTANT, attributes={"value": value}))
+        node = self.insert(Node(CONSTANT, attributes={"value": value}))
         return node.add_output(type_of_constant(value) if type_ is None else type_)
 
     def list_of(self, values: Sequence[Any], element: Type = INT) -> Value:
@@ -185,7 +287,7 @@ class Inserter:
         made = Node(kind, attributes=attributes)
         for value in inputs:
             made.add_input(value)
-        self._insert(made)
+        self.insert(made)
         for type_ in types:
             made.add_output(type_)
         return made.output

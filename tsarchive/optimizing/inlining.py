@@ -31,6 +31,8 @@ from tsarchive.ir.values import type_of_constant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import get_slot
 
+from .graphs import copied
+
 MODULE: Final = "prim::Module"
 """The kind of a node that stands in no block: its value is a module."""
 
@@ -220,20 +222,6 @@ _BY_KIND: dict[str, _Emit] = {
     "prim::SetAttr": Inlining._set,
     "prim::ModuleContainerIndex": Inlining._index,
 }
-
-
-def copied(node: Node, inputs: list[Value]) -> Node:
-    """Return a node that does the same with other inputs, without blocks."""
-    made = Node(
-        node.kind, [], [], [], dict(node.attributes), node.schema, None,
-        upgrader=node.upgrader, stand_in=node.stand_in, has_effects=node.has_effects,
-        lost=node.lost, written_arguments=node.written_arguments, writes_all=node.writes_all,
-    )  # fmt: skip
-    for value in inputs:
-        made.add_input(value)
-    for output in node.outputs:
-        made.add_output(output.type, output.name)
-    return made
 
 
 def constant_of(value: Any, type_: Type, block: Block, node: Node) -> Value | None:

@@ -4,6 +4,7 @@ that write over what they were given."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import Any, Final, NamedTuple
 
 from torch import Tensor
@@ -119,14 +120,20 @@ def name_convolutions(graph: Block) -> None:
     sweep(graph)
 
 
-def fold_normalization(graph: Block, done: Counter[str], left: Counter[str]) -> None:
+Tensors = dict[Hashable, Any]
+"""Weights that were made, so that all graphs of a module have the same ones."""
+
+
+def fold_normalization(
+    graph: Block, done: Counter[str], left: Counter[str], known: Tensors
+) -> None:
     """Put batch normalization into the weights of the layer whose result it takes alone."""
 
     def visit(block: Block, node: Node) -> None:
         if node.kind != "aten::batch_norm" or node.inputs[IS_TRAINING].constant is not False:
             return
         layer = node.input.node
-        made = _normalized(layer, node) if layer in block.nodes else None
+        made = _normalized(layer, node, known) if layer in block.nodes else None
         if made is None:
             left["batch normalization"] += 1
             return
@@ -142,7 +149,7 @@ def fold_normalization(graph: Block, done: Counter[str], left: Counter[str]) -> 
     sweep(graph)
 
 
-def _normalized(layer: Node, node: Node) -> tuple[Tensor, Tensor] | None:
+def _normalized(layer: Node, node: Node, known: Tensors) -> tuple[Tensor, Tensor] | None:
     """Return weight and bias of a layer with the normalization of its result; None if it stays."""
     where = weights_of(layer)
     if where is None or len(uses_of_content(layer.output)) != 1:
@@ -162,10 +169,21 @@ def _normalized(layer: Node, node: Node) -> tuple[Tensor, Tensor] | None:
     channels = weight.size(1) * groups if where.transposed else weight.size(0)
     if mean.numel() != channels or not weight.is_floating_point():
         return None
-    scale, shift = _affine(gamma, beta, mean, variance, eps)
-    scaled = _scaled(weight, scale, groups if where.transposed else None)
-    moved = shift if bias is None else bias.double() * scale + shift
-    return scaled.to(weight.dtype).contiguous(), moved.to(weight.dtype)
+    key = "normalized", eps, groups, where.transposed, *map(memory_of, tensors)
+    if key not in known:
+        scale, shift = _affine(gamma, beta, mean, variance, eps)
+        scaled = _scaled(weight, scale, groups if where.transposed else None)
+        moved = shift if bias is None else bias.double() * scale + shift
+        known[key] = scaled.to(weight.dtype).contiguous(), moved.to(weight.dtype)
+    made: tuple[Tensor, Tensor] = known[key]
+    return made
+
+
+def memory_of(tensor: Tensor | None) -> Hashable:
+    """Return what tells tensors apart that nobody changes."""
+    if tensor is None:
+        return None
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _groups(layer: Node) -> int:

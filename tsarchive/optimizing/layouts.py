@@ -19,6 +19,7 @@ from tsarchive.ir.types import TENSOR
 
 from .freezing import Written, is_seeded
 from .graphs import Inserter, blocks_in, each_node, set_input, tensor_of
+from .layers import Tensors, memory_of
 
 _CONVOLUTIONS: Final = frozenset({"aten::conv2d", "aten::conv_transpose2d", "aten::_convolution"})
 _CONTAINERS: Final = frozenset({"prim::TupleConstruct", "prim::ListConstruct"})
@@ -31,7 +32,7 @@ _ON_MEMORY: Final = frozenset(
 )  # fmt: skip
 
 
-def put_channels_last(graph: Block, done: Counter[str]) -> bool:
+def put_channels_last(graph: Block, done: Counter[str], known: Tensors) -> bool:
     """Let convolutions work on images with their channels last; false where the code sees it."""
     weights = [(node, _image_weight(node)) for node in walk(graph.nodes)]
     found = [(node, weight) for node, weight in weights if weight is not None]
@@ -39,7 +40,8 @@ def put_channels_last(graph: Block, done: Counter[str]) -> bool:
         return False
     for node, weight in found:
         block = next(block for block in blocks_in(graph) if node in block.nodes)
-        last = weight.to(memory_format=torch.channels_last)
+        key = "channels last", memory_of(weight)
+        last = known.setdefault(key, weight.to(memory_format=torch.channels_last))
         set_input(node, 1, Inserter(block, node).constant(TableConstant(last), TENSOR))
         done["convolution with its channels last"] += 1
     loosen_views(graph)

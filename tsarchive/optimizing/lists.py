@@ -8,6 +8,8 @@ from tsarchive.ir.graph import Block, Node, Value
 
 from .graphs import Inserter, each_node, remove, replace, set_input
 
+_ITEM: Final = "aten::__getitem__"
+_UNPACK: Final = "prim::ListUnpack"
 _APPEND: Final = "aten::append"
 _READS: Final = frozenset(
     f"aten::{name}"
@@ -49,16 +51,24 @@ def _is_known(user: Node, made: Value) -> bool:
         return False
     if user.kind == _APPEND:
         return not user.outputs or not user.output.uses
-    return user.kind in _READS and user.schema is not None
+    return user.kind == _UNPACK or (user.kind in _READS and user.schema is not None)
 
 
 def _take_item(block: Block, node: Node) -> None:
-    if node.kind != "aten::__getitem__" or node.input.node.kind != "prim::ListConstruct":
+    """Let items of a list that nobody changes stand for themselves."""
+    if node.kind not in (_ITEM, _UNPACK) or not _is_constant(node.input):
         return
-    made, place = node.input, node.inputs[1].constant
-    if len(made.uses) != 1 or type(place) is not int:
-        return
-    items = made.node.inputs
-    if -len(items) <= place < len(items):
+    items, place = node.input.node.inputs, node.inputs[-1].constant
+    if node.kind == _UNPACK and len(items) == len(node.outputs):
+        for output, item in zip(node.outputs, items, strict=True):
+            replace(output, item)
+        remove(block, node)
+    elif node.kind == _ITEM and type(place) is int and -len(items) <= place < len(items):
         replace(node.output, items[place])
         remove(block, node)
+
+
+def _is_constant(made: Value) -> bool:
+    """Return whether a value is a list that all who have it read."""
+    is_list = made.node.kind == "prim::ListConstruct"
+    return is_list and all(use.user.kind in (*_READS, _UNPACK) for use in made.uses)

@@ -15,27 +15,40 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
 from tsarchive.run.costs import PlainMode
 from tsarchive.run.natives.onednn import (
     CONVOLUTION,
+    CONVOLUTION_INTO,
     LINEAR,
     PACK_CONVOLUTION,
     PACK_LINEAR,
     apply_linear,
     convolve,
+    convolve_into,
     pack_convolution,
     pack_linear,
 )
 from tsarchive.run.operators import operator_schemas
 
-from .freezing import value_of
-from .graphs import Inserter, blocks_in, remove, replace, tensor_of, uses_of_content
+from .freezing import Written, value_of
+from .graphs import (
+    FRESH,
+    Inserter,
+    blocks_in,
+    is_in_place,
+    may_write,
+    operator_of,
+    remove,
+    replace,
+    tensor_of,
+    uses_of_content,
+)
 from .layers import CONVOLUTIONS, argument, weights_of
 from .measuring import compared, times_of
 
-_OPERATORS: Final = (CONVOLUTION, LINEAR, PACK_CONVOLUTION, PACK_LINEAR)
+_OPERATORS: Final = (CONVOLUTION, CONVOLUTION_INTO, LINEAR, PACK_CONVOLUTION, PACK_LINEAR)
 _SPACE: Final = 2
 _MARGIN: Final = 0.95
 
@@ -48,6 +61,8 @@ class Activation(NamedTuple):
     algorithm: str = ""
 
 
+SizesOf = Callable[[Value], "tuple[int, ...] | None"]
+"""The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
 _PLAIN: Final = Activation()
 _SIMPLE: Final = {
     "relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "hardswish": "hardswish",
@@ -144,7 +159,12 @@ class Packed:
 def is_available() -> bool:
     """Return whether this torch has the operators of oneDNN, and a processor that they know."""
     is_built: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return is_built and all(map(operator_schemas, _OPERATORS))
+    return is_built and all(map(_is_registered, _OPERATORS))
+
+
+def _is_registered(name: str) -> bool:
+    schemas = operator_schemas(name.partition(".")[0])
+    return any(schema.full_name == name for schema in schemas)
 
 
 def layers_of(graph: Block) -> Iterator[tuple[Block, Layer]]:
@@ -192,6 +212,87 @@ def _activation(node: Node, block: Block) -> Node | None:
     return users[0]
 
 
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """The sum of what a convolution gives and a tensor that nobody else needs, of one size."""
+
+    layer: Layer
+    node: Node
+    activation: Node | None
+
+    @property
+    def other(self) -> Value:
+        first, second = self.node.inputs[:2]
+        return second if first is self.layer.node.output else first
+
+    def of(self, made: Tensor, other: Tensor) -> Tensor:
+        total = made.add_(other)
+        return total if self.activation is None else total.relu_()
+
+    def through_onednn(self, x: Tensor, other: Tensor, weight: Tensor) -> Tensor:
+        name = None if self.activation is None else "relu"
+        return convolve_into(
+            other, x, weight, self.layer.bias, *self.layer.numbers, "add", None, name, [], None
+        )
+
+
+def has_sums(graph: Block) -> bool:
+    """Return whether the result of a convolution is added to something, and to nothing else."""
+    return is_available() and any(map(_added_to, _convolutions(graph)))
+
+
+def _convolutions(graph: Block) -> Iterator[tuple[Block, Layer]]:
+    return (found for found in layers_of(graph) if not found[1].is_linear)
+
+
+def _added_to(found: tuple[Block, Layer]) -> tuple[Node, Value] | None:
+    """Return the sum that takes the result of a convolution, and its other term."""
+    block, layer = found
+    users = [use.user for use in layer.node.output.uses]
+    if layer.activation is not None or len(users) != 1 or users[0] not in block.nodes:
+        return None
+    (node,) = users
+    if operator_of(node) != "aten::add.Tensor" or node.inputs[2].constant != 1:
+        return None
+    first, second = node.inputs[:2]
+    other = second if first is layer.node.output else first
+    return None if other is layer.node.output else (node, other)
+
+
+def _sums(graph: Block, sizes_of: SizesOf) -> dict[Node, Sum]:
+    """Return, by convolutions, the sums that they may write over the other term."""
+    found = [(block, layer, _added_to((block, layer))) for block, layer in _convolutions(graph)]
+    if not any(total for *_, total in found):
+        return {}
+    writers = [node for node in walk(graph.nodes) if may_write(node) and not is_in_place(node)]
+    written = Written(graph, writers)
+    sums = {}
+    for block, layer, total in found:
+        if total is None or not _is_free(block, layer, *total, sizes_of):
+            continue
+        node, other = total
+        if not any(map(written.may_be, (other, layer.node.output, node.output))):
+            sums[layer.node] = Sum(layer, node, _rectified(node, block))
+    return sums
+
+
+def _rectified(node: Node, block: Block) -> Node | None:
+    found = _activation(node, block)
+    return found if found is not None and activation_of(found) == Activation("relu") else None
+
+
+def _is_free(block: Block, layer: Layer, node: Node, other: Value, sizes_of: SizesOf) -> bool:
+    """Return whether a convolution may write over a new tensor, which nobody reads but the sum."""
+    size = sizes_of(layer.node.output)
+    if size is None or size != sizes_of(other) or layer.node.input is other:
+        return False
+    places = {each: place for place, each in enumerate(block.nodes)}
+    own, others = places[layer.node], [use.user for use in other.uses if use.user is not node]
+    is_before = all(places.get(user, own) < own for user in (other.node, *others))
+    is_read = all(operator_of(user) in FRESH for user in (other.node, *others))
+    return is_before and is_read and len(others) == len(other.uses) - 1
+
+
 class Samples(PlainMode):  # type: ignore[no-untyped-call]
     """Keeps what layers are given while an example runs, by the memory of their weights."""
 
@@ -227,22 +328,32 @@ def pack(
     left: Counter[str],
     *,
     takes_images: bool,
+    sizes_of: SizesOf = lambda value: None,
 ) -> list[Packed]:
     """Let oneDNN compute the layers that are quicker so; return their weights.
 
-    ``samples`` are inputs by the memory of weights; without them, layers are chosen by a rule.
-    ``takes_images`` tells whether results may be images in another order.
+    ``samples`` are inputs by the memory of weights; layers without one are chosen by a rule.
+    ``takes_images`` tells whether results may be images in another order, ``sizes_of`` the sizes
+    of tensors of 32-bit floating point on the CPU.
     """
     found = []
+    sums = _sums(graph, sizes_of) if takes_images and samples else {}
     for block, layer in list(layers_of(graph)):
         kind = "linear layer" if layer.is_linear else "convolution"
         if not (layer.is_linear or takes_images):
             left["convolution, as code sees the order of its result"] += 1
             continue
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
-        is_chosen = _by_rule(layer) if samples is None else _by_sample(layer, sample)
+        total = sums.get(layer.node)
+        if total is not None and sample is not None and _sum_pays(total, sample):
+            found.append(_put_sum(block, total, tuple(sample.shape)))
+            done["convolution packed"] += 1
+            done["sum in its layer"] += 1
+            done["activation in its layer"] += total.activation is not None
+            continue
+        is_chosen = _by_rule(layer) if sample is None else _by_sample(layer, sample)
         if not is_chosen:
-            reason = "as no example was measured" if samples is None else "as quick without oneDNN"
+            reason = "as no example was measured" if sample is None else "as quick without oneDNN"
             left[f"{kind}, {reason}"] += 1
             continue
         found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
@@ -260,10 +371,10 @@ def _by_rule(layer: Layer) -> bool:
     return groups == 1 and max(layer.weight.shape[2:]) > 1
 
 
-def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
+def _by_sample(layer: Layer, sample: Tensor) -> bool:
     """Return whether oneDNN gives the same sooner."""
     rank = 2 if layer.is_linear else _SPACE + 2
-    if sample is None or sample.dim() != rank or not sample.numel():
+    if sample.dim() != rank or not sample.numel():
         return False
     with torch.no_grad():
         weight = layer.packed(sample.shape)
@@ -276,19 +387,67 @@ def _by_sample(layer: Layer, sample: Tensor | None) -> bool:
     return after < before * _MARGIN
 
 
+def _sum_pays(total: Sum, sample: Tensor) -> bool:
+    """Return whether one operator gives the same sooner than the layer and the sum."""
+    layer = total.layer
+    if sample.dim() != _SPACE + 2 or not sample.numel():
+        return False
+    with torch.no_grad():
+        weight = layer.packed(sample.shape)
+        made = layer.through_onednn(sample, weight)
+        other = torch.rand_like(made)
+        expected = total.of(layer.as_it_is(sample), other)
+        given = total.through_onednn(sample, other.clone(), weight)
+        if not compared(expected, given).agree:
+            return False
+        *before, after = times_of(
+            lambda: total.of(layer.as_it_is(sample), other),
+            lambda: total.of(layer.through_onednn(sample, weight), other),
+            lambda: total.through_onednn(sample, other, weight),
+        )
+    return after < min(before) * _MARGIN
+
+
+def _put_sum(block: Block, total: Sum, size: tuple[int, ...]) -> Packed:
+    """Put the call of oneDNN in the place of a convolution and a sum."""
+    layer, other, inserter = total.layer, total.other, Inserter(block, total.layer.node)
+    weight, inputs = _operands(layer, inserter)
+    packed = Packed(layer.weight, layer.numbers, size, weight)
+    attribute = None if total.activation is None else "relu"
+    inputs = [other, *inputs, inserter.constant("add"), inserter.constant(None)]
+    inputs += [
+        inserter.constant(attribute),
+        inserter.list_of([], OptionalType(NUMBER)),
+        inserter.constant(None),
+    ]
+    made = inserter.operator(CONVOLUTION_INTO, inputs)
+    nodes = [node for node in (total.activation, total.node, layer.node) if node is not None]
+    made.name = nodes[0].output.name
+    for node in nodes:
+        replace(node.output, made)
+        remove(block, node)
+    return packed
+
+
+def _operands(layer: Layer, inserter: Inserter) -> tuple[Value, list[Value]]:
+    """Return the place of a packed weight, and what a layer of oneDNN is given."""
+    where = weights_of(layer.node)
+    assert where is not None
+    weight = inserter.node("prim::Packed", [], layer.node.inputs[where.weight].type)
+    inputs = [layer.node.input, weight, layer.node.inputs[where.bias]]
+    if not layer.is_linear:
+        *lists, groups = layer.numbers
+        inputs += [*map(inserter.list_of, lists), inserter.constant(groups)]
+    return weight, inputs
+
+
 def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
     """Put the call of oneDNN in the place of a layer. Its weight is set by who writes the graph."""
     last = layer.activation or layer.node
     inserter = Inserter(block, layer.node)
-    where = weights_of(layer.node)
-    assert where is not None
-    weight = inserter.node("prim::Packed", [], layer.node.inputs[where.weight].type)
+    weight, inputs = _operands(layer, inserter)
+    packed = Packed(layer.weight, None if layer.is_linear else layer.numbers, size, weight)
     name, scalars, algorithm = layer.function
-    numbers = None if layer.is_linear else layer.numbers
-    inputs = [layer.node.input, weight, layer.node.inputs[where.bias]]
-    if numbers is not None:
-        *lists, groups = numbers
-        inputs += [*map(inserter.list_of, lists), inserter.constant(groups)]
     inputs += [
         inserter.constant(name),
         inserter.list_of(scalars, OptionalType(NUMBER)),
@@ -301,7 +460,7 @@ def _put(block: Block, layer: Layer, size: tuple[int, ...] | None) -> Packed:
         remove(block, layer.activation)
         replace(layer.node.output, made)  # what asks for the shape
     remove(block, layer.node)
-    return Packed(layer.weight, numbers, size, weight)
+    return packed
 
 
 def _rows(size: Sequence[int] | None) -> int | None:

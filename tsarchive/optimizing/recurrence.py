@@ -1,398 +1,389 @@
-"""Recurrent layers that are written as code: the equations of an LSTM, and loops of them.
+"""Recurrent layers that are written as code: loops of cells, and steps that a trace made of one.
 
-``lstm_cell`` has its operands in batches of one size, where code would broadcast them: so cells are
-looked for where an example tells that they have.
+Equations of a cell take more than the operators of torch for a whole sequence: they broadcast, and
+have sequences and states of any rank. So the layer stands behind a question for the sizes of what
+it is given, and the code as it was takes everything else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
 
 import torch
-from torch import Tensor
 
 from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.graph import Block, Node, Value, carried_values, is_constant_true
+from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
 from tsarchive.ir.types import TENSOR, ListType
 
-from .graphs import Inserter, each_node, remove, replace, set_input, sweep, tensor_of
+from .affine import whole
+from .cells import Cell, Item, cells_of, item_of_list
+from .freezing import Written, number_of
+from .graphs import (
+    Inserter,
+    blocks_in,
+    is_in_place,
+    is_pure,
+    may_write,
+    remove,
+    set_input,
+    sweep,
+    taken_by,
+)
 
-_GATES: Final = 4
 _TENSORS: Final = ListType(TENSOR)
-_IN_LOOP: Final = frozenset(
-    {
-        "prim::Constant", "prim::ListConstruct", "aten::slice", "aten::select", "aten::lstm_cell",
-        "aten::append",
-    }
-)  # fmt: skip
+_FEWEST: Final = 2
 
 
-class _Cell(NamedTuple):
-    """The equations of an LSTM cell: input, state, and weights in the order of torch."""
+@dataclass(eq=False)
+class _Run:
+    """A cell that runs over a sequence, and the nodes that do it.
 
-    x: Value
-    hidden: Value
-    cell: Value
-    weights: tuple[Tensor, Tensor, Tensor, Tensor]
+    ``results`` are the values of the code that are known of the layer, each with what makes it of
+    its results: the sequence of states, and the last states.
+    """
+
+    cell: Cell
+    starts: Sequence[Value]
+    nodes: set[Node]
+    first: int = 0
+    count: int | None = None
+    results: dict[Value, _Make] = field(default_factory=dict)
+
+    @property
+    def sequence(self) -> Value:
+        return self.cell.item.sequence
+
+    @property
+    def length(self) -> int:
+        """How many items the sequence has, or has at least."""
+        return self.cell.item.total or self.first + (self.count or 1)
 
 
-def find_recurrence(graph: Block, done: Counter[str]) -> None:
-    """Let ``aten::lstm`` compute loops over a sequence, and rows of steps that a trace made of one.
+_Make = Callable[[Inserter, Sequence[Value]], Value]
+KnownSizes = Callable[[Value], "tuple[int, ...] | None"]
+"""The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
+
+
+def find_recurrence(
+    graph: Block, done: Counter[str], sizes_of: KnownSizes = lambda value: None
+) -> None:
+    """Let operators for whole sequences compute loops, and rows of steps.
 
     A cell alone stays as equations: what checks the operands of ``lstm_cell`` costs more here.
     """
-    own: list[Node] = []
-
-    def find_cell(block: Block, node: Node) -> None:
-        made = _put_cell(block, node) if node in block.nodes else None
-        if made is not None:
-            own.append(made)
-
-    def find_layer(block: Block, node: Node) -> None:
-        if node.kind == "prim::Loop" and _put_layer(block, node):
-            done["loop of an LSTM as one layer"] += 1
-        elif node.kind == "aten::stack" and node.inputs and _put_row(block, node):
-            done["steps of an LSTM as one layer"] += 1
-
-    def write_out(block: Block, node: Node) -> None:
-        if node in own:
-            _write_out(block, node)
-
-    each_node(graph, find_cell)
-    sweep(graph)
-    each_node(graph, find_layer)
-    sweep(graph)
-    each_node(graph, write_out)
+    for block in reversed(list(blocks_in(graph))):
+        known = cache(cells_of)
+        for node in reversed(list(block.nodes)):
+            run = _run(block, node, known) if node in block.nodes else None
+            if run is not None and _put(graph, block, run, sizes_of):
+                what = "loop" if node.kind == "prim::Loop" else "steps"
+                done[f"{what} of {run.cell.kind.name} as one layer"] += 1
+                known = cache(cells_of)
     sweep(graph)
 
 
-def _write_out(block: Block, cell: Node) -> None:
-    """Put the equations in the place of a cell."""
-    inserter = Inserter(block, cell)
-    x, state, *weights = cell.inputs
-    hidden, old = state.node.inputs
-    one, two = [
-        inserter.operator("aten::linear", [value, *weights[place::2]])
-        for place, value in enumerate((x, hidden))
-    ]
-    total = inserter.operator("aten::add.Tensor", [one, two, inserter.constant(1)])
-    count, dim = inserter.constant(_GATES), inserter.constant(1)
-    parts = inserter.operator("aten::chunk", [total, count, dim])
-    write, forget, new, show = inserter.node(
-        "prim::ListUnpack", [parts], *[TENSOR] * _GATES
-    ).node.outputs
-    write, forget, show = [inserter.operator("aten::sigmoid", [v]) for v in (write, forget, show)]
-    new = inserter.operator("aten::tanh", [new])
-    kept = inserter.operator("aten::mul.Tensor", [forget, old])
-    added = inserter.operator("aten::mul.Tensor", [write, new])
-    made = inserter.operator("aten::add.Tensor", [kept, added, inserter.constant(1)])
-    shown = inserter.operator("aten::tanh", [made])
-    replace(cell.outputs[1], made)
-    replace(cell.outputs[0], inserter.operator("aten::mul.Tensor", [show, shown]))
+def _run(block: Block, node: Node, known: _CellsOf) -> _Run | None:
+    return _loop(block, node) if node.kind == "prim::Loop" else _row(block, node, known)
 
 
-def _put_cell(block: Block, node: Node) -> Node | None:
-    """Replace the equations whose last is ``node``; return the cell in their place."""
-    product = _terms(node, "aten::mul", ("aten::sigmoid", "aten::tanh"))
-    if product is None:
-        return None
-    show, new_cell = product
-    found = _cell(show, new_cell, block)
-    if found is None:
-        return None
-    inserter = Inserter(block, new_cell.node)
-    state = inserter.node("prim::ListConstruct", [found.hidden, found.cell], _TENSORS)
-    weights = [inserter.constant(TableConstant(weight), TENSOR) for weight in found.weights]
-    hidden = inserter.operator("aten::lstm_cell", [found.x, state, *weights])
-    cell = hidden.node.outputs[1]
-    hidden.name, cell.name = node.output.name, new_cell.name
-    replace(node.output, hidden)
-    replace(new_cell, cell)
-    return hidden.node
-
-
-def _cell(show: Value, new_cell: Value, block: Block) -> _Cell | None:
-    """Match ``cell = sigmoid(forget) * old + sigmoid(write) * tanh(new)``."""
-    if new_cell.node.kind != "aten::add" or not _is_plain_sum(new_cell.node):
-        return None
-    for first, second in _both_orders(new_cell.node.inputs[:2]):
-        written = _terms(first.node, "aten::mul", ("aten::sigmoid", "aten::tanh"))
-        kept = _with_old(second.node)
-        if written is None or kept is None or not (_is_used_once(first) and _is_used_once(second)):
-            continue
-        forget, old = kept
-        gates = [written[0], forget, written[1], show]
-        found = _gates(gates, old, block)
-        if found is not None:
-            return found
-    return None
-
-
-def _with_old(node: Node) -> tuple[Value, Value] | None:
-    """Match ``sigmoid(forget) * old``."""
-    if node.kind != "aten::mul" or len(node.inputs) != 2:
-        return None
-    for gate, old in _both_orders(node.inputs):
-        if gate.node.kind == "aten::sigmoid" and _is_used_once(gate):
-            return gate.node.input, old
-    return None
-
-
-def _gates(gates: Sequence[Value], old: Value, block: Block) -> _Cell | None:
-    """Match gates that are parts of ``linear(x) + linear(hidden)``."""
-    parts = gates[0].node
-    is_split = parts.kind == "prim::ListUnpack" and len(parts.outputs) == _GATES
-    if not is_split or any(v.node is not parts or len(v.uses) != 1 for v in gates):
-        return None
-    chunk = parts.input.node
-    if chunk.kind != "aten::chunk" or [v.constant for v in chunk.inputs[1:]] != [_GATES, 1]:
-        return None
-    total = chunk.input.node
-    if len({*gates}) != _GATES or total.kind != "aten::add" or not _is_plain_sum(total):
-        return None
-    if not all(node in block.nodes for node in (parts, chunk, total)):
-        return None
-    if not (_is_used_once(chunk.input) and _is_used_once(parts.input)):
-        return None
-    order = [parts.outputs.index(gate) for gate in gates]
-    layers = sorted((value.node for value in total.inputs[:2]), key=_takes_state)
-    return _with_weights(layers, old, order)
-
-
-def _takes_state(layer: Node) -> bool:
-    """Return whether a layer seems to take the state of a cell: it takes no item of a sequence."""
-    return layer.kind != "aten::linear" or layer.input.node.kind != "aten::select"
-
-
-def _with_weights(layers: Sequence[Node], old: Value, order: Sequence[int]) -> _Cell | None:
-    if any(layer.kind != "aten::linear" or not _is_used_once(layer.output) for layer in layers):
-        return None
-    tensors = [_weights(layer) for layer in layers]
-    for (first, own), (second, other) in _both_orders(list(zip(layers, tensors, strict=True))):
-        if own is None or other is None or own[0].dtype != other[0].dtype:
-            return None
-        rows, width = other[0].shape
-        if rows == _GATES * width and own[0].size(0) == rows:
-            chosen = own[0], other[0], own[1], other[1]
-            weights = tuple(_ordered(weight, order) for weight in chosen)
-            return _Cell(first.input, second.input, old, weights)  # type: ignore[arg-type]
-    return None
-
-
-def _weights(layer: Node) -> tuple[Tensor, Tensor] | None:
-    weight, bias = (tensor_of(value) for value in layer.inputs[1:])
-    if weight is None or not weight.is_floating_point() or weight.dim() != 2:
-        return None
-    if bias is None:
-        if layer.inputs[2].constant is not None:
-            return None
-        bias = weight.new_zeros(weight.size(0))
-    return weight, bias
-
-
-def _ordered(weight: Tensor, order: Sequence[int]) -> Tensor:
-    if list(order) == list(range(_GATES)):
-        return weight
-    parts = weight.chunk(_GATES)
-    return torch.cat([parts[index] for index in order])
-
-
-def _terms(node: Node, kind: str, kinds: tuple[str, str]) -> tuple[Value, Value] | None:
-    """Match a product of results of two operators; return what these are given."""
-    if node.kind != kind or len(node.inputs) != 2:
-        return None
-    for first, second in _both_orders(node.inputs):
-        is_found = (first.node.kind, second.node.kind) == kinds
-        if is_found and _is_used_once(first) and _is_used_once(second):
-            return first.node.input, second.node.input
-    return None
-
-
-def _both_orders(pair: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    first, second = pair
-    yield first, second
-    yield second, first
-
-
-def _is_plain_sum(node: Node) -> bool:
-    return node.operator == "aten::add.Tensor" and node.inputs[2].constant == 1
-
-
-def _is_used_once(value: Value) -> bool:
-    return len(value.uses) == 1
-
-
-def _put_layer(block: Block, loop: Node) -> bool:
-    """Replace a loop over a sequence that appends the results of a cell to a list."""
-    (body,) = loop.blocks
-    nodes = [node for node in body.nodes if not node.is_constant]
-    calls = [node for node in nodes if node.kind == "aten::lstm_cell"]
-    appends = [node for node in nodes if node.kind == "aten::append"]
-    if not all(node.kind in _IN_LOOP for node in nodes) or len(calls) != 1 or len(appends) != 1:
+def _put(graph: Block, block: Block, run: _Run, sizes_of: KnownSizes) -> bool:
+    """Put the layer in the place of what a run has; false where it is not the same."""
+    written = Written(graph, _writers(graph, run))
+    if any(map(written.may_be, _values(run))):
         return False
-    if not (is_constant_true(loop.inputs[1]) and is_constant_true(body.returns[0])):
+    nodes = [node for node in block.nodes if node in run.nodes]
+    own = {output for node in nodes for output in node.outputs}
+    others = [node for node in (*block.nodes, block.return_node) if node not in run.nodes]
+    taken = [(node, taken_by(node) & own) for node in others]
+    place = next((node for node, values in taken if values), None)
+    seen = set().union(*(values for _, values in taken))
+    if place is None or not seen <= run.results.keys() or not _stands_before(block, place, run):
         return False
-    (cell,), (append,) = calls, appends
-    state = _state(loop, cell)
-    read = _read_sequence(loop, cell)
-    stack = _stack(block, append, cell)
-    if state is None or read is None or stack is None:
-        return False
-    sequence, dim = read
-    if stack.inputs[1].constant != dim or dim not in (0, 1):
-        return False
-    _write_layer(block, loop, stack, cell, sequence, state, is_batch_first=dim == 1)
+    inserter, results = Inserter(block, place), [each for each in run.results if each in seen]
+    conditions = list(_conditions(inserter, run, sizes_of))
+    if conditions:
+        _branch(inserter, block, run, nodes, results, conditions)
+    else:
+        for value, made in zip(results, _layer(inserter, run, results), strict=True):
+            _give_outside(value, made, run.nodes)
+        for node in reversed(nodes):
+            remove(block, node)
     return True
 
 
-def _state(loop: Node, cell: Node) -> tuple[Any, Any] | None:
-    """Return what the loop carries of hidden state and cell; None where it carries others."""
-    given = cell.inputs[1].node.inputs
-    carried = {each.param: each for each in carried_values(loop)}
-    if len(carried) != 2 or len(given) != 2 or any(value not in carried for value in given):
-        return None
-    found = carried[given[0]], carried[given[1]]
-    is_next = [each.last for each in found] == cell.outputs
-    return found if is_next else None
+def _writers(graph: Block, run: _Run) -> list[Node]:
+    """Return what may write to tensors, but for the steps: they write to their own."""
+    own = set(walk(run.nodes))
+    return [node for node in walk(graph.nodes) if node not in own and may_write(node)]
 
 
-def _read_sequence(loop: Node, cell: Node) -> tuple[Value, int] | None:
-    """Return the sequence whose items a cell reads from first to last, and the dimension."""
-    (body,) = loop.blocks
-    select = cell.inputs[0].node
-    if select.kind != "aten::select" or select.inputs[2] is not body.params[0]:
-        return None
-    sequence, dim = _whole(select.inputs[0]), select.inputs[1].constant
-    if sequence.node in body.nodes or sequence in body.params:
-        return None
-    count = loop.inputs[0].node
-    is_length = count.kind == "aten::size" and count.inputs[0] is sequence
-    if not is_length or len(count.inputs) != 2 or count.inputs[1].constant != dim:
-        return None
-    return (sequence, dim) if isinstance(dim, int) else None
+def _values(run: _Run) -> Iterator[Value]:
+    yield run.sequence
+    yield from run.starts
+    for node in run.nodes:
+        if node.kind != "prim::Loop":
+            yield from node.outputs
 
 
-def _stack(block: Block, append: Node, cell: Node) -> Node | None:
-    """Return the node that stacks the list of results, which nothing else sees."""
-    results, item = append.inputs
-    users = [user for user, _ in results.uses if user is not append]
-    made = results.node
-    is_new = made.kind == "prim::ListConstruct" and not made.inputs and made in block.nodes
-    if not is_new or item is not cell.outputs[0] or len(users) != 1 or append.outputs[0].uses:
-        return None
-    is_stack = users[0].kind == "aten::stack" and users[0] in block.nodes
-    return users[0] if is_stack else None
+def _give_outside(value: Value, made: Value, nodes: set[Node]) -> None:
+    """Let all use another value but the nodes that compute it."""
+    made.name = value.name
+    for use in list(value.uses):
+        if use.user not in nodes:
+            set_input(use.user, use.offset, made)
 
 
-def _write_layer(
-    block: Block,
-    loop: Node,
-    stack: Node,
-    cell: Node,
-    sequence: Value,
-    state: tuple[Any, Any],
-    *,
-    is_batch_first: bool,
-) -> None:
-    inserter = Inserter(block, loop)
-    starts = [each.first for each in state]
-    results = _layer(inserter, cell, sequence, starts, is_batch_first=is_batch_first)
-    results[0].name = stack.output.name
-    for each, last in zip(state, results[1:], strict=True):
-        replace(each.output, last)
-    replace(stack.output, results[0])
-    for node in (stack, loop):
-        remove(block, node)
+def _stands_before(block: Block, place: Node, run: _Run) -> bool:
+    """Return whether all that a run is given is there at a node."""
+    nodes = [*block.nodes, block.return_node]
+    later = {node for node in nodes[nodes.index(place) :] if node not in run.nodes}
+    given = {value for node in run.nodes for value in taken_by(node)} | {*run.starts, run.sequence}
+    return all(value.node not in later for value in given)
 
 
-def _layer(
+def _branch(
     inserter: Inserter,
-    cell: Node,
-    sequence: Value,
-    starts: Sequence[Value],
-    *,
-    is_batch_first: bool,
-) -> list[Value]:
-    """Call ``aten::lstm`` with the weights of a cell; return the results, last state, last cell."""
-    zero = inserter.constant(0)
-    given = [inserter.operator("aten::unsqueeze", [each, zero]) for each in starts]
-    first = inserter.node("prim::ListConstruct", given, _TENSORS)
-    weights = [inserter.constant(value.constant, TENSOR) for value in cell.inputs[2:]]
+    block: Block,
+    run: _Run,
+    nodes: Sequence[Node],
+    results: Sequence[Value],
+    conditions: Sequence[Value],
+) -> None:
+    """Ask whether the layer gives the same; let the code as it was run where it does not."""
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = inserter.operator("aten::__and__.bool", [total, condition])
+    branch = inserter.insert(Node("prim::If"))
+    branch.add_input(total)
+    fast, slow = branch.add_block(), branch.add_block()
+    for made in _layer(Inserter(fast, fast.return_node), run, results):
+        fast.add_return(made)
+    for node in nodes:
+        block.nodes.remove(node)
+        slow.nodes.append(node)
+    for value in results:
+        _give_outside(value, branch.add_output(value.type), run.nodes)
+        slow.add_return(value)
+
+
+def _conditions(inserter: Inserter, run: _Run, sizes_of: KnownSizes) -> Iterator[Value]:
+    """Yield questions that all have to be answered with yes; none where sizes are known."""
+    if _fits(run, sizes_of):
+        return
+    call, constant = inserter.operator, inserter.constant
+    sequence, dim = run.sequence, run.cell.item.dim
+    yield call("aten::eq.int", [call("aten::dim", [sequence]), constant(3)])
+    length = call("aten::size.int", [sequence, constant(dim)])
+    exact = run.cell.item.count is not None
+    yield call(
+        "aten::eq.int" if exact else "aten::ge.int",
+        [length, constant(run.first + (run.count or 1))],
+    )
+    batch = call("aten::size.int", [sequence, constant(1 - dim)])
+    sizes = inserter.node(
+        "prim::ListConstruct", [batch, constant(run.cell.width)], ListType(batch.type)
+    )
+    dtype = constant(number_of(run.cell.parts[0][0].dtype))
+    for value in dict.fromkeys(run.starts):
+        yield call("aten::eq.int_list", [call("aten::size", [value]), sizes])
+    for value in dict.fromkeys((sequence, *run.starts)):
+        yield call("aten::eq.int", [call("prim::dtype", [value]), dtype])
+
+
+def _fits(run: _Run, sizes_of: KnownSizes) -> bool:
+    """Return whether sizes are known, and are those of a layer."""
+    sizes, dim = sizes_of(run.sequence), run.cell.item.dim
+    if sizes is None or len(sizes) != 3 or run.cell.parts[0][0].dtype is not torch.float32:
+        return False
+    length, wanted = sizes[dim], run.length
+    fits = length >= wanted if run.cell.item.total is None else length == wanted
+    return fits and all(sizes_of(each) == (sizes[1 - dim], run.cell.width) for each in run.starts)
+
+
+def _layer(inserter: Inserter, run: _Run, results: Sequence[Value]) -> list[Value]:
+    """Call the operator of the layer; return what code has of it."""
+    call, constant, cell = inserter.operator, inserter.constant, run.cell
+    sequence, dim, zero = run.sequence, cell.item.dim, constant(0)
+    if run.count is not None:
+        bounds = [constant(number) for number in (dim, run.first, run.first + run.count, 1)]
+        sequence = call("aten::slice.Tensor", [sequence, *bounds])
+    states = [call("aten::unsqueeze", [each, zero]) for each in run.starts]
+    given = inserter.node("prim::ListConstruct", states, _TENSORS) if states[1:] else states[0]
+    weights = [constant(TableConstant(weight), TENSOR) for weight in cell.weights]
     listed = inserter.node("prim::ListConstruct", weights, _TENSORS)
-    options = map(inserter.constant, (True, 1, 0.0, False, False, is_batch_first))
-    output = inserter.operator("aten::lstm.input", [sequence, first, listed, *options])
-    last = output.node.outputs[1:]
-    return [output, *(inserter.operator("aten::squeeze.dim", [each, zero]) for each in last)]
+    options = map(constant, (True, 1, 0.0, False, False, dim == 1))
+    output = call(cell.kind.operator, [sequence, given, listed, *options])
+    made = output.node.outputs
+    return [run.results[value](inserter, made) for value in results]
 
 
-def _put_row(block: Block, stack: Node) -> bool:
-    """Replace cells in a row, one for each item of a sequence, whose results are stacked."""
-    results, dim = stack.inputs[0], stack.inputs[1].constant
-    cells = [value.node for value in results.node.inputs]
-    if results.node.kind != "prim::ListConstruct" or len(cells) < 2 or dim not in (0, 1):
+def _loop(block: Block, loop: Node) -> _Run | None:
+    """Return the run of a loop that carries the states of a cell, and may list its results."""
+    (body,) = loop.blocks
+    carried = {each.last: each for each in carried_values(loop)}
+    if not (is_constant_true(loop.inputs[1]) and is_constant_true(body.returns[0])):
+        return None
+    cell = next((c for last in carried for c in cells_of(last) if _is_carried(c, carried)), None)
+    if cell is None or cell.item.place is not body.params[0]:
+        return None
+    count = _constant_count(loop)
+    if count is None and not _is_length(loop, cell.item):
+        return None
+    states = [carried[value] for value in cell.after]
+    run = _Run(cell, [each.first for each in states], {loop}, count=count)
+    run.results = {each.output: _state(place) for place, each in enumerate(states)}
+    effects = [node for node in body.nodes if not (is_pure(node) or is_in_place(node))]
+    if len(effects) > 1 or (effects and not _add_stack(block, effects[0], run)):
+        return None
+    return run if cell.item.sequence.node not in body.nodes else None
+
+
+def _is_carried(cell: Cell, carried: Mapping[Value, Carried]) -> bool:
+    """Return whether a loop carries the states of a cell, and nothing else."""
+    params = [carried[value].param for value in cell.after if value in carried]
+    return len(carried) == len(params) and params == [*cell.before]
+
+
+def _constant_count(loop: Node) -> int | None:
+    count = loop.inputs[0].constant
+    return count if type(count) is int and count > 0 else None
+
+
+def _is_length(loop: Node, item: Item) -> bool:
+    """Return whether a loop has a round for each item of a sequence."""
+    node = loop.inputs[0].node
+    if node.operator == "aten::size.int":
+        return whole(node.input) is item.sequence and node.inputs[1].constant == item.dim
+    if node.operator == "aten::len.Tensor":
+        return whole(node.input) is item.sequence and item.dim == 0
+    if node.operator != "aten::len.t":
         return False
-    if any(cell.kind != "aten::lstm_cell" or cell not in block.nodes for cell in cells):
+    cut = item_of_list(node.input)
+    return cut is not None and (cut.sequence, cut.dim) == (item.sequence, item.dim)
+
+
+def _add_stack(block: Block, append: Node, run: _Run) -> bool:
+    """Add the node that stacks the list of results, which nothing else sees."""
+    if append.operator != "aten::append.t" or append.inputs[1] is not run.cell.after[0]:
         return False
-    if any(v is not cell.outputs[0] for v, cell in zip(results.node.inputs, cells, strict=True)):
+    made = append.input
+    is_new = made.node.kind == "prim::ListConstruct" and not made.node.inputs
+    users = [use.user for use in made.uses if use.user is not append]
+    if not is_new or append.output.uses or len(users) != 1 or users[0] not in block.nodes:
         return False
-    sequence = _items_in_turn(cells, dim)
-    if sequence is None or not all(map(_follows, cells, cells[1:])):
+    return _add_stacked(run, users[0])
+
+
+def _add_stacked(run: _Run, stack: Node) -> bool:
+    """Add a node that stacks all results."""
+    dim = stack.inputs[1].constant if stack.operator == "aten::stack" else None
+    if dim not in _STACKED:
         return False
-    # What follows the first cell uses values that stand before it, or are of the row.
-    inserter = Inserter(block, cells[0])
-    bounds = [inserter.constant(number) for number in (dim, 0, len(cells), 1)]
-    items = inserter.operator("aten::slice.Tensor", [sequence, *bounds])
-    starts = cells[0].inputs[1].node.inputs
-    made = _layer(inserter, cells[0], items, starts, is_batch_first=dim == 1)
-    made[0].name = stack.output.name
-    replace(stack.output, made[0])
-    for output, value in zip(cells[-1].outputs, made[1:], strict=True):
-        _replace_outside(output, value, results.node)
+    run.nodes.add(stack)
+    run.results[stack.output] = _stacked(_STACKED[dim], run.cell.item.dim)
     return True
 
 
-def _replace_outside(output: Value, value: Value, within: Node) -> None:
-    """Let all but one node use another value."""
-    for use in list(output.uses):
-        if use.user is not within:
-            set_input(use.user, use.offset, value)
+def _state(place: int) -> _Make:
+    """Return what makes a last state of the results of a layer."""
+
+    def make(inserter: Inserter, made: Sequence[Value]) -> Value:
+        return inserter.operator("aten::squeeze.dim", [made[place + 1], inserter.constant(0)])
+
+    return make
 
 
-def _items_in_turn(cells: Sequence[Node], dim: int) -> Value | None:
-    """Return the sequence of which each cell reads the next item."""
-    found: Value | None = None
+def _stacked(dim: int, own: int) -> _Make:
+    """Return what stacks all results of a layer over a sequence in dimension ``own``."""
+
+    def make(inserter: Inserter, made: Sequence[Value]) -> Value:
+        zero, one = inserter.constant(0), inserter.constant(1)
+        output = made[0]
+        if dim != own:
+            output = inserter.operator("aten::transpose.int", [output, zero, one])
+        # Layers have results of sequences in the usual order, and give a view of them.
+        return inserter.operator("aten::contiguous", [output, zero]) if dim else output
+
+    return make
+
+
+def _selected(dim: int, place: int) -> _Make:
+    def make(inserter: Inserter, made: Sequence[Value]) -> Value:
+        where = [inserter.constant(dim), inserter.constant(place)]
+        return inserter.operator("aten::select.int", [made[0], *where])
+
+    return make
+
+
+def _row(block: Block, last: Node, known: _CellsOf) -> _Run | None:
+    """Return the run of cells in a row, one for each item of a sequence."""
+    cells = _chain(last.outputs[0], known) if last.outputs else []
+    if len(cells) < _FEWEST:
+        return None
+    first, end = cells[0], cells[-1]
+    assert isinstance(first.item.place, int)
+    run = _Run(first, first.before, set(), first.item.place, len(cells))
     for place, cell in enumerate(cells):
-        select = cell.inputs[0].node
-        if select.kind != "aten::select" or [v.constant for v in select.inputs[1:]] != [dim, place]:
-            return None
-        sequence = _whole(select.inputs[0])
-        if found is not None and sequence is not found:
-            return None
-        found = sequence
+        run.results[cell.after[0]] = _selected(first.item.dim, place)
+    run.results |= {value: _state(place) for place, value in enumerate(end.after)}
+    items = [cell.after[0] for cell in cells]
+    ends = [*end.after]
+    for use in items[0].uses:
+        listed = use.user
+        if listed.kind == "prim::ListConstruct" and listed.inputs == items:
+            stacks = [user for user, _ in listed.output.uses]
+            if all(stack in block.nodes and _add_stacked(run, stack) for stack in stacks):
+                run.nodes.add(listed)
+                ends.append(listed.output)
+    return run if _add_steps(block, run, ends) else None
+
+
+def _chain(value: Value, known: _CellsOf) -> list[Cell]:
+    """Return cells that follow each other to the one that gives a value."""
+    found: list[Cell] = []
+    cell = next((c for c in known(value) if isinstance(c.item.place, int)), None)
+    while cell is not None:
+        found.insert(0, cell)
+        cell = next((c for c in known(cell.before[0]) if _follows(cell, c)), None)
     return found
 
 
-def _whole(value: Value) -> Value:
-    """Return the tensor of which a value is a slice with all that is in it."""
-    node = value.node
-    if node.kind != "aten::slice":
-        return value
-    *bounds, step = [each.constant for each in node.inputs[2:]]
-    is_whole = step == 1 and bounds in ([None, None], [0, 2**63 - 1])
-    return node.inputs[0] if is_whole else value
+def _follows(cell: Cell, earlier: Cell) -> bool:
+    """Return whether a cell goes on from where another ends."""
+    item, other = cell.item, earlier.item
+    is_next = isinstance(item.place, int) and other == item._replace(place=item.place - 1)
+    is_like = earlier.kind is cell.kind and earlier.after == cell.before
+    return is_next and is_like and cell.has_weights_of(earlier)
 
 
-def _follows(cell: Node, later: Node) -> bool:
-    """Return whether a cell goes on from the state of another, with its weights, and nothing else
-    sees what is between them but for the results."""
-    own = [tensor_of(value) for value in cell.inputs[2:]]
-    other = [tensor_of(value) for value in later.inputs[2:]]
-    is_same = all(
-        a is not None and b is not None and a.shape == b.shape and torch.equal(a, b)
-        for a, b in zip(own, other, strict=True)
-    )
-    state = later.inputs[1].node
-    is_next = state.kind == "prim::ListConstruct" and state.inputs == cell.outputs
-    return is_same and is_next and len(cell.outputs[0].uses) == 2 and len(cell.outputs[1].uses) == 1
+def _add_steps(block: Block, run: _Run, ends: Sequence[Value]) -> bool:
+    """Add the nodes between what a run is given and what it gives; false where one has effects."""
+    given = {run.sequence, *run.starts}
+    places = {node: place for place, node in enumerate(block.nodes)}
+    waiting = [value.node for value in ends]
+    while waiting:
+        node = waiting.pop()
+        run.nodes.add(node)
+        for value in node.inputs:
+            is_step = value not in given and value.node in places and not value.node.is_constant
+            if is_step and value.node not in run.nodes:
+                waiting.append(value.node)
+    for node in sorted(run.nodes, key=places.__getitem__):
+        if _is_shared(node, run):
+            run.nodes.remove(node)
+    return all(is_pure(node) or is_in_place(node) for node in run.nodes)
+
+
+def _is_shared(node: Node, run: _Run) -> bool:
+    """Return whether a node comes before all steps, and others need it, too."""
+    is_first = not any(value.node in run.nodes for value in node.inputs)
+    outside = [value for value in node.outputs for use in value.uses if use.user not in run.nodes]
+    return is_first and any(value not in run.results for value in outside)
+
+
+_CellsOf = Callable[[Value], "list[Cell]"]
+_STACKED: Final = {0: 0, 1: 1, -3: 0, -2: 1}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device
@@ -29,13 +30,24 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
-from tsarchive.run.operators import implementation, operator_schemas
 
 from .attention import fuse_attention
-from .freezing import Written, result_of, simplify
-from .graphs import Inserter, each_node, is_pure, remove, replace, set_input, tensor_of
-from .inlining import copied
+from .freezing import Written, number_of, result_of, simplify
+from .graphs import (
+    Inserter,
+    copy_block,
+    copy_node,
+    each_node,
+    is_pure,
+    remove,
+    replace,
+    set_input,
+    tensor_of,
+)
 from .lists import gather_lists
+from .packing import SizesOf, has_sums
+from .recurrence import find_recurrence
+from .tuples import lower_tuples
 from .views import join_views
 
 _UNKNOWN: Final = object()
@@ -55,19 +67,21 @@ _CHANGES_SHAPE: Final = frozenset(
 )  # fmt: skip
 _TYPES: Final[dict[type, Type]] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 _STAYS: Final = (CONSTANT, "prim::ListConstruct", "prim::Loop")
+_ITEMS: Final = frozenset({"aten::select.int"})
 _SAME: Final = {"aten::__is__": True, "aten::__isnot__": False}
 _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
 
 
 def specialize(
     graph: Block, method: Function, example: Sequence[Any], done: Counter[str]
-) -> Block | None:
+) -> tuple[Block, SizesOf] | None:
     """Return the graph with a body for calls like the example; None where it brings nothing.
 
-    In that body attention becomes one operator.
+    In that body attention becomes one operator, and sizes are known of tensors of 32-bit floating
+    point on the CPU.
     """
-    nodes = list(walk(graph.nodes))
-    if any(map(_changes_shape, nodes)) or not any(map(_may_be_known, nodes)):
+    nodes, has_sum = list(walk(graph.nodes)), has_sums(graph)
+    if any(map(_changes_shape, nodes)) or not (has_sum or any(map(_may_be_known, nodes))):
         return None
     found = _arguments(graph, method, example)
     if not found:
@@ -77,20 +91,23 @@ def specialize(
     facts = _Facts(made, found)
     facts.find(special)
     count = facts.put(special)
-    if not count:
+    if not (count or has_sum):
         return None
     _write_guard(made, found)
     simplify(made)
     each_node(special, _remove_question)
+    lower_tuples(special)
     gather_lists(made)
     simplify(made)
+    find_recurrence(special, done, facts.shape)
+    _make_lists_first(made)
     known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
     if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
         return None
     fuse_attention(special, made, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
-    return made
+    return made, facts.shape
 
 
 def _changes_shape(node: Node) -> bool:
@@ -129,33 +146,14 @@ def _with_two_bodies(graph: Block) -> Block:
     values = {param: made.add_param(param.type, param.name) for param in graph.params}
     for node in graph.nodes:
         if node.kind == CONSTANT:
-            _copy(node, made, values)
+            copy_node(node, made, values)
     always = made.append(CONSTANT, value=True).add_output(BOOL)
     branch = made.append("prim::If", [always])
     for _ in range(2):
-        _copy_body(graph, branch.add_block(), dict(values))
+        copy_block(graph, branch.add_block(), dict(values))
     for value in graph.returns:
         made.add_return(branch.add_output(value.type, value.name))
     return made
-
-
-def _copy_body(body: Block, made: Block, values: dict[Value, Value]) -> None:
-    for node in body.nodes:
-        if node.outputs and node.outputs[0] in values:
-            continue  # a constant of both bodies
-        _copy(node, made, values)
-    for value in body.returns:
-        made.add_return(values[value])
-
-
-def _copy(node: Node, block: Block, values: dict[Value, Value]) -> None:
-    made = copied(node, [values[value] for value in node.inputs])
-    block.nodes.append(made)
-    for inner in node.blocks:
-        own = made.add_block()
-        values.update({param: own.add_param(param.type, param.name) for param in inner.params})
-        _copy_body(inner, own, values)
-    values.update(zip(node.outputs, made.outputs, strict=True))
 
 
 def _remove_question(block: Block, node: Node) -> None:
@@ -184,6 +182,16 @@ def _write_guard(graph: Block, known: Mapping[Value, Any]) -> None:
     branch.add_input(total)
 
 
+def _make_lists_first(graph: Block) -> None:
+    """Let lists that a body fills be made in front of the branch, where nothing frees them."""
+    branch = graph.nodes[-1]
+    for body in branch.blocks:
+        for node in list(body.nodes):
+            if node.kind == "prim::ListConstruct" and not node.inputs:
+                body.nodes.remove(node)
+                graph.nodes.insert(-1, node)
+
+
 def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
     call, constant = inserter.operator, inserter.constant
     if value is None:
@@ -196,19 +204,12 @@ def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
     device = call("prim::device", [param])
     found = [
         call("aten::eq.int_list", [call("aten::size", [param]), sizes]),
-        call("aten::eq.int", [dtype, constant(_number_of(value.dtype))]),
+        call("aten::eq.int", [dtype, constant(number_of(value.dtype))]),
         call("aten::eq.device", [device, constant(Device(str(value.device)))]),
     ]
     if value.is_floating_point() or value.is_complex():
         grad = call("prim::requires_grad", [param])
         found.append(call("aten::__not__", [grad]))
-    return found
-
-
-def _number_of(dtype: torch.dtype) -> int:
-    """Return the number that TorchScript has for a type of numbers."""
-    (schema,) = operator_schemas("prim::dtype")
-    found: int = implementation(schema)(torch.empty(0, dtype=dtype))
     return found
 
 
@@ -241,8 +242,6 @@ class _Facts:
     """What is known of values: fake tensors, and plain values."""
 
     def __init__(self, graph: Block, known: Mapping[Value, Any]) -> None:
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
         self._mode = FakeTensorMode()
         self._graph, self._written = graph, Written(graph)
         self._facts: dict[Value, Any] = {}
@@ -302,10 +301,14 @@ class _Facts:
             return [False]  # the guard asks
         if node.operator in _SAME and node.inputs[0] is node.inputs[1]:
             return [_SAME[node.operator]]
+        if node.operator in _SAME and _is_one_none(*given):
+            return [not _SAME[node.operator]]
         if node.kind == "prim::If":
             return self._branch(node, given[0])
         if node.kind == "prim::Loop":
             return self._loop(node)
+        if node.operator in _ITEMS and given[-1] is _UNKNOWN:
+            given[-1] = 0  # items of one tensor are like each other
         if any(fact is _UNKNOWN for fact in given):
             return unknown
         return self._computed(node, given, unknown)
@@ -424,6 +427,11 @@ def _is_fact(result: Any) -> bool:
     if isinstance(result, list | tuple):
         return all(map(_is_fact, result))
     return isinstance(result, (Tensor, *_PLAIN))
+
+
+def _is_one_none(first: Any, second: Any) -> bool:
+    """Return whether one of two values is None, and the other is known to be none."""
+    return (first is None) is not (second is None) and not (first is _UNKNOWN or second is _UNKNOWN)
 
 
 def _is_tensor_like(fact: Any) -> bool:

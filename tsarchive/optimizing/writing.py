@@ -1,4 +1,4 @@
-"""A graph as an archive: a root class with one method, and the attributes that stay.
+"""Graphs as an archive: a root class with their methods, and the attributes that stay.
 
 Tensors that oneDNN packed cannot be saved: their order depends on the processor. The archive has
 the plain weights, as the state of an object that packs them when it is loaded; what is in memory is
@@ -7,7 +7,7 @@ the packed form alone, from which the state is made when it is saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,18 +36,20 @@ Describe = Callable[[Any], Any]
 
 
 def program_records(
-    root: ArchiveModule, method: Function, graph: Block, packed: Sequence[Packed]
+    root: ArchiveModule, bodies: Mapping[Function, Block], packed: Sequence[Packed]
 ) -> list[NewRecord]:
-    """Return the records of a module that has a graph for its only method.
+    """Return the records of a module that has graphs for its methods.
 
     Raises UnsupportedError for a graph that uses modules as values.
     """
     tree = _Tree(root)
-    tree.walk(graph)
+    for graph in bodies.values():
+        tree.walk(graph)
     top = tree.parts[id(root)]
-    weights = _with_weights(graph, top, packed) if packed else None
+    weights = _with_weights(bodies.values(), top, packed) if packed else None
     top.attribute(Attribute("training", BOOL))
-    _define(top.type, method, graph)
+    for method, graph in bodies.items():
+        _define(top.type, method, graph)
 
     def build(describe: Describe) -> ObjectValue:
         made = tree.object(root, describe)
@@ -136,8 +138,8 @@ class _Tree:
         return made
 
 
-def _with_weights(graph: Block, top: _Part, packed: Sequence[Packed]) -> ClassType:
-    """Let the graph read packed weights from an attribute of its module; return their class."""
+def _with_weights(graphs: Iterable[Block], top: _Part, packed: Sequence[Packed]) -> ClassType:
+    """Let graphs read packed weights from an attribute of their module; return their class."""
     taken = top.module.tsarchive_class.attributes
     while top.weights in taken:
         top.weights += "_"
@@ -147,15 +149,9 @@ def _with_weights(graph: Block, top: _Part, packed: Sequence[Packed]) -> ClassTy
     names = [f"weight_{number}" for number in range(len(each_once))]
     class_.attributes.update({name: Attribute(name, TENSOR) for name in names})
     top.attribute(Attribute(top.weights, class_))
-    reads: list[Node] = []
-    holder = _read(graph.params[0], top.weights, class_, reads)
-    values = [_read(holder, name, TENSOR, reads) for name in names]
-    for number, each in zip(places, packed, strict=True):
-        place = each.use.node
-        replace(each.use, values[number])
-        block = next(block for block in blocks_in(graph) if place in block.nodes)
-        remove(block, place)
-    graph.nodes[:0] = reads
+    numbers = {each.use.node: place for each, place in zip(packed, places, strict=True)}
+    for graph in graphs:
+        _read_weights(graph, top, class_, names, numbers)
     state = TupleType((TENSOR,) * len(each_once))
     _method(class_, "__getstate__", (), state, lambda body: _get_state(body, names, state))
     _method(
@@ -163,6 +159,23 @@ def _with_weights(graph: Block, top: _Part, packed: Sequence[Packed]) -> ClassTy
         lambda body: _set_state(body, names, each_once),
     )  # fmt: skip
     return class_
+
+
+def _read_weights(
+    graph: Block, top: _Part, class_: ClassType, names: Sequence[str], numbers: Mapping[Node, int]
+) -> None:
+    """Let a graph read weights in the places of nodes, each by its number."""
+    found = [(b, node) for b in blocks_in(graph) for node in b.nodes if node in numbers]
+    if not found:
+        return
+    reads: list[Node] = []
+    holder = _read(graph.params[0], top.weights, class_, reads)
+    wanted = sorted({numbers[node] for _, node in found})
+    values = {number: _read(holder, names[number], TENSOR, reads) for number in wanted}
+    for block, node in found:
+        replace(node.output, values[numbers[node]])
+        remove(block, node)
+    graph.nodes[:0] = reads
 
 
 def _each_once(packed: Sequence[Packed]) -> list[Packed]:

@@ -28,6 +28,7 @@ _ALGORITHMS: Final = ("", "none", "tanh")
 _MARK: Final = "tsarchive_packed"
 _FAR: Final = 1 << 24
 CONVOLUTION: Final = "mkldnn::_convolution_pointwise"
+CONVOLUTION_INTO: Final = "mkldnn::_convolution_pointwise_.binary"
 LINEAR: Final = "mkldnn::_linear_pointwise"
 PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
 PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
@@ -37,8 +38,10 @@ _SPACE: Final = 2
 @cache
 def _operator(key: str) -> Native:
     """The function of C++ that runs an operator, which not every torch has."""
-    namespace, _, name = key.partition("::")
-    run: Native = getattr(getattr(torch.ops, namespace), name).default.op
+    namespace, _, full_name = key.partition("::")
+    name, _, overload = full_name.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    run: Native = getattr(packet, overload or "default").op
     return run
 
 
@@ -113,19 +116,54 @@ def convolve(
         or [padding, stride, dilation, groups, scalars] != packed.numbers_of_call
     ):
         numbers = [padding, stride, dilation]
-        is_same = (*map(tuple, numbers), groups) == packed.numbers
-        _require(is_same, "a convolution with other numbers than its weight was packed for")
-        _require_plain(x, "the input of a convolution", _SPACE + 2, may_be_empty=True)
-        is_filled = min(x.shape[1:]) > 0 and x.size(1) == packed.sizes[1] * groups
-        _require(is_filled, f"input of sizes {list(x.shape)}")
-        _require_room(x.shape, packed.sizes, numbers)
+        _require_fit(x, packed, bias, numbers, groups)
         _require_activation(attr, scalars, algorithm)
-        _require_bias(bias, packed)
         packed.call = call
         packed.numbers_of_call = [*map(list, numbers), groups, scalars[:]]
     made: Tensor = _operator(CONVOLUTION)(
         x, weight, bias, padding, stride, dilation, groups, attr, scalars, algorithm
     )
+    return made
+
+
+@native(CONVOLUTION_INTO)
+def convolve_into(
+    other: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    padding: list[int],
+    stride: list[int],
+    dilation: list[int],
+    groups: int,
+    binary_attr: str,
+    alpha: float | None,
+    unary_attr: str | None,
+    unary_scalars: list[float | None],
+    unary_algorithm: str | None,
+) -> Tensor:
+    """A convolution with a packed weight that is added to a tensor, and perhaps rectified."""
+    packed = _packed(weight)
+    call = (
+        x.shape, x.dtype, x.layout, other.shape, other.stride(), other.dtype, other.layout,
+        binary_attr, alpha, unary_attr, unary_algorithm, *_kind(bias),
+    )  # fmt: skip
+    if call != packed.call or [padding, stride, dilation, groups, unary_scalars] != (
+        packed.numbers_of_call
+    ):
+        numbers = [padding, stride, dilation]
+        _require_fit(x, packed, bias, numbers, groups)
+        _require_sum(other, _sizes_of_result(x.shape, packed.sizes, numbers))
+        is_known = binary_attr == "add" and alpha in (None, 1) and unary_attr in (None, "relu")
+        _require(is_known and not unary_scalars and not unary_algorithm, f"{binary_attr!r}")
+        packed.call = call
+        packed.numbers_of_call = [*map(list, numbers), groups, unary_scalars[:]]
+    is_apart = x.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
+    _require(is_apart or not other.numel(), "a sum in the memory of its input")
+    made: Tensor = _operator(CONVOLUTION_INTO)(
+        other, x, weight, bias, padding, stride, dilation, groups, binary_attr, alpha, unary_attr,
+        unary_scalars, unary_algorithm,
+    )  # fmt: skip
     return made
 
 
@@ -181,6 +219,35 @@ def _require_plain(
     is_float = tensor.dtype is torch.float32 and (may_be_empty or tensor.numel() > 0)
     is_of_rank = dimensions is None or tensor.dim() == dimensions
     _require(is_plain and is_float and is_of_rank, f"{what} of {tensor.dtype}{list(tensor.shape)}")
+
+
+def _require_fit(
+    x: Tensor, packed: _Packed, bias: Tensor | None, numbers: list[list[int]], groups: int
+) -> None:
+    """Require that a convolution is the one that its weight was packed for."""
+    is_same = (*map(tuple, numbers), groups) == packed.numbers
+    _require(is_same, "a convolution with other numbers than its weight was packed for")
+    _require_plain(x, "the input of a convolution", _SPACE + 2, may_be_empty=True)
+    is_filled = min(x.shape[1:]) > 0 and x.size(1) == packed.sizes[1] * groups
+    _require(is_filled, f"input of sizes {list(x.shape)}")
+    _require_room(x.shape, packed.sizes, numbers)
+    _require_bias(bias, packed)
+
+
+def _require_sum(other: Tensor, sizes: list[int]) -> None:
+    """Require a tensor that the result of a convolution can be added to, number by number."""
+    _require_plain(other, "the sum of a convolution", _SPACE + 2, may_be_empty=True)
+    _require(list(other.shape) == sizes, f"a sum of sizes {list(other.shape)}")
+
+
+def _sizes_of_result(
+    size: Sequence[int], weight: Sequence[int], numbers: Sequence[Sequence[int]]
+) -> list[int]:
+    found = [size[0], weight[0]]
+    for place, (more, step, far) in enumerate(zip(*numbers, strict=True)):
+        span = far * (weight[place + 2] - 1) + 1
+        found.append((size[place + 2] + 2 * more - span) // step + 1)
+    return found
 
 
 def _require_bias(bias: Tensor | None, packed: _Packed) -> None:

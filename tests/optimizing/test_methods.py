@@ -1,0 +1,117 @@
+"""Methods beside ``forward``: each is optimized, and they share weights and state."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tsarchive
+from tsarchive.optimizing.measuring import compared
+
+from .test_optimize import done, needs_onednn, saved, trained
+
+
+class Parts(nn.Module):
+    """A network whose parts can be called, with state that one of its methods changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, 2)
+        self.drop = nn.Dropout()
+        self.scale, self.calls = 2.0, 0
+        self.register_buffer("total", torch.zeros(2))
+
+    @torch.jit.export
+    def features(self, x: Tensor) -> Tensor:
+        return torch.relu(self.norm(self.layer(x))).mean([2, 3])
+
+    @torch.jit.export
+    def classify(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return self.head(self.drop(x)) * scale * self.scale
+
+    @torch.jit.export
+    def learn(self, x: Tensor) -> int:
+        self.total += self.classify(self.features(x), 1.0).sum(0)
+        self.calls += 1
+        return self.calls
+
+    @torch.jit.export
+    def rescale(self, scale: float) -> None:
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x), 1.0) + self.total
+
+
+def calls_of(run, x):
+    """What calls give that follow each other, some of which change the module."""
+    before = run(x)
+    found = [
+        before,
+        run.features(x),
+        run.classify(run.features(x), 3.0),
+        run.learn(x),
+        run.learn(x),
+    ]
+    run.rescale(0.5)
+    return [*found, run(x), run.classify(run.features(x))]
+
+
+@needs_onednn
+@pytest.mark.parametrize("has_example", [False, True])
+@pytest.mark.parametrize("pays", [False, True])
+def test_every_public_method(has_example, pays, always_quicker, request):
+    if pays:
+        request.getfixturevalue("each_way_pays")
+    x = torch.randn(2, 3, 6, 6)
+    module = torch.jit.script(trained(Parts(), 2, 3, 6, 6))
+    optimized = tsarchive.optimize(module, example=x if has_example else None)
+    assert done(optimized)["batch normalization"] == 3
+    assert {name for name, _ in optimized.named_buffers()} == {"total"}
+    data = saved(optimized)
+    with torch.no_grad():
+        expected = calls_of(copy.deepcopy(module), x)
+        loaded = tsarchive.load(io.BytesIO(data)), torch.jit.load(io.BytesIO(data))
+        for run in (optimized, *loaded):
+            given = calls_of(run, x)
+            assert compared(expected, given).agree
+    names = [name for name in dir(optimized.packed_weights) if name.startswith("weight_")]
+    assert names[0] == "weight_0"
+    assert tsarchive.check_jitter(io.BytesIO(data)).stable
+
+
+class Helped(nn.Module):
+    """Helpers that nobody calls from outside, and no ``forward``."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def _inner(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+    @torch.jit.export
+    def encode(self, x: Tensor) -> Tensor:
+        return self._inner(x) + 1
+
+
+def test_modules_without_forward():
+    module, x = torch.jit.script(Helped().eval()), torch.randn(2, 3)
+    optimized = tsarchive.optimize(module)
+    assert done(optimized)["call inlined"] == 2
+    with torch.no_grad():
+        assert compared(module.encode(x), optimized.encode(x)).agree
+        theirs = torch.jit.load(io.BytesIO(saved(optimized)))
+        assert compared(module.encode(x), theirs.encode(x)).agree
+    assert not hasattr(optimized, "_inner")
+
+
+def test_errors_of_the_example_are_those_of_the_model():
+    module = torch.jit.script(nn.Linear(3, 3).eval())
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        tsarchive.optimize(module, example=torch.randn(2, 5))

@@ -1,0 +1,393 @@
+"""Recurrent layers that code writes out, in the many ways in which people write them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tsarchive
+
+from .test_optimize import check, done
+
+INPUT, WIDTH = 5, 3
+
+
+class Step(nn.Module):
+    """A cell that is written in some way; the first of its states is its result."""
+
+    states = 1
+
+    def start(self, x: Tensor) -> list[Tensor]:
+        return [torch.zeros(x.size(0), 3)] * self.states
+
+
+class Joined(Step):
+    """An LSTM of one product for all gates, cut up."""
+
+    states = 2
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.keep = nn.Linear(INPUT, 4 * WIDTH), nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        a, b, c, d = (self.keep(state[0]) + self.read(x)).chunk(4, 1)
+        cell = torch.tanh(c) * torch.sigmoid(a) + state[1] * torch.sigmoid(b)
+        return [torch.sigmoid(d) * torch.tanh(cell), cell]
+
+
+class Sliced(Joined):
+    """Its gates in another order, cut out by slices."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        gates = self.read(x) + self.keep(state[0])
+        forget = torch.sigmoid(gates[:, :3] + 1.0)
+        write, show = gates[:, 3:6].sigmoid(), gates[:, 9:].sigmoid()
+        cell = forget * state[1] + write * gates[:, 6:9].tanh()
+        return [show * cell.tanh(), cell]
+
+
+class Products(Step):
+    """An LSTM of products with plain parameters, as in the benchmarks of torch."""
+
+    states = 2
+
+    def __init__(self):
+        super().__init__()
+        self.read = nn.Parameter(torch.randn(4 * WIDTH, INPUT))
+        self.keep = nn.Parameter(torch.randn(WIDTH, 4 * WIDTH))
+        self.one, self.two = (nn.Parameter(torch.randn(4 * WIDTH)) for _ in range(2))
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        gates = torch.mm(x, self.read.t()) + self.one + state[0] @ self.keep + self.two
+        a, b, c, d = gates.split(3, -1)
+        cell = torch.sigmoid(a) * state[1] + torch.sigmoid(b) * torch.tanh(d)
+        return [torch.sigmoid(c) * torch.tanh(cell), cell]
+
+
+class Gates(Step):
+    """An LSTM with a layer for each gate, of input and state side by side."""
+
+    states = 2
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three, self.four = (
+            nn.Linear(INPUT + WIDTH, WIDTH) for _ in range(4)
+        )
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        both = torch.cat([state[0], x], 1)
+        cell = state[1] * self.one(both).sigmoid() + self.two(both).sigmoid() * torch.tanh(
+            self.three(both)
+        )
+        return [torch.tanh(cell) * self.four(both).sigmoid(), cell]
+
+
+class Gated(Step):
+    """A GRU as torch has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.keep = nn.Linear(INPUT, 3 * WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        a, b, c = self.read(x).chunk(3, 1)
+        d, e, f = self.keep(state[0]).chunk(3, 1)
+        reset, update = torch.sigmoid(a + d), torch.sigmoid(b + e)
+        new = torch.tanh(c + reset * f)
+        return [new + update * (state[0] - new)]
+
+
+class Mixed(Gated):
+    """The mean of state and new value as people write it."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        a, b, c = self.read(x).chunk(3, 1)
+        d, e, f = self.keep(state[0]).chunk(3, 1)
+        update, reset = torch.sigmoid(a + d), torch.sigmoid(b + e)
+        new = torch.tanh(f * reset + c)
+        return [(1 - update) * new + update * state[0]]
+
+
+class Turned(Step):
+    """A GRU whose gate is that of the new value, with a layer for each product."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = (nn.Linear(INPUT, WIDTH) for _ in range(3))
+        self.four, self.five, self.six = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        hidden = state[0]
+        update = torch.sigmoid(self.one(x) + self.four(hidden))
+        reset = torch.sigmoid(self.five(hidden) + self.two(x))
+        new = torch.tanh(self.three(x) + reset * self.six(hidden))
+        return [update * new + (1.0 - update) * hidden]
+
+
+class Towards(Turned):
+    """The state goes some way to the new value."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        hidden = state[0]
+        update = torch.sigmoid(self.one(x) + self.four(hidden))
+        reset = torch.sigmoid(self.five(hidden) + self.two(x))
+        new = torch.tanh(self.three(x) + reset * self.six(hidden))
+        return [hidden + update * (new - hidden)]
+
+
+class ResetFirst(Turned):
+    """The GRU of the first paper, which resets the state before the product: torch has none."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        hidden = state[0]
+        update = torch.sigmoid(self.one(x) + self.four(hidden))
+        reset = torch.sigmoid(self.five(hidden) + self.two(x))
+        new = torch.tanh(self.three(x) + self.six(reset * hidden))
+        return [update * new + (1.0 - update) * hidden]
+
+
+class Peephole(Joined):
+    """An LSTM whose gates see the cell: torch has none."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        a, b, c, d = (self.keep(state[0]) + self.read(x)).chunk(4, 1)
+        cell = torch.tanh(c) * torch.sigmoid(a + state[1]) + state[1] * torch.sigmoid(b)
+        return [torch.sigmoid(d) * torch.tanh(cell), cell]
+
+
+class Coupled(Joined):
+    """One gate for two: torch can do this, with the same rows twice."""
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        a, _, c, d = (self.keep(state[0]) + self.read(x)).chunk(4, 1)
+        write = torch.sigmoid(a)
+        cell = torch.tanh(c) * write + state[1] * write
+        return [torch.sigmoid(d) * torch.tanh(cell), cell]
+
+
+class Simple(Step):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(INPUT + WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        return [torch.tanh(self.layer(torch.cat((x, state[0]), 1)))]
+
+
+class Rectified(Step):
+    def __init__(self):
+        super().__init__()
+        self.read, self.keep = nn.Linear(INPUT, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        return [(self.read(x) + self.keep(state[0])).relu()]
+
+
+class Own(Step):
+    """Cells of torch itself."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.cell = kind(INPUT, WIDTH)
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        return [self.cell(x, state[0])]
+
+
+class OwnLong(Own):
+    states = 2
+
+    def forward(self, x: Tensor, state: list[Tensor]) -> list[Tensor]:
+        hidden, cell = self.cell(x, (state[0], state[1]))
+        return [hidden, cell]
+
+
+CELLS = {
+    "joined": (Joined, "LSTM"), "sliced": (Sliced, "LSTM"), "products": (Products, "LSTM"),
+    "gates": (Gates, "LSTM"), "coupled": (Coupled, "LSTM"), "gated": (Gated, "GRU"),
+    "mixed": (Mixed, "GRU"), "turned": (Turned, "GRU"), "towards": (Towards, "GRU"),
+    "simple": (Simple, "tanh RNN"), "rectified": (Rectified, "relu RNN"),
+    "LSTMCell": (lambda: OwnLong(nn.LSTMCell), "LSTM"), "GRUCell": (lambda: Own(nn.GRUCell), "GRU"),
+    "RNNCell": (lambda: Own(nn.RNNCell), "tanh RNN"),
+    "reset first": (ResetFirst, None), "peephole": (Peephole, None),
+}  # fmt: skip
+
+
+class Layer(nn.Module):
+    """A loop of a cell. What it reads and gives depends on ``style``."""
+
+    def __init__(self, step, style):
+        super().__init__()
+        self.step, self.style = step, style
+
+    def forward(self, x: Tensor):
+        dim = 0 if self.style == "first" else 1
+        state = self.step.start(x.select(dim, 0))
+        outputs: list[Tensor] = []
+        for place in range(x.size(dim)):
+            state = self.step(x.select(dim, place), state)
+            outputs.append(state[0])
+        if self.style == "last":
+            return state
+        if self.style == "each":
+            return [output.sum(1) for output in outputs], state
+        return torch.stack(outputs, dim), state
+
+
+STYLES = ("first", "second", "last", "each")
+
+
+def example_of(style):
+    return torch.randn(4, 2, INPUT) if style == "first" else torch.randn(2, 4, INPUT)
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", CELLS)
+def test_steps_of_a_trace(name, style):
+    torch.manual_seed(0)
+    make, kind = CELLS[name]
+    x = example_of(style)
+    module = torch.jit.trace(Layer(make(), style).eval(), x)
+    optimized = tsarchive.optimize(module)
+    found = [what for what in done(optimized) if what.startswith("steps")]
+    assert found == ([] if kind is None else [f"steps of {kind} as one layer"])
+    shorter, longer = x[:3, :3], torch.cat([x, x], 0 if style == "first" else 1)
+    wider = torch.cat([x, x], 1 if style == "first" else 0)
+    check(module, optimized, (x,), (shorter,), (longer,), (wider,), (x[0],), (x.double(),))
+
+
+class Loop(nn.Module):
+    """A loop that carries one state."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        outputs: list[Tensor] = []
+        for place in range(x.size(1)):
+            hidden = self.step(x[:, place], [hidden])[0]
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), hidden
+
+
+class Backwards(Loop):
+    """A loop that reads from the end, which no layer of one direction does."""
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        outputs: list[Tensor] = []
+        for place in range(x.size(1)):
+            hidden = self.step(x[:, x.size(1) - 1 - place], [hidden])[0]
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), hidden
+
+
+class Tupled(Loop):
+    """A loop over the items of a list that carries a tuple, and keeps no results."""
+
+    def forward(self, x: Tensor):
+        state = (torch.zeros(x.size(0), 3), torch.zeros(x.size(0), 3))
+        for item in x.unbind(1):
+            hidden, cell = self.step(item, [state[0], state[1]])
+            state = (hidden, cell)
+        return state
+
+
+class Long(Loop):
+    """A loop that carries two."""
+
+    def forward(self, x: Tensor):
+        hidden, cell = torch.zeros(x.size(0), 3), torch.zeros(x.size(0), 3)
+        outputs: list[Tensor] = []
+        for place in range(x.size(1)):
+            hidden, cell = self.step(x[:, place], [hidden, cell])
+            outputs.append(hidden)
+        return torch.stack(outputs, 1), hidden, cell
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", CELLS)
+def test_loops_of_scripts(name, each_way_pays):
+    torch.manual_seed(0)
+    make, kind = CELLS[name]
+    step, x = make(), torch.randn(2, 4, INPUT)
+    module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
+    optimized = tsarchive.optimize(module, example=x)
+    found = [what for what in done(optimized) if what.startswith("loop")]
+    assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
+    check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),), (x[0],))
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "kind"),
+    [(Backwards, Gated, None), (Tupled, Joined, "LSTM"), (Tupled, Products, "LSTM")],
+)
+def test_loops_in_other_ways(make, step, kind):
+    torch.manual_seed(0)
+    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 4, INPUT)
+    optimized = tsarchive.optimize(module)
+    found = [what for what in done(optimized) if what.startswith("loop")]
+    assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
+    check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),))
+
+
+class Given(nn.Module):
+    """A cell over a list of items, from a state that the caller gives; what it changes is seen."""
+
+    def __init__(self, changes):
+        super().__init__()
+        self.step, self.changes = Gated(), changes
+
+    def forward(self, x: Tensor, state: Tensor):
+        hidden = state[0]
+        kept = []
+        for place, item in enumerate(x.unbind(0)):
+            hidden = self.step(item, [hidden])[0]
+            if self.changes == "between" and place == 1:
+                hidden.mul_(2.0)
+            kept.append(hidden)
+        if self.changes == "after":
+            hidden.add_(1.0)
+        if self.changes == "sequence":
+            x.mul_(2.0)
+        return torch.stack(kept), hidden, x
+
+
+@pytest.mark.parametrize("changes", ["nothing", "between", "after", "sequence"])
+def test_what_is_written_to_stays(changes):
+    torch.manual_seed(0)
+    live, x, state = Given(changes).eval(), torch.randn(4, 2, INPUT), torch.randn(1, 2, 3)
+    module = torch.jit.trace(live, (x.clone(), state), check_trace=False)
+    optimized = tsarchive.optimize(module)
+    assert ("steps of GRU as one layer" in done(optimized)) is (changes == "nothing")
+    longer, single = torch.randn(5, 2, INPUT), torch.randn(4, 1, INPUT)
+    check(module, optimized, (x, state), (longer, state), (single, state), (x, state[:, :1]))
+
+
+@pytest.mark.parametrize("width", [3, 5])
+def test_first_state_may_look_like_an_item(width):
+    """State and item are both selected, and may be as wide."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.RNNCell(width, 3)
+
+        def forward(self, x: Tensor, state: Tensor):
+            hidden = state[0]
+            for place in range(3):
+                hidden = self.layer(x[place], hidden)
+            return hidden
+
+    torch.manual_seed(0)
+    x, state = torch.randn(3, 2, width), torch.randn(1, 2, 3)
+    module = torch.jit.trace(Both().eval(), (x, state))
+    optimized = tsarchive.optimize(module)
+    assert done(optimized)["steps of tanh RNN as one layer"] == 1
+    check(module, optimized, (x, state), (x.repeat(1, 2, 1), state.repeat(1, 2, 1)))
