@@ -64,7 +64,8 @@ class _LegacyTorchScript(ZipFormat):
         return True
 
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        from tsarchive.formats.torchscript.saving import canonical_module_records, legacy_records
+        from tsarchive.formats.torchscript.saving import canonical_module_records
+        from tsarchive.formats.torchscript.saving_loaded import legacy_records
 
         if options.canonical:
             return canonical_module_records(module, options.files)

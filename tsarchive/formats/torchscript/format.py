@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -92,9 +92,7 @@ class _TorchScript(ZipFormat):
         return module_records(module, options.files, debug=options.debug)
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
-        from tsarchive.run.modules import ArchiveModule
-
-        if isinstance(module, ArchiveModule):
+        if is_loaded(module):
             from .kept_code import warn_without_bytecode
 
             warn_without_bytecode(module)
