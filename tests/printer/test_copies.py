@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tsarchive.printer.copies import Samples
 from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
@@ -138,14 +139,19 @@ TRACED = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Samples, "_kept", {})
+
+
 def records(module: torch.nn.Module) -> list[tuple[str, bytes]]:
     return [(record.name, bytes(record.data)) for record in saved_records(module)]
 
 
 def assert_copies_change_nothing(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_copies = records(module)
+    with_copies, again = records(module), records(module)
     monkeypatch.setattr(Definitions, "has_samples", False)
-    assert with_copies == records(module)
+    assert with_copies == again == records(module)
 
 
 @pytest.mark.parametrize("name", SCRIPTED)

@@ -65,7 +65,7 @@ from tsarchive.ir.values import type_of_constant
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
-from .likeness import is_kept, shape_of
+from .likeness import shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
@@ -265,7 +265,9 @@ class Adopter:
         name = constant.type().annotation_str
         script = _function_of_this_process(constant.type())
         if script is not None:
-            return self.function(script, name)
+            found = self.function(script, name)
+            found.liken = partial(_GraphLikeness, self, script, name)
+            return found
         hidden = _hidden_function(constant)
         schema = self._hidden_schema(hidden, name)
         return Function(name, schema, lambda: self._hidden_graph(hidden, name, schema))
@@ -847,9 +849,6 @@ class _GraphLikeness:
         self._function = function
         self.shape = shape_of(self._graph.str(False))
         self._nodes: list[Any] = []
-
-    def keeps(self, text: str) -> bool:
-        return is_kept(text)
 
     def _all_nodes(self, kinds: Sequence[str]) -> list[Any]:
         if not self._nodes:

@@ -137,9 +137,6 @@ class Likeness(Protocol):
         """A text that is equal for graphs which differ in places, in numbers of values, in shapes
         of tensors and in names of classes and functions alone."""
 
-    def keeps(self, text: str) -> bool:
-        """Return whether a text in the graph stands in the shape as it is."""
-
     def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:
         """Return the functions that constants stand for, which are nodes of these numbers.
 

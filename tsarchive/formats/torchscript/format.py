@@ -85,11 +85,20 @@ class _TorchScript(ZipFormat):
         return (NewRecord("data.pkl", dumps(None)),)
 
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        from .saving import canonical_module_records, module_records
+        if is_loaded(module):
+            return self._loaded_records(module, options)
+        from .saving import canonical_module_records, module_records  # without what runs code
 
         if options.canonical:
             return canonical_module_records(module, options.files)
         return module_records(module, options.files, debug=options.debug)
+
+    def _loaded_records(self, module: ArchiveModule, options: SaveOptions) -> list[NewRecord]:
+        from .saving_loaded import canonical_form, loaded_records
+
+        if options.canonical:
+            return canonical_form(module, options.files)
+        return loaded_records(module, options.files, debug=options.debug)
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
         if is_loaded(module):

@@ -21,7 +21,6 @@ from tsarchive.adopt.torch_jit import (
 )
 from tsarchive.container import NewRecord, unordered_map_order
 from tsarchive.errors import SaveError, SourceError
-from tsarchive.formats.base import is_loaded
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import EnumMember, ObjectValue, TypedValue
 from tsarchive.ir.names import TypeNames
@@ -118,6 +117,11 @@ def extra_files(files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
     """Return extra files as records, in the order in which torch writes a dict of them."""
     order = unordered_map_order(list(files), len(files))
     return tuple(NewRecord(f"extra/{name}", files[name]) for name in order)
+
+
+def sorted_extra_files(files: Mapping[str, bytes]) -> tuple[NewRecord, ...]:
+    """Return extra files as the canonical form has them, which does not depend on their order."""
+    return extra_files(dict(sorted(files.items())))
 
 
 def _storage_records(folder: str, pickling: Pickling) -> Iterator[NewRecord]:
@@ -291,28 +295,19 @@ _OPTIMIZED: Final = (
 
 
 def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> list[NewRecord]:
-    """Return the records of a module with extra files by name; a loaded one keeps those it has.
+    """Return the records of a live module with extra files by name.
 
     Raises SaveError for a module without code.
     """
-    if is_loaded(module):
-        from .saving_loaded import loaded_records  # live modules do without running code
-
-        return loaded_records(module, files, debug=debug)
     traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
     return archive_records(_adopted(module), extra_files(files), traced_inputs=traced, debug=debug)
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
-    """Return the records of a module in the canonical form."""
-    extras = extra_files(dict(sorted(files.items())))
-    if is_loaded(module):
-        from .saving_loaded import canonical_loaded_records
-
-        return canonical_loaded_records(module, extras)
+    """Return the records of a live module in the canonical form."""
     root = _adopted(module)
     try:
-        return canonical_records(canonical_text(root, Constants()), extras)
+        return canonical_records(canonical_text(root, Constants()), sorted_extra_files(files))
     except SourceError as error:
         raise SaveError(
             f"code of the module does not read back, so it has no canonical form: {error}",

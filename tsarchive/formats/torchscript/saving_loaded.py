@@ -25,7 +25,14 @@ from tsarchive.run.slots import get_slot
 from .code_records import format_version
 from .kept_code import kept_code
 from .pickling import Constants, fits
-from .saving import Code, archive_records, canonical_records, canonical_text, extra_files
+from .saving import (
+    Code,
+    archive_records,
+    canonical_records,
+    canonical_text,
+    extra_files,
+    sorted_extra_files,
+)
 
 _EXTRA = "extra/"
 
@@ -43,6 +50,11 @@ def loaded_records(
         traced_inputs=as_read(container, names_below(container, "traced_inputs")),
         debug=debug,
     )
+
+
+def canonical_form(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
+    """Return the records of a module in the canonical form, with these extra files alone."""
+    return canonical_loaded_records(module, sorted_extra_files(files))
 
 
 def legacy_records(module: ArchiveModule, files: Mapping[str, bytes]) -> list[NewRecord]:
