@@ -604,13 +604,12 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     For a program that torch has read from a file, they are those of its next save.
     """
     owners = dict.fromkeys(owner for body in files.values() for _, owner in body.owners)
-    copies = {
-        owner: [place.range for place in owner.places] for owner in owners if type(owner) is Copy
-    }
+    places_of_copies = {id(owner.places): owner.places for owner in owners if type(owner) is Copy}
+    of_copies = {key: _Numbered(places) for key, places in places_of_copies.items()}
     ranges: dict[Any, Range | None] = {
-        node: node.range for node in owners if node is not None and node not in copies
+        node: node.range for node in owners if node is not None and type(node) is not Copy
     }
-    known = chain(ranges.values(), *copies.values())
+    known = chain(ranges.values(), *(numbered.ranges for numbered in of_copies.values()))
     is_read = any(range_.source.is_read for range_ in set(known) if range_ is not None)
     places = {} if is_read else _places(files)
     reloaded = {name: [_Reloaded() for _ in range(0 if is_read else _ROUNDS)] for name in files}
@@ -621,15 +620,31 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
         }
         ranges = _ranges_at(places, loaded)
     return {
-        name: _with_copies(body.owners, ranges.get, copies, reloaded[name])
+        name: _with_copies(body.owners, ranges.get, of_copies, reloaded[name])
         for name, body in files.items()
     }
 
 
+class _Numbered:
+    """The ranges of the nodes of copies, each with a number: ``pattern`` has those of the nodes."""
+
+    def __init__(self, places: Sequence[Placed]) -> None:
+        numbers: dict[Range | None, int] = {None: _NOWHERE}
+        self.pattern = tuple([numbers.setdefault(p.range, len(numbers)) for p in places])
+        self.ranges = list(numbers)
+
+    def after(self, reloaded: Sequence[_Reloaded]) -> dict[int, Range | None]:
+        """Return what reading makes of the ranges, and of none, by the numbers that these have."""
+        found = {number: _after(range_, reloaded) for number, range_ in enumerate(self.ranges)}
+        found |= {-n - 1: _after(None, reloaded[n:]) for n in range(len(reloaded))}
+        found[_NOWHERE] = None
+        return found
+
+
 def _with_copies(
-    owners: Iterable[tuple[int, Any]],
+    owners: Sequence[tuple[int, Any]],
     range_of: Callable[[Any], Range | None],
-    copies: Mapping[Copy, Sequence[Range | None]],
+    copies: Mapping[int, _Numbered],
     reloaded: Sequence[_Reloaded],
 ) -> list[TaggedRange]:
     """Return a record for each change of the range, those inside of copies among them.
@@ -637,12 +652,16 @@ def _with_copies(
     Text of a function begins without a range, so what stands before it decides over none inside.
     """
     found: list[TaggedRange] = []
+    by_number: dict[int, dict[int, Range | None]] = {}
     start = 0
-    owners = list(owners)
     for index, (offset, owner) in enumerate(owners):
         if type(owner) is Copy:
+            key = id(owner.places)
+            if key not in by_number:
+                by_number[key] = copies[key].after(reloaded)
+            rows = owner.sample.rows(copies[key].pattern, len(reloaded))
             _add_records(found, range_records(owners[start:index], range_of))
-            _add_records(found, _records_of_copy(offset, owner, copies[owner], reloaded))
+            _add_records(found, _placed(rows, offset, owner.gap, by_number[key].get))
             start = index + 1
     _add_records(found, range_records(owners[start:], range_of))
     return found
@@ -654,16 +673,10 @@ def _add_records(found: list[TaggedRange], more: list[TaggedRange]) -> None:
     found += more[1:] if is_same else more
 
 
-def _records_of_copy(
-    offset: int, copy: Copy, ranges: Sequence[Range | None], reloaded: Sequence[_Reloaded]
+def _placed(
+    rows: Iterable[tuple[int, int]], offset: int, gap: int, get: Callable[[int], Range | None]
 ) -> list[TaggedRange]:
-    numbers: dict[Range | None, int] = {None: _NOWHERE}
-    pattern = tuple([numbers.setdefault(range_, len(numbers)) for range_ in ranges])
-    by_number = {number: _after(range_, reloaded) for range_, number in numbers.items() if number}
-    by_number |= {-n - 1: _after(None, reloaded[n:]) for n in range(len(reloaded))}
-    rows = copy.sample.rows(pattern, len(reloaded))
-    start = offset + copy.gap
-    get = by_number.get
+    start = offset + gap
     return [
         new_record((offset, None)),
         *[new_record((start + at, get(number))) for at, number in rows],

@@ -198,7 +198,8 @@ class Statements:
         if is_named(type_) and isinstance(type_, ClassType | TupleType | InterfaceType | EnumType):
             self.depend(type_)
         for part in type_.parts():
-            self.register(part)
+            if part.__class__ is not SimpleType:
+                self.register(part)
 
     def _register_types(self, node: Node) -> None:
         for value in (*node.inputs, *node.outputs):

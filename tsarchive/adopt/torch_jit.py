@@ -859,10 +859,9 @@ class _GraphLikeness:
         nodes = self._all_nodes(kinds)
         return [self._adopter.called_function(nodes[number].output()) for number in constants]
 
-    def places(self, kinds: Sequence[str]) -> list[Placed]:
-        place, function = self._adopter.places.place, self._function
+    def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
         nodes = self._all_nodes(kinds)
-        return [place(node, kind, function) for node, kind in zip(nodes, kinds, strict=True)]
+        return self._adopter.places.places(nodes, kinds, self._function, self.shape)
 
 
 class _GraphCopy:

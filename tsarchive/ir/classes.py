@@ -143,8 +143,8 @@ class Likeness(Protocol):
         ``kinds`` are those of all nodes.
         """
 
-    def places(self, kinds: Sequence[str]) -> list[Placed]:
-        """Return the places of all nodes, given their kinds."""
+    def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
+        """Return the places of all nodes, given their kinds; one object where they are the same."""
 
 
 class Function:
