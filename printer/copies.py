@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness, is_module
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.names import TypeNames
 from tsarchive.ir.source_ranges import TaggedText, byte_length
 from tsarchive.ir.types import NamedType, Type, is_named
 
+from .literals import ConstantTable
 from .reading_back import Copy, constants_in_order, places_of_nodes, ranges_after_rounds
 from .statements import version_needed
 
@@ -38,13 +40,22 @@ class _Called(NamedTuple):
     name: str
 
 
+class _Entry(NamedTuple):
+    """A constant in the table of the archive: the number of its node, and its place there."""
+
+    node: int
+    position: int
+    type: Type
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The text of a function: that ``before`` the name of the class of ``self``, and ``behind`` it.
 
     ``kinds`` are those of its nodes in the order of the graph, ``called`` the functions among them
-    in the order in which they are printed first. ``owners`` and ``places`` count from the name on:
-    they tell which node wrote the text, by number, -1 for none, and where the text makes a node.
+    and ``entries`` the constants in the table of the archive, each in the order of the text.
+    ``owners`` and ``places`` count from the name on: they tell which node wrote the text, by
+    number, -1 for none, and where the text makes a node.
     ``needed`` is the archive version of its operators, and ``counters`` are those of names, after
     the function.
     """
@@ -57,6 +68,7 @@ class Sample:
     places: Sequence[tuple[int, int]]
     steps: Sequence[_Step]
     called: Sequence[_Called]
+    entries: Sequence[_Entry]
     needed: int
     counters: Mapping[str, int]
     _rows: dict[Hashable, Sequence[tuple[int, int]]] = field(default_factory=dict)
@@ -86,6 +98,17 @@ class Sample:
             if not is_first or names.expected(function.type) != name:
                 return None
         return found
+
+    def enter(self, likeness: Likeness, table: ConstantTable) -> bool:
+        """Add the constants of a method of this shape; return whether text names them like this."""
+        if not self.entries:
+            return True
+        values = likeness.constants([entry.node for entry in self.entries], self.kinds)
+        if table.expected(values) != [entry.position for entry in self.entries]:
+            return False
+        for value, entry in zip(values, self.entries, strict=True):
+            table.index(value, entry.type)
+        return True
 
     def copy_to(self, body: TaggedText, name: str, likeness: Likeness) -> None:
         """Append the text of a function whose class has this name."""
@@ -118,8 +141,9 @@ class Samples:
     def __init__(self, names: TypeNames) -> None:
         self.names = names
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+    def may_have(self, key: Hashable) -> bool:
+        """Return whether a function with this in common may be a sample, as far as is known."""
+        return self._kept.get(key, key) is not None
 
     def find(self, key: Hashable) -> Sample | None:
         return self._kept.get(key)
@@ -136,6 +160,7 @@ def sample_of(
     name: str,
     counters: Mapping[str, int],
     rename: Callable[[NamedType], str],
+    table: ConstantTable,
 ) -> Sample | None:
     """Return the sample that a printed function is; None where others may differ in more.
 
@@ -143,7 +168,9 @@ def sample_of(
     """
     graph = function.graph
     nodes, steps = [*walk(graph.nodes), graph.return_node], _steps(graph, is_method=bool(name))
-    if steps is None or not all(map(_is_told, nodes)):
+    entries = [node for node in constants_in_order(graph) if _is_entry(node)]
+    indices = table.expected([node.attributes["value"] for node in entries])
+    if steps is None or indices is None or not all(map(_is_told, nodes)):
         return None
     before, behind = _around(str(text), name)
     gap = byte_length(before) + byte_length(name)
@@ -162,6 +189,10 @@ def sample_of(
         [(numbers[node], at - gap) for node, at in places_of_nodes(text.marks)],
         steps,
         [_Called(numbers[node], rename(type_)) for node, type_ in _called(graph)],
+        [
+            _Entry(numbers[node], index, node.output.type)
+            for node, index in zip(entries, indices, strict=True)
+        ],
         max(map(version_needed, nodes)),
         counters,
     )
@@ -210,15 +241,21 @@ def _values(block: Block) -> Iterator[Value]:
             yield from _values(inner)
 
 
+def _is_entry(node: Node) -> bool:
+    return isinstance(node.attributes.get("value"), TableConstant)
+
+
 def _is_told(node: Node) -> bool:
     """Return whether the shape of a graph tells all of a node."""
-    return not node.lost and all(map(_is_told_item, node.attributes.values()))
+    has_own_text = _is_entry(node) and not node.is_constant
+    told = all(map(_is_told_item, node.attributes.values()))
+    return told and not (node.lost or has_own_text)
 
 
 def _is_told_item(item: Any) -> bool:
-    """Return the same of an attribute; functions are compared."""
+    """Return the same of an attribute; functions are compared, and what the table has."""
     if isinstance(item, str):
         return item.isascii()  # others go to the table of constants
     if isinstance(item, float):
         return not math.isnan(item)
-    return item is None or isinstance(item, int | Function)
+    return item is None or isinstance(item, int | Function | TableConstant)

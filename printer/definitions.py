@@ -74,10 +74,11 @@ class Definitions(Statements):
         outer, self.body = self.body, TaggedText()
         self._print_function(function)
         outer.append(self.body)
-        if key not in self.samples:
+        if self.samples.may_have(key):
             name = self.annotation(function.schema.arguments[0].type) if self.level else ""
             counters, rename = self.names.counters, self.rename
-            found = sample_of(function, self.body, name, counters, rename)
+            table = self.literals.constants
+            found = sample_of(function, self.body, name, counters, rename, table)
             self.samples.keep(key, found)
         self.body = outer
 
@@ -111,7 +112,8 @@ class Definitions(Statements):
         own = function.schema.arguments[0].type if self.level else None
         classes = sample.submodules(own) if isinstance(own, ClassType) else []
         functions = None if classes is None else sample.functions(likeness, names)
-        if classes is None or functions is None:
+        table = self.literals.constants
+        if classes is None or functions is None or not sample.enter(likeness, table):
             return False
         for class_ in classes[:1]:
             self.register(class_)

@@ -859,6 +859,10 @@ class _GraphLikeness:
         nodes = self._all_nodes(kinds)
         return [self._adopter.called_function(nodes[number].output()) for number in constants]
 
+    def constants(self, numbers: Sequence[int], kinds: Sequence[str]) -> list[Any]:
+        nodes = self._all_nodes(kinds)
+        return [self._adopter.constant(nodes[number]) for number in numbers]
+
     def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
         nodes = self._all_nodes(kinds)
         return self._adopter.places.places(nodes, kinds, self._function, self.shape)

@@ -143,6 +143,9 @@ class Likeness(Protocol):
         ``kinds`` are those of all nodes.
         """
 
+    def constants(self, numbers: Sequence[int], kinds: Sequence[str]) -> list[Any]:
+        """Return the values of constants other than functions, which are nodes of these numbers."""
+
     def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
         """Return the places of all nodes, given their kinds; one object where they are the same."""
 
