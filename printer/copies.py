@@ -1,47 +1,29 @@
-"""Functions that are printed like others: methods of classes that differ in their names alone.
+"""Functions that are printed like others of one shape: their text, and where their nodes stand.
 
 A network has many modules of a kind, each with a class of its own. The text of the first such
 method is kept, with a gap for the name of the class of ``self``; of the others only the places of
-nodes are asked for.
+nodes are asked for. Texts are kept for later saves of the process, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness, is_module
-from tsarchive.ir.graph import Block, Node, Placed, Value, walk
-from tsarchive.ir.source_ranges import Mark, Range, TaggedText, byte_length, new_mark
-from tsarchive.ir.types import Type, is_named
+from tsarchive.ir.constants import TableConstant
+from tsarchive.ir.graph import Block, Node, Value, walk
+from tsarchive.ir.names import TypeNames
+from tsarchive.ir.source_ranges import TaggedText, byte_length
+from tsarchive.ir.types import NamedType, Type, is_named
 
+from .literals import ConstantTable
+from .reading_back import Copy, constants_in_order, places_of_nodes, ranges_after_rounds
+from .statements import version_needed
 
-class NodeCopy:
-    """A node like another one, of a function that is printed like another one."""
-
-    __slots__ = ("original", "place")
-
-    def __init__(self, original: Node, place: Placed | None) -> None:
-        self.original = original
-        self.place = place
-
-    @property
-    def range(self) -> Range | None:
-        return None if self.place is None else self.place.range
-
-    @property
-    def kind(self) -> str:
-        return self.original.kind
-
-    @property
-    def is_constant(self) -> bool:
-        return self.original.is_constant
-
-    @property
-    def output(self) -> Value:
-        return self.original.output
+_MOST = 1 << 10
 
 
 class _Step(NamedTuple):
@@ -51,37 +33,45 @@ class _Step(NamedTuple):
     name: str
 
 
-class _Mark(NamedTuple):
-    """A mark of a sample. ``node`` is the number of a node, and ``begun`` the function that begins
-    there."""
+class _Called(NamedTuple):
+    """A function that a node is the constant of, by its number, and its name in the text."""
 
-    offset: int
     node: int
-    begun: Any
-    literal: str | None
-    is_text: bool
+    name: str
+
+
+class _Entry(NamedTuple):
+    """A constant in the table of the archive: the number of its node, and its place there."""
+
+    node: int
+    position: int
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The text of a function: that ``before`` the name of the class of ``self``, and ``behind`` it.
 
-    ``nodes`` stand in the order of the graph, its return node last; ``kinds`` are without that.
-    ``functions`` are those that nodes are the constants of. ``owners`` and ``marks`` count
-    from the name on, and have nodes by
-    number, -1 where there is none. ``counters`` are those of names, after the function.
+    ``kinds`` are those of its nodes in the order of the graph, ``called`` the functions among them
+    and ``entries`` the constants in the table of the archive, each in the order of the text.
+    ``owners`` and ``places`` count from the name on: they tell which node wrote the text, by
+    number, -1 for none, and where the text makes a node.
+    ``needed`` is the archive version of its operators, and ``counters`` are those of names, after
+    the function.
     """
 
     before: str
     behind: str
     length: int
-    nodes: list[Node]
-    kinds: list[str]
-    owners: list[tuple[int, int]]
-    marks: list[_Mark]
-    steps: list[_Step]
-    functions: dict[int, Function]
+    kinds: Sequence[str]
+    owners: Sequence[tuple[int, int]]
+    places: Sequence[tuple[int, int]]
+    steps: Sequence[_Step]
+    called: Sequence[_Called]
+    entries: Sequence[_Entry]
+    needed: int
     counters: Mapping[str, int]
+    _rows: dict[Hashable, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def submodules(self, class_: ClassType) -> list[ClassType] | None:
         """Return the classes that the code of ``class_`` reaches, its own first.
@@ -97,48 +87,96 @@ class Sample:
             found.append(type_)
         return found
 
-    def calls_the_same(self, likeness: Likeness) -> bool:
-        """Return whether a method of this shape calls the same functions."""
-        if not self.functions:
+    def functions(self, likeness: Likeness, names: TypeNames) -> list[Function] | None:
+        """Return the functions that one of this shape calls; None if their names are others."""
+        if not self.called:
+            return []
+        found = likeness.functions([number for number, _ in self.called], self.kinds)
+        by_name: dict[str, Function] = {}
+        for function, (_, name) in zip(found, self.called, strict=True):
+            is_first = by_name.setdefault(name, function) is function
+            if not is_first or names.expected(function.type) != name:
+                return None
+        return found
+
+    def enter(self, likeness: Likeness, table: ConstantTable) -> bool:
+        """Add the constants of a method of this shape; return whether text names them like this."""
+        if not self.entries:
             return True
-        found = likeness.functions(list(self.functions), self.kinds)
-        return found == list(self.functions.values())
+        values = likeness.constants([entry.node for entry in self.entries], self.kinds)
+        if table.expected(values) != [entry.position for entry in self.entries]:
+            return False
+        for value, entry in zip(values, self.entries, strict=True):
+            table.index(value, entry.type)
+        return True
 
     def copy_to(self, body: TaggedText, name: str, likeness: Likeness) -> None:
         """Append the text of a function whose class has this name."""
-        places = (*likeness.places(self.kinds), None)
-        copies: list[Any] = [*map(NodeCopy, self.nodes, places), None]
-        body.write(self.before + name, None)
-        start = body.length
-        body.owners += [(start + at, copies[number]) for at, number in self.owners]
-        body.marks += [
-            new_mark((start + at, copies[number] or begun, literal, is_text))
-            for at, number, begun, literal, is_text in self.marks
-        ]
-        body.parts.append(self.behind)
-        body.length = start + self.length
+        start, gap = body.length, byte_length(self.before) + byte_length(name)
+        body.owners.append((start, Copy(self, gap, likeness.places(self.kinds))))
+        body.parts += (self.before, name, self.behind)
+        body.length = start + gap + self.length
+
+    def rows(self, ranges: tuple[int, ...], rounds: int) -> Sequence[tuple[int, int]]:
+        """Return where the text changes its range, once it was written and read so many times.
+
+        ``ranges`` are those of the nodes, by number.
+        """
+        key = ranges, rounds
+        known = self._rows.get(key)
+        if known is None:
+            known = ranges_after_rounds(self.owners, self.places, ranges, rounds)
+            self._rows[key] = known
+        return known
 
 
-Samples = dict[Hashable, Sample | None]
-"""Samples by what functions have in common; None where a function is no sample."""
+class Samples:
+    """Samples by all that decides over the text of a function but for names of types.
+
+    None stands for a function that is no sample. ``names`` are those of the archive.
+    """
+
+    _kept: ClassVar[dict[Hashable, Sample | None]] = {}
+
+    def __init__(self, names: TypeNames) -> None:
+        self.names = names
+
+    def may_have(self, key: Hashable) -> bool:
+        """Return whether a function with this in common may be a sample, as far as is known."""
+        return self._kept.get(key, key) is not None
+
+    def find(self, key: Hashable) -> Sample | None:
+        return self._kept.get(key)
+
+    def keep(self, key: Hashable, sample: Sample | None) -> None:
+        while len(self._kept) >= _MOST:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[key] = sample
 
 
 def sample_of(
-    function: Function, text: TaggedText, name: str, counters: Mapping[str, int], likeness: Likeness
+    function: Function,
+    text: TaggedText,
+    name: str,
+    counters: Mapping[str, int],
+    rename: Callable[[NamedType], str],
+    table: ConstantTable,
 ) -> Sample | None:
     """Return the sample that a printed function is; None where others may differ in more.
 
-    ``name`` is that of the class of ``self`` in the text.
+    ``name`` is that of the class of ``self`` in the text, "" for a free function.
     """
     graph = function.graph
-    nodes, steps = [*walk(graph.nodes), graph.return_node], _steps(graph)
-    if steps is None or not all(_is_told(node, likeness) for node in nodes):
+    nodes, steps = [*walk(graph.nodes), graph.return_node], _steps(graph, is_method=bool(name))
+    entries = [node for node in constants_in_order(graph) if _is_entry(node)]
+    indices = table.expected([node.attributes["value"] for node in entries])
+    if steps is None or indices is None or not all(map(_is_told, nodes)):
         return None
-    before, _, behind = str(text).partition(name)
+    before, behind = _around(str(text), name)
     gap = byte_length(before) + byte_length(name)
     (_, outside), *owners = text.owners
     numbers: dict[Any, int] = {node: number for number, node in enumerate(nodes)}
-    numbers |= {None: -1, function: -1}
+    numbers |= {nodes[-1]: -1, None: -1, function: -1}
     shown = owners + [(mark.offset, mark.node) for mark in text.marks]
     if outside is not None or not all(at > gap and owner in numbers for at, owner in shown):
         return None
@@ -146,25 +184,31 @@ def sample_of(
         before,
         behind,
         text.length - gap,
-        nodes,
-        [node.kind for node in nodes[:-1]],
+        tuple([node.kind for node in nodes[:-1]]),
         [(at - gap, numbers[owner]) for at, owner in owners],
-        [_marked(mark, numbers[mark.node], gap) for mark in text.marks],
+        [(numbers[node], at - gap) for node, at in places_of_nodes(text.marks)],
         steps,
-        dict(_functions(nodes)),
+        [_Called(numbers[node], rename(type_)) for node, type_ in _called(graph)],
+        [
+            _Entry(numbers[node], index, node.output.type)
+            for node, index in zip(entries, indices, strict=True)
+        ],
+        max(map(version_needed, nodes)),
         counters,
     )
 
 
-def _marked(mark: Mark, number: int, gap: int) -> _Mark:
-    begun = mark.node if number < 0 else None
-    return _Mark(mark.offset - gap, number, begun, mark.literal, mark.is_text)
+def _around(text: str, name: str) -> tuple[str, str]:
+    """Return what stands before the name and behind it."""
+    before, _, behind = text.partition(name) if name else ("", "", text)
+    return before, behind
 
 
-def _functions(nodes: Sequence[Node]) -> Iterator[tuple[int, Function]]:
-    for number, node in enumerate(nodes):
-        if node.outputs and isinstance(type_ := node.output.type, FunctionType):
-            yield number, type_.function
+def _called(graph: Block) -> Iterator[tuple[Node, FunctionType]]:
+    """Yield the constants that are functions, in the order in which they are printed first."""
+    for node in constants_in_order(graph):
+        if isinstance(type_ := node.output.type, FunctionType):
+            yield node, type_
 
 
 def is_plain(type_: Type) -> bool:
@@ -172,10 +216,10 @@ def is_plain(type_: Type) -> bool:
     return not is_named(type_) and all(map(is_plain, type_.parts()))
 
 
-def _steps(graph: Block) -> list[_Step] | None:
+def _steps(graph: Block, *, is_method: bool) -> list[_Step] | None:
     """Return the submodules that code reaches from ``self``; None where it names other types."""
     steps: list[_Step] = []
-    numbers = {graph.params[0]: 0}
+    numbers = {graph.params[0]: 0} if is_method else {}
     for value in _values(graph):
         node = value.node
         if value in numbers or is_plain(value.type) or isinstance(value.type, FunctionType):
@@ -197,15 +241,21 @@ def _values(block: Block) -> Iterator[Value]:
             yield from _values(inner)
 
 
-def _is_told(node: Node, likeness: Likeness) -> bool:
+def _is_entry(node: Node) -> bool:
+    return isinstance(node.attributes.get("value"), TableConstant)
+
+
+def _is_told(node: Node) -> bool:
     """Return whether the shape of a graph tells all of a node."""
-    return not node.lost and all(_is_told_item(item, likeness) for item in node.attributes.values())
+    has_own_text = _is_entry(node) and not node.is_constant
+    told = all(map(_is_told_item, node.attributes.values()))
+    return told and not (node.lost or has_own_text)
 
 
-def _is_told_item(item: Any, likeness: Likeness) -> bool:
-    """Return the same of an attribute; functions are compared."""
+def _is_told_item(item: Any) -> bool:
+    """Return the same of an attribute; functions are compared, and what the table has."""
     if isinstance(item, str):
-        return likeness.keeps(item)
+        return item.isascii()  # others go to the table of constants
     if isinstance(item, float):
         return not math.isnan(item)
-    return item is None or isinstance(item, int | Function)
+    return item is None or isinstance(item, int | Function | TableConstant)

@@ -42,6 +42,7 @@ class Definitions(Statements):
     """Prints the named types that one code record defines, one after the other."""
 
     has_samples: ClassVar[bool] = True
+    samples: Samples | None = None
 
     def define(self, named: NamedType) -> None:
         match named:
@@ -67,45 +68,62 @@ class Definitions(Statements):
             self._print_function(function)
             return
         key = self._common(function, likeness)
-        sample = self.samples.get(key)
-        if sample is not None and self._copy(sample, function, likeness):
+        sample = self.samples.find(key)
+        if sample is not None and self._copy(sample, self.samples.names, function, likeness):
             return
         outer, self.body = self.body, TaggedText()
         self._print_function(function)
         outer.append(self.body)
-        if key not in self.samples:
-            name = self.annotation(function.schema.arguments[0].type)
-            self.samples[key] = sample_of(function, self.body, name, self.names.counters, likeness)
+        if self.samples.may_have(key):
+            name = self.annotation(function.schema.arguments[0].type) if self.level else ""
+            counters, rename = self.names.counters, self.rename
+            table = self.literals.constants
+            found = sample_of(function, self.body, name, counters, rename, table)
+            self.samples.keep(key, found)
         self.body = outer
 
     def _likeness(self, function: Function) -> Likeness | None:
-        """Return the likeness of a method that may be printed like another one."""
-        if function.liken is None or function.has_graph or not self.in_method:
+        """Return the likeness of a function that may be printed like another one."""
+        is_hook = bool(self.level) and not self.in_method
+        if function.liken is None or function.has_graph or is_hook:
             return None
-        own, *arguments = function.schema.arguments
-        shown = (*arguments, *function.schema.returns)
-        if any(one.has_default or not is_plain(one.type) for one in shown):
+        arguments = function.schema.arguments
+        if self.level and not isinstance(arguments[0].type, ClassType):
             return None
-        return function.liken() if isinstance(own.type, ClassType) else None
+        shown = (*arguments[bool(self.level) :], *function.schema.returns)
+        return function.liken() if all(map(_is_told, shown)) else None
 
     def _common(self, function: Function, likeness: Likeness) -> Hashable:
-        """Return all that decides over the text of a method but for the name of its class."""
-        schema = function.schema
+        """Return all that decides over the text of a function but for the names of types."""
+        schema, own = function.schema, bool(self.level)
+        arguments = tuple(
+            [one._replace(default=repr(one.default)) for one in schema.arguments[own:]]
+        )
         return (
-            function.name, likeness.shape, self.level, schema.arguments[0].name,
-            schema.arguments[1:], schema.returns, tuple(self.names.counters.items()),
+            function.name if own else self.rename(function.type), likeness.shape, self.level,
+            schema.arguments[0].name if own else "", arguments, schema.returns, self.dialect,
+            tuple(self.names.counters.items()),
         )  # fmt: skip
 
-    def _copy(self, sample: Sample, function: Function, likeness: Likeness) -> bool:
-        """Print a function like the sample; return whether its class allows that."""
-        own = function.schema.arguments[0].type
-        assert isinstance(own, ClassType)
-        classes = sample.submodules(own)
-        if classes is None or not sample.calls_the_same(likeness):
+    def _copy(
+        self, sample: Sample, names: TypeNames, function: Function, likeness: Likeness
+    ) -> bool:
+        """Print a function like the sample; return whether its types allow that."""
+        own = function.schema.arguments[0].type if self.level else None
+        classes = sample.submodules(own) if isinstance(own, ClassType) else []
+        functions = None if classes is None else sample.functions(likeness, names)
+        table = self.literals.constants
+        if classes is None or functions is None or not sample.enter(likeness, table):
             return False
-        for class_ in classes:
+        for class_ in classes[:1]:
             self.register(class_)
-        sample.copy_to(self.body, self.annotation(own), likeness)
+        for called in functions:
+            self.depend(called.type)
+            self.rename(called.type)
+        for class_ in classes[1:]:
+            self.register(class_)
+        self.versions.add_version(sample.needed, in_method=self.in_method)
+        sample.copy_to(self.body, "" if own is None else self.annotation(own), likeness)
         self.names.counters = sample.counters
         return True
 
@@ -261,6 +279,14 @@ class Definitions(Statements):
                 self.line(f"{member} = {enum_value_text(value)}")
 
 
+def _is_told(argument: Argument) -> bool:
+    """Return whether what text says of an argument or result does not depend on names of types."""
+    default = argument.default if argument.has_default else None
+    is_number = default is None or isinstance(default, bool | int | float)
+    is_text = isinstance(default, str) and default.isascii()
+    return (is_number or is_text) and is_plain(argument.type)
+
+
 def _no_body(named: NamedType) -> SaveError:
     return SaveError(
         f"{own_name(named)} has neither fields nor methods, so its definition has no text",
@@ -304,7 +330,7 @@ class Program:
         self._definitions = definitions
         self._literals = Literals(constants, self._reference, names.tag)
         self._versions = Versions()
-        self._samples: Samples | None = {} if definitions.has_samples else None
+        self._samples = Samples(names) if definitions.has_samples else None
         self._files: dict[str, Definitions] = {}
         self._queue: list[NamedType] = []
         self._queued: set[NamedType] = set()

@@ -45,6 +45,13 @@ class ConstantTable(Protocol):
     def index(self, value: Any, type_: Type) -> int:
         """Return the index of ``value``; equal tensors share one, other values get a new one."""
 
+    def expected(self, values: Sequence[Any]) -> list[int] | None:
+        """Return the indices that values would get, one after the other; nothing is added.
+
+        None where they do not depend on the values alone, or text says more of them.
+        """
+        return None if values else []
+
 
 def float_text(value: float) -> str:
     if value == 0:

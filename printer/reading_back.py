@@ -23,7 +23,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, method_schema
 from tsarchive.ir.constants import Device, GeneratorSeed, TableConstant
@@ -32,6 +33,7 @@ from tsarchive.ir.graph import (
     RETURN,
     Block,
     Node,
+    Placed,
     Value,
     carried_index,
     carried_values,
@@ -47,6 +49,7 @@ from tsarchive.ir.source_ranges import (
     TaggedRange,
     TaggedText,
     new_range,
+    new_record,
     range_records,
 )
 from tsarchive.ir.subtyping import bindings_of, is_subtype, substitute, unify, unify_all
@@ -569,6 +572,27 @@ def _needed_by_constant(value: Any) -> Iterator[str]:
 _ROUNDS = 2
 
 
+class Sampled(Protocol):
+    """The text of a function that others share."""
+
+    def rows(self, ranges: tuple[int, ...], rounds: int) -> Sequence[tuple[int, int]]:
+        """Return the same as ``ranges_after_rounds``, for the nodes of the function."""
+
+
+class Copy:
+    """The owner of text like a sample's, whose nodes have these places.
+
+    ``gap`` is the number of bytes before those that the sample counts.
+    """
+
+    __slots__ = ("gap", "places", "sample")
+
+    def __init__(self, sample: Sampled, gap: int, places: Sequence[Placed]) -> None:
+        self.sample = sample
+        self.gap = gap
+        self.places = places
+
+
 _Ranges = dict[str, list[TaggedRange]]
 # A file, and an offset in it.
 _Place = tuple[str, int]
@@ -579,48 +603,166 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
 
     For a program that torch has read from a file, they are those of its next save.
     """
-    bodies = files.values()
-    owners = dict.fromkeys(node for body in bodies for _, node in body.owners)
-    first = {node: node.range for node in owners if node is not None}
-    records = {name: range_records(body.owners, first.get) for name, body in files.items()}
-    sources = {range_.source for range_ in first.values() if range_ is not None}
-    if any(source.is_read for source in sources):
-        return records
-    places = _places(files)
-    for _ in range(_ROUNDS):
-        records = _after_round(files, records, places)
-    return records
+    owners = dict.fromkeys(owner for body in files.values() for _, owner in body.owners)
+    places_of_copies = {id(owner.places): owner.places for owner in owners if type(owner) is Copy}
+    of_copies = {key: _Numbered(places) for key, places in places_of_copies.items()}
+    ranges: dict[Any, Range | None] = {
+        node: node.range for node in owners if node is not None and type(node) is not Copy
+    }
+    known = chain(ranges.values(), *(numbered.ranges for numbered in of_copies.values()))
+    is_read = any(range_.source.is_read for range_ in set(known) if range_ is not None)
+    places = {} if is_read else _places(files)
+    reloaded = {name: [_Reloaded() for _ in range(0 if is_read else _ROUNDS)] for name in files}
+    for number in range(0 if is_read else _ROUNDS):
+        loaded = {
+            name: reloaded[name][number].records(range_records(body.owners, ranges.get))
+            for name, body in files.items()
+        }
+        ranges = _ranges_at(places, loaded)
+    return {
+        name: _with_copies(body.owners, ranges.get, of_copies, reloaded[name])
+        for name, body in files.items()
+    }
+
+
+class _Numbered:
+    """The ranges of the nodes of copies, each with a number: ``pattern`` has those of the nodes."""
+
+    def __init__(self, places: Sequence[Placed]) -> None:
+        numbers: dict[Range | None, int] = {None: _NOWHERE}
+        self.pattern = tuple([numbers.setdefault(p.range, len(numbers)) for p in places])
+        self.ranges = list(numbers)
+
+    def after(self, reloaded: Sequence[_Reloaded]) -> dict[int, Range | None]:
+        """Return what reading makes of the ranges, and of none, by the numbers that these have."""
+        found = {number: _after(range_, reloaded) for number, range_ in enumerate(self.ranges)}
+        found |= {-n - 1: _after(None, reloaded[n:]) for n in range(len(reloaded))}
+        found[_NOWHERE] = None
+        return found
+
+
+def _with_copies(
+    owners: Sequence[tuple[int, Any]],
+    range_of: Callable[[Any], Range | None],
+    copies: Mapping[int, _Numbered],
+    reloaded: Sequence[_Reloaded],
+) -> list[TaggedRange]:
+    """Return a record for each change of the range, those inside of copies among them.
+
+    Text of a function begins without a range, so what stands before it decides over none inside.
+    """
+    found: list[TaggedRange] = []
+    by_number: dict[int, dict[int, Range | None]] = {}
+    start = 0
+    for index, (offset, owner) in enumerate(owners):
+        if type(owner) is Copy:
+            key = id(owner.places)
+            if key not in by_number:
+                by_number[key] = copies[key].after(reloaded)
+            rows = owner.sample.rows(copies[key].pattern, len(reloaded))
+            _add_records(found, range_records(owners[start:index], range_of))
+            _add_records(found, _placed(rows, offset, owner.gap, by_number[key].get))
+            start = index + 1
+    _add_records(found, range_records(owners[start:], range_of))
+    return found
+
+
+def _add_records(found: list[TaggedRange], more: list[TaggedRange]) -> None:
+    """Append records, the first only where it changes the range."""
+    is_same = found and more and found[-1].range == more[0].range
+    found += more[1:] if is_same else more
+
+
+def _placed(
+    rows: Iterable[tuple[int, int]], offset: int, gap: int, get: Callable[[int], Range | None]
+) -> list[TaggedRange]:
+    start = offset + gap
+    return [
+        new_record((offset, None)),
+        *[new_record((start + at, get(number))) for at, number in rows],
+    ]
+
+
+def _after(range_: Range | None, reloaded: Sequence[_Reloaded]) -> Range | None:
+    for each in reloaded:
+        range_ = each.range(range_)
+    return range_
+
+
+_NOWHERE = 0
+
+
+def ranges_after_rounds(
+    owners: Sequence[tuple[int, int]],
+    places: Sequence[tuple[int, int]],
+    ranges: Sequence[int],
+    rounds: int,
+) -> list[tuple[int, int]]:
+    """Return where the text of a function changes its range, once it was written and read often.
+
+    Nodes have numbers, -1 stands for none; ``ranges`` are those of the nodes, by numbers of their
+    own: 0 for none, and from -1 down what each round makes of none. The text begins without a
+    range.
+    """
+    of_node = dict(enumerate(ranges))
+    rows = _changes(owners, of_node)
+    for number in range(rounds):
+        offsets = [offset for offset, _ in rows]
+        read = [-number - 1, *(range_ or -number - 1 for _, range_ in rows)]
+        of_node = {node: read[bisect_right(offsets, at)] for node, at in places}
+        rows = _changes(owners, of_node)
+    return rows
+
+
+def _changes(
+    owners: Sequence[tuple[int, int]], of_node: Mapping[int, int]
+) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    last = _NOWHERE
+    for offset, node in owners:
+        range_ = of_node.get(node, _NOWHERE)
+        if range_ != last:
+            found.append((offset, range_))
+            last = range_
+    return found
 
 
 def ranges_after_reading(files: Mapping[str, TaggedText], records: _Ranges) -> _Ranges:
     """Return the range records of the next save, for files that were read with ``records``."""
-    return _after_round(files, records, _places(files))
-
-
-def _after_round(
-    files: Mapping[str, TaggedText], records: _Ranges, places: Mapping[Node, _Place]
-) -> _Ranges:
-    loaded = {name: _loaded(rows) for name, rows in records.items()}
-    ranges: dict[Node, Range] = {}
-    for node, (file, offset) in places.items():
-        offsets, found = loaded[file]
-        ranges[node] = found[bisect_right(offsets, offset) - 1]
+    loaded = {name: _Reloaded().records(rows) for name, rows in records.items()}
+    ranges = _ranges_at(_places(files), loaded)
     return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
 
 
-def _loaded(records: Sequence[TaggedRange]) -> tuple[list[int], list[Range]]:
-    """Return the offsets of the ranges of a file, and these; a loader makes new sources of them."""
-    sources: dict[Source | None, Source] = {}
-    return [record[0] for record in records], [_reloaded(record[1], sources) for record in records]
+_Loaded = tuple[list[int], list[Range]]
 
 
-def _reloaded(range_: Range | None, sources: dict[Source | None, Source]) -> Range:
-    source, begin, end = range_ or (None, 0, 0)
-    known = sources.get(source)
-    if known is None:
-        old = source or Source("", "", 0)
-        known = sources[source] = Source(old.text, old.filename or "", old.first_line)
-    return new_range((known, begin, end))
+def _ranges_at(places: Mapping[Node, _Place], loaded: Mapping[str, _Loaded]) -> dict[Any, Any]:
+    """Return the ranges of nodes once files are read that have these."""
+    ranges: dict[Any, Any] = {}
+    for node, (file, offset) in places.items():
+        offsets, found = loaded[file]
+        ranges[node] = found[bisect_right(offsets, offset) - 1]
+    return ranges
+
+
+class _Reloaded:
+    """What a loader makes of the ranges of one file: their sources become new ones."""
+
+    def __init__(self) -> None:
+        self._sources: dict[Source | None, Source] = {}
+
+    def records(self, records: Sequence[TaggedRange]) -> _Loaded:
+        """Return the offsets of the ranges, and these."""
+        return [record[0] for record in records], [self.range(record[1]) for record in records]
+
+    def range(self, range_: Range | None) -> Range:
+        source, begin, end = range_ or (None, 0, 0)
+        known = self._sources.get(source)
+        if known is None:
+            old = source or Source("", "", 0)
+            known = self._sources[source] = Source(old.text, old.filename or "", old.first_line)
+        return new_range((known, begin, end))
 
 
 def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
@@ -630,6 +772,11 @@ def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:
         for node, offset in _offsets(body.marks, places.keys()):
             places[node] = name, offset
     return places
+
+
+def places_of_nodes(marks: Iterable[Mark]) -> Iterator[tuple[Node, int]]:
+    """Yield where the text of a function makes its nodes when it is read back."""
+    return _offsets(marks, ())
 
 
 def _offsets(marks: Iterable[Mark], known: Container[Node]) -> Iterator[tuple[Node, int]]:

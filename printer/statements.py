@@ -47,7 +47,6 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import necessary_arguments
 
-from .copies import Samples
 from .literals import Literals, can_be_inferred, check_zeros, marked_literal, string_text
 from .reading_back import FORMS, Declarations, constants_in_order, inlined_nodes
 
@@ -76,6 +75,13 @@ NEEDED = {
 }
 
 
+def version_needed(node: Node) -> int:
+    """Return the lowest archive version in which an operator has its meaning in the graph."""
+    return (
+        FIRST_VERSION if node.schema is None else NEEDED.get(node.schema.full_name, FIRST_VERSION)
+    )
+
+
 @dataclass(slots=True)
 class Versions:
     """The archive versions in which printed code has the meaning of its graph.
@@ -94,13 +100,17 @@ class Versions:
             return
         if node.stand_in is not None:
             return  # torch removed the operator: no version says what it means
-        changed = NEEDED.get(node.schema.full_name, FIRST_VERSION)
+        changed = version_needed(node)
         if node.upgrader is not None:
             self.before = changed if self.before is None else min(self.before, changed)
             return
-        self.needed = max(self.needed, changed)
+        self.add_version(changed, in_method=in_method)
+
+    def add_version(self, needed: int, *, in_method: bool) -> None:
+        """Add what current operators need."""
+        self.needed = max(self.needed, needed)
         if in_method:
-            self.methods = max(self.methods, changed)
+            self.methods = max(self.methods, needed)
 
     @property
     def written(self) -> int:
@@ -143,7 +153,6 @@ class Statements:
     depend: Callable[[NamedType], None]
     versions: Versions = field(default_factory=Versions)
     dialect: Dialect = TODAY
-    samples: Samples | None = None
 
     def __post_init__(self) -> None:
         self.owner: Node | None = None
@@ -189,7 +198,8 @@ class Statements:
         if is_named(type_) and isinstance(type_, ClassType | TupleType | InterfaceType | EnumType):
             self.depend(type_)
         for part in type_.parts():
-            self.register(part)
+            if part.__class__ is not SimpleType:
+                self.register(part)
 
     def _register_types(self, node: Node) -> None:
         for value in (*node.inputs, *node.outputs):

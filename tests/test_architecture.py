@@ -108,7 +108,7 @@ MAY_IMPORT = {
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
-        "tsarchive.formats.torchscript", "tsarchive.run",
+        "tsarchive.formats.torchscript",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tsarchive.errors import SaveError
-from tsarchive.formats.base import Format, ZipFormat
+from tsarchive.formats.base import Format, ZipFormat, is_loaded
 from tsarchive.formats.registry import FORMATS, format_of
 from tsarchive.formats.requests import SaveOptions
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
-from tsarchive.run.modules import ArchiveModule
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +65,7 @@ def save(
 
 def format_of_module(module: Any) -> Format:
     """Return the format to save a module in: that it was loaded from, or that holds such values."""
-    if isinstance(module, ArchiveModule):
+    if is_loaded(module):
         return format_of(module.tsarchive_classes.container)
     return next((found for found in FORMATS if found.holds(module)), TORCHSCRIPT)
 

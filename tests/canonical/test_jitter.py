@@ -307,7 +307,10 @@ def test_code_that_cannot_be_read_is_reported_with_a_reason():
 )  # fmt: skip
 def test_debug_records_of_other_forms_are_reported(content, reason):
     data = saved(torch.jit.script(torch.nn.ReLU()))
-    name = "code/__torch__/torch/nn/modules/activation.py.debug_pkl"
+    with tsarchive.open(io.BytesIO(data)) as opened:
+        # Another ReLU of this process may have the name without a number.
+        debug = (name for name in opened.records if name.endswith(".debug_pkl"))
+        (name,) = (name for name in debug if "/activation" in name)
     found = tsarchive.check_jitter(io.BytesIO(rewritten(data, {name: content})))
     assert found.stable
     assert found.graph.stable

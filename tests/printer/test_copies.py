@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from tsarchive.printer import copies
+from tsarchive.printer.copies import Samples
 from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
@@ -122,6 +124,7 @@ def constants(*values: object) -> nn.Module:
 SCRIPTED = {
     "layers": Several(*(nn.Conv2d(2, 2, size, stride=size) for size in (1, 2, 1, 2, 3))),
     "norms": Several(*(nn.BatchNorm2d(2, eps=eps) for eps in (0.1, 0.2, 0.1))),
+    "quoted strings": constants("it's {}", 'it"s', "'Tensor'", '"Float"', '\\"%a', '\\"%b'),
     "strings": constants("Tensor", "Float(1)", "Float(2)", "%a", "%b", "Long", "é", '"', "\\"),
     "names in strings": constants("__torch__.a", "__torch__.b", "x", ", scope: a", ", scope: b"),
     "numbers": constants(1, 1.0, True, 2, 0.1, 0.1 + 1e-17, -0.0, 0.0, 1e300, float("nan")),
@@ -130,12 +133,20 @@ SCRIPTED = {
     "flow": Several(Alike(2), Flow(2), Flow(3), Alike(2)),
     "functions": Several(Calls(SCALE), Calls(SHIFT), Calls(SCALE)),
     "attributes": Several(Text("a"), Text("b")),
+    "functions of torch": Several(*(nn.TransformerEncoderLayer(2, n) for n in (1, 2, 1))),
+    "versions": Several(nn.GELU(), nn.GELU()),
 }
 TRACED = {
     "layers": nn.Sequential(*(nn.Linear(2, 2) for _ in range(3)), nn.ReLU(), nn.ReLU()),
     "tensors": nn.Sequential(Held(1.0), Held(2.0), Held(1.0)),
+    "tensors equal to none": nn.Sequential(Held(float("nan")), Held(float("nan"))),
     "nested": nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(3))),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Samples, "_kept", {})
 
 
 def records(module: torch.nn.Module) -> list[tuple[str, bytes]]:
@@ -143,9 +154,10 @@ def records(module: torch.nn.Module) -> list[tuple[str, bytes]]:
 
 
 def assert_copies_change_nothing(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_copies = records(module)
-    monkeypatch.setattr(Definitions, "has_samples", False)
-    assert with_copies == records(module)
+    with_copies, again = records(module), records(module)
+    with monkeypatch.context() as context:
+        context.setattr(Definitions, "has_samples", False)
+        assert with_copies == again == records(module)
 
 
 @pytest.mark.parametrize("name", SCRIPTED)
@@ -167,15 +179,45 @@ def test_copies_of_what_was_loaded_change_nothing(
     assert_copies_change_nothing(torch.jit.load(path), monkeypatch)
 
 
-def test_equal_methods_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed: list[str] = []
+def test_texts_of_earlier_saves_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants have other places in the table, and functions of one name are others."""
+    for values in ((1.0, 2.0), (2.0, 1.0), (2.0,)):
+        traced = torch.jit.trace(nn.Sequential(*map(Held, values)), torch.ones(1, 2))
+        assert_copies_change_nothing(traced, monkeypatch)
+    for functions in ((SCALE,), (SHIFT,), (SHIFT, SCALE)):
+        module = Several(*map(Calls, functions))
+        assert_copies_change_nothing(torch.jit.script(module), monkeypatch)
+
+
+def test_methods_are_printed_once_in_a_process(printed: list[str]) -> None:
+    module = torch.jit.script(nn.TransformerEncoderLayer(4, 2))
+    saved_records(module)
+    printed.clear()
+    saved_records(module)
+    assert not printed
+
+
+def test_texts_are_kept_of_so_many_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_MOST", 3)
+    saved_records(torch.jit.script(nn.TransformerEncoderLayer(4, 2)))
+    assert len(Samples._kept) == 3
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions that are printed, and not copied."""
+    found: list[str] = []
     plainly = Definitions._print_function
 
     def noted(self: Definitions, function: object) -> None:
-        printed.append(str(function))
+        found.append(str(function))
         plainly(self, function)
 
     monkeypatch.setattr(Definitions, "_print_function", noted)
+    return found
+
+
+def test_equal_methods_are_printed_once(printed: list[str]) -> None:
     kinds = [type(f"Linear{number}", (nn.Linear,), {}) for number in range(3)]
     saved_records(torch.jit.script(nn.Sequential(*(kind(2, 2) for kind in kinds))))
     assert sum("Linear" in name for name in printed) == 1

@@ -17,7 +17,7 @@ from tsarchive.formats.pt2.arguments import argument_value, define, type_of_argu
 from tsarchive.formats.pt2.program import Translation
 from tsarchive.formats.pt2.records import USUAL_NAME, Records
 from tsarchive.formats.pt2.schema import decoded
-from tsarchive.formats.torchscript.saving import canonical_loaded_records
+from tsarchive.formats.torchscript.saving_loaded import canonical_loaded_records
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.graph import Block, nested_blocks
 from tsarchive.ir.schema import Argument, FunctionSchema

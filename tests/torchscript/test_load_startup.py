@@ -31,6 +31,14 @@ import tsarchive
 tsarchive.load(sys.argv[1])
 print(json.dumps(sorted(sys.modules)))
 """
+_SAVING = """
+import io, json, sys
+import torch
+import tsarchive
+tsarchive.save(torch.jit.load(sys.argv[1]), io.BytesIO())
+print(json.dumps(sorted(sys.modules)))
+"""
+_RUNS = ("tsarchive.frontend", "tsarchive.run")
 _LOOKING = """
 import json, sys
 import tsarchive
@@ -50,6 +58,10 @@ def modules_after(code, tmp_path) -> set[str]:
 @pytest.mark.long("test_looking_imports_nothing_that_reads_bodies")
 def test_a_load_imports_what_it_needs(tmp_path):
     assert modules_after(_LOADING, tmp_path).isdisjoint(LATE)
+
+
+def test_saving_a_live_module_imports_nothing_that_runs(tmp_path):
+    assert not [name for name in modules_after(_SAVING, tmp_path) if name.startswith(_RUNS)]
 
 
 def test_looking_imports_nothing_that_reads_bodies(tmp_path):

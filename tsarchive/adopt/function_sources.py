@@ -34,6 +34,8 @@ class SourceText:
     def __init__(self, text: str, first_line: int, *, is_from_frontend: bool = True) -> None:
         self.text = text
         self.first_line = first_line
+        # By the texts that torch shows of ranges: None for what is not in this source.
+        self.extents: dict[str, Extent | None] = {}
         self._is_from_frontend = is_from_frontend
 
     @cached_property

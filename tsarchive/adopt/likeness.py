@@ -1,7 +1,7 @@
 """The shape of a graph, by the text that torch prints of it.
 
 The shape leaves out what its code does not say: where the code came from, the numbers of values,
-the shapes of tensors, and the names of classes.
+the shapes of tensors, and the names of classes. Strings of the code stand in it as they are.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _TENSOR = re.compile(rf"(?<![\w:.])(?:{_DTYPES})(?![\w.])(?:\([^()\n]*\))?")
 _CLASS = re.compile(r"__torch__[\w.]*")
 _SCOPE = re.compile(r", scope: [^\n]*")
 _VALUE = re.compile(r"%([\w.]+)")
-# What stands for them is in no text that is kept.
-_KEPT = re.compile(r"[ !#$&(-\[\]-~]*")
+# torch escapes quotes, backslashes and all that is not ASCII in them.
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# What stands for them is in no text that torch prints.
 _ANY_TENSOR, _ANY_CLASS, _ANY_VALUE = "\1", "\2", "\3"
 
 
@@ -38,14 +39,10 @@ def shape_of(printed: str) -> str:
 
     Cached: a module that is saved again has the same graphs.
     """
-    text = _SCOPE.sub("", printed) if ", scope: " in printed else printed
+    strings = _STRING.findall(printed)
+    text = _STRING.sub('""', printed) if strings else printed
+    text = _SCOPE.sub("", text) if ", scope: " in text else text
     text = _CLASS.sub(_ANY_CLASS, _TENSOR.sub(_ANY_TENSOR, text))
     parts = _VALUE.split(text)
     parts[1::2] = map(_Values().__getitem__, parts[1::2])
-    return "".join(parts)
-
-
-def is_kept(text: str) -> bool:
-    """Return whether a text in a graph stands in its shape as it is, and only that text does."""
-    left_out = (_TENSOR, _CLASS, _SCOPE)
-    return _KEPT.fullmatch(text) is not None and not any(one.search(text) for one in left_out)
+    return "\n".join(("".join(parts), *strings))

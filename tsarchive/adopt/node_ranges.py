@@ -7,7 +7,7 @@ range with up to two lines before and after; below each line of the range is a l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -95,18 +95,54 @@ class PlaceReader:
         self._empty: dict[tuple[str, int], Range] = {}
         self._views: dict[tuple[str, ...], list[View]] = {}
         self._functions: dict[tuple[str, int, str], list[SourceText]] = {}
+        self._behind: dict[tuple[str, int, str], list[SourceText]] = {}
         self._ranges: dict[tuple[str, str, str], Range] = {}
         # The functions of each name in a code record; several where several files have the record.
         self._namesakes: dict[tuple[str, str], dict[str, int]] = {}
+        self._places: dict[tuple[tuple[str, ...], str, str], Sequence[Place]] = {}
         self._waiting: list[Place] = []
         self._is_old = False
         self._text_behind = text_behind
         self._code: dict[str, list[SourceText]] = {}
         self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
+    def places(
+        self, nodes: Sequence[Any], kinds: Sequence[str], function: str, shape: str
+    ) -> Sequence[Place]:
+        """Return the locations of all nodes of a function.
+
+        Functions of one ``shape`` at one place share them.
+        """
+        shown = [node.sourceRange() for node in nodes]
+        key = tuple(shown), shape, function.rpartition(".")[2]
+        known = self._places.get(key)
+        if known is None:
+            rows = zip(nodes, kinds, shown, strict=True)
+            known = [self._place(*row, function) for row in rows]
+            if all(text.isspace() or self._is_at_hand(text, function) for text in set(shown)):
+                self._places[key] = known
+        return known
+
+    def _is_at_hand(self, shown: str, function: str) -> bool:
+        """Return whether a location is in a file that is at hand: others tell nothing of it."""
+        if not shown.startswith(_FILE_BEGINS) or shown.startswith(_OF_OTHERS):
+            return not shown
+        return "Serialized " not in shown and self._in_file(shown, function) is not None
+
+    def _in_file(self, shown: str, function: str) -> Range | None:
+        key = shown, function.rpartition(".")[2], ""
+        range_ = self._ranges.get(key)
+        if range_ is None:
+            range_ = self._known(read_highlight(shown), function)
+            if range_ is not None:
+                self._ranges[key] = range_
+        return range_
+
     def place(self, node: Any, kind: str, function: str) -> Place:
         """Return the location of a torch node in the code of a function, by its qualified name."""
-        shown = node.sourceRange()
+        return self._place(node, kind, node.sourceRange(), function)
+
+    def _place(self, node: Any, kind: str, shown: str, function: str) -> Place:
         place = Place(self, shown, function)
         file = _SERIALIZED.match(shown) if shown.startswith("Serialized ") else None
         if file is not None and not (kind == "prim::CreateObject" or _is_nowhere(node, kind)):
@@ -180,16 +216,12 @@ class PlaceReader:
         if not highlight.file and not any(highlight.shown):
             return self._empty_range(code_file, 1)
         for candidate in self._candidates(highlight, function):
-            marked = _marked_in(candidate, highlight)
-            if marked is not None:
-                first = highlight.line - candidate.first_line
-                source = self._source(candidate, highlight.file, code_file)
-                shown = _extent(source, highlight.line, marked)
-                last_shown = first - marked.first + len(marked.lines) - 1
-                return Range(source, *candidate.exact(shown, last_shown))
+            extent = _extent_in(candidate, highlight)
+            if extent is not None:
+                return Range(self._source(candidate, highlight.file, code_file), *extent)
         return None
 
-    def _candidates(self, highlight: Highlight, function: str) -> Sequence[SourceText]:
+    def _candidates(self, highlight: Highlight, function: str) -> Iterable[SourceText]:
         assert highlight.file is not None
         if highlight.file == BUILTIN_FILENAME:
             known = [*_BUILTINS, *self._upgraders]
@@ -199,11 +231,17 @@ class PlaceReader:
             return self._generated.get(name, [])
         if highlight.file in self._code:
             return self._code[highlight.file]
-        place = (highlight.file, highlight.line, function.rpartition(".")[2])
+        return self._in_files(highlight.file, highlight.line, function)
+
+    def _in_files(self, file: str, line: int, function: str) -> Iterator[SourceText]:
+        """Yield the functions of files that may be meant; decorators are seldom looked behind."""
+        place = (file, line, function.rpartition(".")[2])
         if place not in self._functions:
-            behind = sources_behind(function, highlight.line)
-            self._functions[place] = [*sources_at(*place), *behind]
-        return self._functions[place]
+            self._functions[place] = sources_at(*place)
+        yield from self._functions[place]
+        if place not in self._behind:
+            self._behind[place] = sources_behind(function, line)
+        yield from self._behind[place]
 
     def _source(self, text: SourceText, file: str, code_file: str) -> Source:
         key = (text.text, file, text.first_line, code_file)
@@ -243,6 +281,23 @@ def _marked_in(text: SourceText, highlight: Highlight) -> Marked | None:
     return marked if marked is not None and agrees(marked, text.lines, first) else None
 
 
+def _extent_in(text: SourceText, highlight: Highlight) -> Extent | None:
+    """Return the range in a text, which keeps what it was asked for; None where it is not there."""
+    known = text.extents
+    if highlight.text not in known:
+        known[highlight.text] = _find_extent(text, highlight)
+    return known[highlight.text]
+
+
+def _find_extent(text: SourceText, highlight: Highlight) -> Extent | None:
+    marked = _marked_in(text, highlight)
+    if marked is None:
+        return None
+    first = highlight.line - text.first_line
+    last_shown = first - marked.first + len(marked.lines) - 1
+    return text.exact(_extent(text, highlight.line, marked), last_shown)
+
+
 def _is_in_old_builtin(shown: str) -> bool:
     """Return whether a range is in the text of a builtin that torch has no more."""
     if not shown.startswith(_IN_BUILTIN) or "Serialized " not in shown:
@@ -272,7 +327,7 @@ def _is_nowhere(node: Any, kind: str) -> bool:
     return len(tensors) > 1
 
 
-def _extent(source: Source, line: int, marked: Marked) -> Extent:
+def _extent(source: Source | SourceText, line: int, marked: Marked) -> Extent:
     """Return the marked bytes of a source; the first marked line has the number ``line``."""
     starts = _line_starts(source.text)
     first = line - source.first_line
@@ -298,7 +353,10 @@ def _line_starts(text: str) -> list[int]:
 
 _HEADER = re.compile(r'  File "(.*?)", line (\d+)\n', re.DOTALL)
 _SERIALIZED = re.compile(r'Serialized   File "(.*)", line \d+\n', re.DOTALL)
-_CODE_BEGINS = '  File "code/'
+_FILE_BEGINS = '  File "'
+_CODE_BEGINS = f"{_FILE_BEGINS}code/"
+# The text of old builtins is told apart once all locations are known.
+_OF_OTHERS = (_CODE_BEGINS, _IN_BUILTIN)
 _CODE_FILE = re.compile(r'  File "code/__torch__.*\.py", line \d+\n')
 _CONTEXT = 2
 _HERE = " <--- HERE"
@@ -336,7 +394,9 @@ class Marked:
     end_column: int
 
 
+@lru_cache(maxsize=1 << 12)
 def read_highlight(shown: str) -> Highlight:
+    """Parse what torch shows of a range. Cached: a module that is saved again has the same."""
     serialized = _SERIALIZED.search(shown)
     text = shown[: serialized.start()] if serialized else shown
     code_file = serialized[1] if serialized else None

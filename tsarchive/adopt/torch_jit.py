@@ -65,7 +65,7 @@ from tsarchive.ir.values import type_of_constant
 
 from .code_texts import CodeTexts, members_of, methods_of, text_behind
 from .hidden_functions import HiddenFunction
-from .likeness import is_kept, shape_of
+from .likeness import shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
@@ -265,7 +265,9 @@ class Adopter:
         name = constant.type().annotation_str
         script = _function_of_this_process(constant.type())
         if script is not None:
-            return self.function(script, name)
+            found = self.function(script, name)
+            found.liken = partial(_GraphLikeness, self, script, name)
+            return found
         hidden = _hidden_function(constant)
         schema = self._hidden_schema(hidden, name)
         return Function(name, schema, lambda: self._hidden_graph(hidden, name, schema))
@@ -848,9 +850,6 @@ class _GraphLikeness:
         self.shape = shape_of(self._graph.str(False))
         self._nodes: list[Any] = []
 
-    def keeps(self, text: str) -> bool:
-        return is_kept(text)
-
     def _all_nodes(self, kinds: Sequence[str]) -> list[Any]:
         if not self._nodes:
             self._nodes = list(_nodes_in(self._graph, iter(kinds)))
@@ -860,10 +859,13 @@ class _GraphLikeness:
         nodes = self._all_nodes(kinds)
         return [self._adopter.called_function(nodes[number].output()) for number in constants]
 
-    def places(self, kinds: Sequence[str]) -> list[Placed]:
-        place, function = self._adopter.places.place, self._function
+    def constants(self, numbers: Sequence[int], kinds: Sequence[str]) -> list[Any]:
         nodes = self._all_nodes(kinds)
-        return [place(node, kind, function) for node, kind in zip(nodes, kinds, strict=True)]
+        return [self._adopter.constant(nodes[number]) for number in numbers]
+
+    def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
+        nodes = self._all_nodes(kinds)
+        return self._adopter.places.places(nodes, kinds, self._function, self.shape)
 
 
 class _GraphCopy:

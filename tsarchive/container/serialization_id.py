@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import unpack
 
 from tsarchive.container.layout import DESCRIPTOR_SIGNATURE, STORED
@@ -53,6 +54,7 @@ _COUNTS = (
 _FIRST_REQUEST = 12
 
 
+@lru_cache(maxsize=1 << 12)
 def string_hash(data: bytes) -> int:
     """``std::hash<std::string>`` of libstdc++ on a 64 bit machine: MurmurHash64A."""
     value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)

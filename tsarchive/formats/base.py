@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import (
     NoReturn,
     Protocol,
     TypeAlias,
+    TypeGuard,
     TypeVar,
 )
 
@@ -64,6 +66,12 @@ if TYPE_CHECKING:
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
     from tsarchive.scanning.collecting import Collected
+
+
+def is_loaded(module: Any) -> TypeGuard[ArchiveModule]:
+    """Return whether a module was loaded from an archive; what no one imported has loaded none."""
+    modules = sys.modules.get("tsarchive.run.modules")
+    return modules is not None and isinstance(module, modules.ArchiveModule)
 
 
 class OtherContainer(Protocol):

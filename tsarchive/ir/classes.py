@@ -137,17 +137,17 @@ class Likeness(Protocol):
         """A text that is equal for graphs which differ in places, in numbers of values, in shapes
         of tensors and in names of classes and functions alone."""
 
-    def keeps(self, text: str) -> bool:
-        """Return whether a text in the graph stands in the shape as it is."""
-
     def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:
         """Return the functions that constants stand for, which are nodes of these numbers.
 
         ``kinds`` are those of all nodes.
         """
 
-    def places(self, kinds: Sequence[str]) -> list[Placed]:
-        """Return the places of all nodes, given their kinds."""
+    def constants(self, numbers: Sequence[int], kinds: Sequence[str]) -> list[Any]:
+        """Return the values of constants other than functions, which are nodes of these numbers."""
+
+    def places(self, kinds: Sequence[str]) -> Sequence[Placed]:
+        """Return the places of all nodes, given their kinds; one object where they are the same."""
 
 
 class Function:

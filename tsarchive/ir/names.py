@@ -164,6 +164,11 @@ class TypeNames:
             self._taken.add(found)
         return found
 
+    def expected(self, named: NamedType) -> str | None:
+        """Return the name, without giving it to a type that has none; None where it is mangled."""
+        own = own_name(named)
+        return self._names.get(named, None if own in self._taken else own)
+
     def tag(self, named: NamedType) -> str:
         """Return the name in type tags of pickles and in annotations that torch does not rename."""
         return self.name(named)

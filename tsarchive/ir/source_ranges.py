@@ -85,7 +85,7 @@ class Mark(NamedTuple):
 
 # Without the function around the constructor, which takes as long again: archives have many.
 new_range: Callable[[tuple[Source, int, int]], Range] = partial(tuple.__new__, Range)
-_new_record: Callable[[tuple[int, Range | None]], TaggedRange] = partial(tuple.__new__, TaggedRange)
+new_record: Callable[[tuple[int, Range | None]], TaggedRange] = partial(tuple.__new__, TaggedRange)
 new_mark: Callable[[tuple[int, Any, str | None, bool]], Mark] = partial(tuple.__new__, Mark)
 
 
@@ -164,6 +164,6 @@ def range_records(
     for offset, owner in owners:
         range_ = range_of(owner)
         if range_ is not last and range_ != last:
-            found.append(_new_record((offset, range_)))
+            found.append(new_record((offset, range_)))
             last = range_
     return found

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tsarchive.container import NewRecord
 from tsarchive.errors import UnsupportedError
-from tsarchive.formats.torchscript.saving import records_of_program, state_of
+from tsarchive.formats.torchscript.saving_loaded import records_of_program, state_of
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.constants import ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks

@@ -64,10 +64,10 @@ class _LegacyTorchScript(ZipFormat):
         return True
 
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        from tsarchive.formats.torchscript.saving import canonical_module_records, legacy_records
+        from tsarchive.formats.torchscript.saving_loaded import canonical_form, legacy_records
 
         if options.canonical:
-            return canonical_module_records(module, options.files)
+            return canonical_form(module, options.files)
         return legacy_records(module, options.files)
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:

@@ -546,7 +546,8 @@ def scripted_records(module: ArchiveModule) -> list[NewRecord]:
     type torch.jit cannot infer, and for operators written in Python; SaveError for a part of a
     program.
     """
-    from tsarchive.formats.torchscript.saving import canonical_loaded_records, extra_files
+    from tsarchive.formats.torchscript.saving import extra_files
+    from tsarchive.formats.torchscript.saving_loaded import canonical_loaded_records
 
     forward = forward_of(module)
     for parameter, typed in zip(forward.signature.parameters, forward.parameters, strict=True):

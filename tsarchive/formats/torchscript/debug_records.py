@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tsarchive.container import Container
@@ -177,7 +177,7 @@ class DebugWriter:
         """
         numbers = {"": 0}
         sources = dict.fromkeys(range_[0] if range_ else None for _, range_ in ranges)
-        described = {source: self._described(source, numbers) for source in sources}
+        described = self._all_described(sources, numbers)
         writer, ends = PickleWriter(), self._ends
         writer.write(FORMAT)
         _write_texts(writer, numbers)
@@ -202,6 +202,20 @@ class DebugWriter:
         writer.put()
         out += _TUPLE3
         return writer.finished()
+
+    def _all_described(
+        self, sources: Iterable[Source | None], numbers: dict[str, int]
+    ) -> dict[Source | None, bytes]:
+        """Return sources by their texts. Each stack of a trace is one of its own, often equal."""
+        alike: dict[object, bytes] = {}
+        found: dict[Source | None, bytes] = {}
+        for source in sources:
+            content = source and (source.text, source.filename, source.first_line)
+            known = alike.get(content)
+            if known is None:
+                known = alike[content] = self._described(source, numbers)
+            found[source] = known
+        return found
 
     def _described(self, source: Source | None, numbers: dict[str, int]) -> bytes:
         """Return a source by its texts, which are added to the table ``numbers``.

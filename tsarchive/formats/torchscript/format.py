@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ZipFormat
+from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -85,16 +85,23 @@ class _TorchScript(ZipFormat):
         return (NewRecord("data.pkl", dumps(None)),)
 
     def records(self, module: Any, options: SaveOptions) -> list[NewRecord]:
-        from .saving import canonical_module_records, module_records
+        if is_loaded(module):
+            return self._loaded_records(module, options)
+        from .saving import canonical_module_records, module_records  # without what runs code
 
         if options.canonical:
             return canonical_module_records(module, options.files)
         return module_records(module, options.files, debug=options.debug)
 
-    def warn(self, module: Any, records: list[NewRecord]) -> None:
-        from tsarchive.run.modules import ArchiveModule
+    def _loaded_records(self, module: ArchiveModule, options: SaveOptions) -> list[NewRecord]:
+        from .saving_loaded import canonical_form, loaded_records
 
-        if isinstance(module, ArchiveModule):
+        if options.canonical:
+            return canonical_form(module, options.files)
+        return loaded_records(module, options.files, debug=options.debug)
+
+    def warn(self, module: Any, records: list[NewRecord]) -> None:
+        if is_loaded(module):
             from .kept_code import warn_without_bytecode
 
             warn_without_bytecode(module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +42,7 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import type_of_constant
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
+from tsarchive.printer.literals import ConstantTable
 
 from .tensors import TensorWriter
 
@@ -229,7 +230,7 @@ def _is_of(value: Any, type_: Type) -> bool:
 _KNOWN_SIMPLE = (BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, NUMBER, STRING, TENSOR)
 
 
-class Constants:
+class Constants(ConstantTable):
     """Collects constants in printing order; equal tensors share one entry."""
 
     def __init__(self) -> None:
@@ -243,14 +244,37 @@ class Constants:
         if tensor.requires_grad:
             # The code asks for gradients of what it reads from the table.
             tensor, value = tensor.detach(), TableConstant(tensor.detach())
-        kind = (tensor.dtype, tensor.device.type, tensor.layout, tuple(tensor.shape))
-        alike = self._tensors.setdefault(kind, [])
-        for position in alike:
-            if torch.equal(self.entries[position].value.value, tensor):
-                return position
-        alike.append(len(self.entries))
+        known = self._position(tensor)
+        if known is not None:
+            return known
+        self._tensors.setdefault(_kind(tensor), []).append(len(self.entries))
         return self._append(value, type_)
+
+    def _position(self, tensor: torch.Tensor) -> int | None:
+        alike = self._tensors.get(_kind(tensor), ())
+        return next((at for at in alike if torch.equal(self.entries[at].value.value, tensor)), None)
+
+    def expected(self, values: Sequence[Any]) -> list[int] | None:
+        found: list[int] = []
+        new: list[torch.Tensor] = []
+        for value in values:
+            tensor = value.value if isinstance(value, TableConstant) else None
+            if not isinstance(tensor, torch.Tensor) or tensor.requires_grad:
+                return None
+            known = self._position(tensor)
+            if known is None:
+                if any(_kind(one) == _kind(tensor) for one in new):
+                    return None  # which may be one entry
+                known = len(self.entries) + len(new)
+                new.append(tensor)
+            found.append(known)
+        return found
 
     def _append(self, value: Any, type_: Type) -> int:
         self.entries.append(TypedValue(value, type_))
         return len(self.entries) - 1
+
+
+def _kind(tensor: torch.Tensor) -> tuple[object, ...]:
+    """Return what equal tensors have in common beside their elements."""
+    return (tensor.dtype, tensor.device.type, tensor.layout, tuple(tensor.shape))

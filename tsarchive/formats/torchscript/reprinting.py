@@ -25,7 +25,7 @@ from tsarchive.ir.types import NamedType, Type, annotation, own_name
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
-from tsarchive.printer.literals import Literals
+from tsarchive.printer.literals import ConstantTable, Literals
 from tsarchive.printer.reading_back import ranges_after_reading
 
 from .code_records import CodeRecords, encoded, format_version
@@ -119,7 +119,7 @@ def definition(code: CodeImporter, name: str) -> NamedType:
     return found
 
 
-class ConstantNumbers:
+class ConstantNumbers(ConstantTable):
     """The constant table as it was read: entries keep their numbers."""
 
     def __init__(self, importer: Importer) -> None:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -16,7 +16,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tsarchive.errors import ArchiveError, CallError, PickleError, SaveError, UnsupportedError
 from tsarchive.pickler import Global, MarkedTuple, PersistentId, Reduce, Value
 from tsarchive.pickler.values import STORAGE_TYPES
-from tsarchive.run.packed import SUB_BYTE, SubByteRows
 
 from .stored_tensors import (
     DenseTensor,
@@ -32,6 +31,9 @@ from .stored_tensors import (
     is_device,
     plain_tensor,
 )
+
+if TYPE_CHECKING:
+    from tsarchive.run.packed import SubByteRows
 
 _UTILS = "torch._utils"
 _HOOKS = Global("collections", "OrderedDict")
@@ -322,7 +324,7 @@ class TensorReader:
                     device=storage.device,
                 )
         tensor.set_(storage, view.offset, view.size, view.stride)
-        return SubByteRows(tensor) if dtype in SUB_BYTE else tensor
+        return _for_code(tensor)
 
     def _sparse(self, described: SparseTensor, part: Callable[[Any], Any]) -> torch.Tensor:
         make = _SPARSE[described.layout]
@@ -456,3 +458,10 @@ def as_read(sparse: torch.Tensor, indices: Sequence[torch.Tensor]) -> Sequence[t
     found = _read.get(sparse, ())
     same = len(found) == len(indices) and all(map(torch.equal, found, indices))
     return found if same else indices
+
+
+def _for_code(tensor: torch.Tensor) -> torch.Tensor | SubByteRows:
+    """Return a quantized tensor as code may hold it."""
+    from tsarchive.run.packed import SUB_BYTE, SubByteRows  # what saves needs nothing that runs
+
+    return SubByteRows(tensor) if tensor.dtype in SUB_BYTE else tensor
