@@ -44,12 +44,11 @@ def test_it_reads_like_python():
     assert text.splitlines() == [
         "def forward(self, x, n):",
         "    layer = self.__dict__['_modules']['layer']",
-        "    if is_plain(layer, Linear):",
+        "    if own := plain_members(layer, Linear):",
+        "        parameters = own['_parameters']",
         "        forward_1 = aten_linear(x, "
-        "(table['weight'] if 'weight' in (table := layer.__dict__['_parameters'])"
-        " else find_parameter(layer, 'weight')), "
-        "(table['bias'] if 'bias' in (table := layer.__dict__['_parameters'])"
-        " else find_parameter(layer, 'bias'))); del x",
+        "(parameters['weight'] if 'weight' in parameters else find_parameter(layer, 'weight')), "
+        "(parameters['bias'] if 'bias' in parameters else find_parameter(layer, 'bias'))); del x",
         "    else:",
         "        forward_1 = call_module(layer, (x, x := None)[0])",
         "    y = aten_relu(forward_1); del forward_1",

@@ -56,6 +56,9 @@ USES = [
     ("return int(t)", True),
     ("return torch.add(int(t), int(t))", True),
     ("r = 0\n    if torch.gt(n, 1):\n      r = int(t)\n    else:\n      pass\n    return r", True),
+    ("return torch.add(torch.ones([2]), int(t), alpha=t)", True),
+    ("return torch.mul(torch.ones([2]), torch.neg(t))", False),
+    ("return (torch.add(torch.ones([2]), 1, alpha=t), t)", False),
     ("return t", False),
     ("return (int(t), t)", False),
     ("return torch.add(int(torch.add_(t, 1)), int(t))", False),
@@ -101,6 +104,21 @@ def test_tensors_that_something_else_sees_stay(body, is_number):
     for n in (-(2**63), -7, 0, 1, 2, 2**63 - 1):
         if not any(text in body for text in WRONG_IN_TORCH):
             check_same(theirs.f, found.f, n)
+
+
+def positions(x):
+    return x + torch.arange(x.size(1)), torch.full((2,), x.size(0) * 3)
+
+
+def test_scalars_are_the_numbers():
+    traced = torch.jit.trace(positions, torch.rand(4, 6))
+    assert "aten::ScalarImplicit" in str(traced.graph)
+    for shape in ((4, 6), (1, 3)):
+        x = torch.rand(shape)
+        assert equal(ours(traced)(x), traced(x))
+    text = source(adopt_function(traced))
+    assert TENSORS not in text
+    assert "ScalarImplicit(" not in text
 
 
 class Attention(torch.nn.Module):

@@ -304,15 +304,19 @@ class _Writer(Expressions):
         """Call a method; that of a layer, which runs one operator, is written out."""
         layer = self._layer(node) if node.output in self.live_values else None
         text = None if layer is None else self.layer_text(node, layer)
-        if text is None:
+        if layer is None or text is None:
             self._assign(node)
             return
         passed = set(self.passed_on)
         other, test = self.call_through_hooks(node), self.is_as_written(node.input)
         ended = [self.text[value] for value in node.inputs if value in self.passed_on - passed]
         target = self._target(node.output)
-        self.line(f"if {test}:")
+        kinds = {self.slot(read)[0] for read in layer.reads}
+        self.line(f"if {self.layer_members} := {test}:" if kinds else f"if {test}:")
         with self._indented():
+            for kind, table in self.layer_tables.items() if kinds else ():
+                if kind in kinds:
+                    self.line(f"{table} = {self.layer_members}[{kind.value!a}]")
             self.line(f"{target} = {text}")
             if ended:
                 self._add(f"del {', '.join(ended)}")

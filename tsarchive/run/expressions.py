@@ -63,6 +63,7 @@ from .modules import (
     is_forward,
     is_plain,
     method_of,
+    plain_members,
     read_slot,
 )
 from .natives import NATIVES, UPGRADERS
@@ -394,7 +395,10 @@ class Expressions:
         return self.function_name(function, self._bound(node.inputs), wanted)
 
     def layer_text(self, node: Node, layer: Layer) -> str | None:
-        """The operator of a layer, for a call of its method; None where it cannot be written so."""
+        """The operator of a layer, for a call of its method; None where it cannot be written so.
+
+        It reads slots in ``layer_members`` and ``layer_tables``.
+        """
         operator = layer.operator
         assert operator.schema is not None
         is_refused = self.linkage.enforcement.refuses(operator.operator)
@@ -417,17 +421,26 @@ class Expressions:
         except ArchiveError:
             return None  # to be raised where the method runs
 
+    @cached_property
+    def layer_members(self) -> str:
+        """The variable for the ``__dict__`` of a layer."""
+        return self.names.unique("own")
+
+    @cached_property
+    def layer_tables(self) -> Mapping[SlotKind, str]:
+        """The variables for the tables of tensors of a layer."""
+        return {kind: self.names.unique(kind.value[1:]) for kind in FINDERS}
+
     def _layer_slot(self, read: Node) -> str | None:
         """A slot of a layer that is of its own class; None for one that needs more than a look."""
         kind, key = self.slot(read)
         if _holds_list(read) or kind is SlotKind.MODULE:
             return None
-        members = f"{self.use(read.input)}.__dict__"
         if kind is SlotKind.PLAIN:
-            return f"{members}[{key!a}]"
+            return f"{self.layer_members}[{key!a}]"
         other = self.call(FINDERS[kind], self.use(read.input), ascii(read.name))
-        table = f"({self._table} := {members}[{kind.value!a}])"
-        return f"({self._table}[{key!a}] if {key!a} in {table} else {other})"
+        table = self.layer_tables[kind]
+        return f"({table}[{key!a}] if {key!a} in {table} else {other})"
 
     def method_name(self, node: Node, name: str) -> str:
         """The function that a method of the input of ``node`` is called by."""
@@ -450,8 +463,8 @@ class Expressions:
 
     def is_as_written(self, receiver: Value) -> str:
         """A test whether a module is exactly of its class, without hooks."""
-        check, class_ = self.globals.name("is_plain", is_plain), self.class_name(receiver.type)
-        return f"{check}({self.use(receiver)}, {class_})"
+        check = plain_members if self.dispatch.inlines else is_plain
+        return self.call(check, self.use(receiver), self.class_name(receiver.type))
 
     def _through_hooks(self, method: str) -> str:
         """The function that calls a module, or an overload of its ``forward``, with its hooks."""

@@ -250,11 +250,16 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
 
 def is_plain(module: Any, class_: type) -> bool:
     """Return whether ``module`` is exactly of this class, and has no hooks."""
+    return plain_members(module, class_) is not None
+
+
+def plain_members(module: Any, class_: type) -> dict[str, Any] | None:
+    """The ``__dict__`` of a module that is exactly of this class and has no hooks, else None."""
     if type(module) is not class_:
-        return False
+        return None
     members = _members_of(module)
     # This runs before each call of a submodule, so it has no loop over the tables.
-    return not (
+    if (
         members["_forward_hooks"]
         or members["_forward_pre_hooks"]
         or members["_backward_hooks"]
@@ -264,7 +269,9 @@ def is_plain(module: Any, class_: type) -> bool:
         or _ALL_PRE_HOOKS
         or _ALL_BACKWARD_HOOKS
         or _ALL_BACKWARD_PRE_HOOKS
-    )
+    ):
+        return None
+    return members
 
 
 def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:

@@ -138,7 +138,7 @@ def _takes_all_rows(node: Node) -> bool:
 
 
 _NUMBERS = frozenset({"prim::NumToTensor"})
-_INTO_NUMBERS = frozenset({"aten::Int.Tensor", "aten::IntImplicit"})
+_INTO_NUMBERS = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::ScalarImplicit"})
 _ALPHA = frozenset({"aten::add", "aten::sub"})
 _DIVISIONS = frozenset({"aten::floor_divide", "aten::remainder", "aten::div"})
 _ON_NUMBERS: Mapping[str, str] = {
