@@ -10,7 +10,7 @@ import torch
 
 import tsarchive
 from tests.support.archives import CORPUS, case_archive
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 
 # What has no form in Python.
 UNTRANSLATABLE = {"container_tests"}
@@ -22,7 +22,7 @@ DEAD_PARTS = ("jizhuoran-EasyFHE__spectral_ops",)
 def run(folder: Path, names: list[str]) -> dict[str, list[str]]:
     """What differs, by package, from a process that imports neither tsarchive nor safetensors."""
     command = ("-m", "tests.decompiler.decompiled_child", folder, *names)
-    printed = output_of(*command, cwd=folder, env={"PYTHONSAFEPATH": "1"})
+    printed = torch_output_of(*command, cwd=folder, env={"PYTHONSAFEPATH": "1"})
     document = json.loads(printed.splitlines()[-1])
     assert document["imported"] == []
     return document["differences"]
