@@ -44,9 +44,9 @@ def torch_output_of(*args: object, cwd: Path = ROOT, env: Mapping[str, str] | No
 def torch_process(
     *args: object, cwd: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What ``process`` gives for a program that imports torch, which takes longer than most of them.
+    """What ``process`` gives for a program that imports torch: that takes longer than most do.
 
-    It is forked from a process that has done that. Where it would show, ``process`` is right: Python
+    It is forked from a process that has done so. Where it would show, ``process`` is right: Python
     and torch have read their own variables already, and modules before torch come after it.
     """
     if sys.platform != "linux":
