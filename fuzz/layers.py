@@ -67,8 +67,8 @@ _OF_EXECUTORCH = (
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # Modules that inputs may make Python import: decompressors, and a codec of pickletools.
 _LAZY = ("bz2", "lzma", "zipfile_deflate64", "encodings.raw_unicode_escape")
-# Every eighth seed suffices to import everything.
-_WARMING = 8
+# Every 32nd seed suffices to import everything, and to open what is opened once.
+_WARMING = 32
 _UNUSED = (
     "tsarchive.__main__", "tsarchive.cli", "tsarchive.testing", "tsarchive.models",
     "tsarchive.decompiler",

@@ -6,6 +6,10 @@ import gc
 import os
 from pathlib import Path
 
+# There is a worker for each processor; a pool of threads in each, which torch makes as it is
+# imported, would take turns with the others. Set the variable to see what more threads do.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

@@ -9,13 +9,13 @@ import mmap
 import os
 import resource
 import signal
-import subprocess
 import sys
 
 import pytest
 
 import tsarchive
 from tests.support.archives import ARCHIVES, records_of
+from tests.support.processes import torch_process
 from tsarchive.container import writer
 
 MODEL = ARCHIVES / "buffers.pt"
@@ -316,6 +316,6 @@ tsarchive.save(tsarchive.load(sys.argv[1]), sys.argv[2])
 def test_a_process_that_is_killed_while_it_saves_leaves_the_old_file(tmp_path):
     path = tmp_path / "saved.pt"
     path.write_bytes(OLD)
-    killed = subprocess.run([sys.executable, "-c", _KILLED, MODEL, path], check=False)
+    killed = torch_process("-c", _KILLED, MODEL, path, cwd=tmp_path)
     assert killed.returncode == -signal.SIGKILL
     assert path.read_bytes() == OLD

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.archives import ARCHIVES
-from tests.support.command_line import process
+from tests.support.processes import torch_process
 
 # Who asks for `tsarchive.load` waits for all that a plain load takes, and for no more than that.
 READY = 85
@@ -82,7 +82,7 @@ print(*({*natives.NATIVES} - before))
 
 def _imported(cwd: Path, file: str, **environment: str) -> tuple[set[str], ...]:
     """Return the modules that are there once `load` is, after a load, and after a call."""
-    done = process("-c", _PROBE, ARCHIVES / file, cwd=cwd, env=os.environ | environment)
+    done = torch_process("-c", _PROBE, ARCHIVES / file, cwd=cwd, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return tuple(map(set, json.loads(done.stdout)))
 
@@ -131,7 +131,7 @@ def test_stored_operators_import_their_own_files_alone(tmp_path):
 
 
 def test_a_save_of_a_live_module_imports_no_reader(tmp_path):
-    done = process("-c", _SAVE, cwd=tmp_path)
+    done = torch_process("-c", _SAVE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     size, imported = json.loads(done.stdout.splitlines()[-1])
     assert size > 0
@@ -140,5 +140,5 @@ def test_a_save_of_a_live_module_imports_no_reader(tmp_path):
 
 
 def test_all_natives_are_in_the_table_with_the_room(tmp_path):
-    done = process("-c", _NATIVES, cwd=tmp_path)
+    done = torch_process("-c", _NATIVES, cwd=tmp_path)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from torch.package import package_exporter
 
 import tsarchive
 from tests.support.auditing import archive_with, audited, object_of, rules_of, zip_of
+from tests.support.processes import torch_process
 from tsarchive import Nature, Severity
 
 # Where torch puts the module that it compiles for a backend, and the one around it.
@@ -97,10 +96,8 @@ def test_a_module_that_torch_lowers(tmp_path):
     """Its classes are registered there, where the policy refuses them, and not here."""
     path, program = tmp_path / "lowered.pt", tmp_path / "program.py"
     program.write_text(OF_TORCH)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", program, LIBRARY, path],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    ran = torch_process("-W", "ignore", program, LIBRARY, path, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
     assert "which the policy refuses" in ran.stdout
     report = tsarchive.audit(path)
     assert [(f.rule, f.severity) for f in report.findings] == [("code-native-class", Severity.INFO)]

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.support.archives import ROOT
+from tests.support.processes import torch_process
 
 FOLDER = ROOT / "benchmarks"
 DATED = re.compile(
@@ -22,11 +23,9 @@ SIDE = {
 MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_ours": True}
 
 
-@pytest.mark.sample(1, gaps="each item is a process that imports torch")
 @pytest.mark.parametrize("name", ["compare", "conversion", "fidelity", "scanners"])
-def test_a_command_starts(name):
-    command = [sys.executable, FOLDER / f"{name}.py", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_a_command_starts(name, tmp_path):
+    done = torch_process(FOLDER / f"{name}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: ")
 

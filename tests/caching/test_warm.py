@@ -26,9 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
 from tests.support.archives import ARCHIVES, case_archive, loaded, saved, torch_loaded, torch_saved
-from tests.support.command_line import process
 from tests.support.comparing import equal
 from tests.support.networks import build, each_network
+from tests.support.processes import torch_process
 from tests.support.running import check_same, outcome
 from tsarchive import Limits, Policy, PolicyError
 from tsarchive.caching import CacheFolder
@@ -113,7 +113,7 @@ _UNNEEDED = ("tsarchive.frontend", "tsarchive.run.codegen", "tsarchive.run.expre
 def test_nothing_that_compiles_is_imported(tmp_path):
     path = tmp_path / "net.pt"
     path.write_bytes(torch_saved(torch.jit.script(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))))
-    done = [process("-c", _WARM, path, cwd=tmp_path) for _ in range(2)]
+    done = [torch_process("-c", _WARM, path, cwd=tmp_path) for _ in range(2)]
     assert [one.returncode for one in done] == [0, 0], done[1].stderr
     (cold, expected), (warm, found) = (json.loads(one.stdout) for one in done)
     assert found == expected
@@ -486,7 +486,7 @@ def test_an_exit_code_is_that_of_the_program(tmp_path, place):
     path = tmp_path / "net.pt"
     path.write_bytes(torch_saved(torch.jit.script(nn.ReLU())))
     env = {**os.environ, "TSARCHIVE_CACHE": str(tmp_path / place)}
-    done = process("-c", _EXITING, path, cwd=tmp_path, env=env)
+    done = torch_process("-c", _EXITING, path, cwd=tmp_path, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
     assert (tmp_path / place).is_dir() == (place == "writable")
 

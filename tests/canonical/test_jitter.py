@@ -330,10 +330,11 @@ def test_without_debug_records_there_is_nothing_to_compare():
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
 def test_real_archives(path):
     try:
-        saved(tsarchive.load(path, map_location="cpu"))
+        found = tsarchive.check_jitter(path, map_location="cpu")
     except ArchiveError as error:
+        with pytest.raises(ArchiveError):
+            saved(tsarchive.load(path, map_location="cpu"))
         pytest.skip(f"it is not loaded and saved: {str(error)[:100]}")
-    found = tsarchive.check_jitter(path, map_location="cpu")
     assert found.stable
     assert found.graph.stable
     if not found.graph.unprinted:

@@ -10,8 +10,9 @@ import torch
 
 import tsarchive
 from tests.support.archives import FIXTURES, records_of
-from tests.support.command_line import SEQUENTIAL, document, error, process, run
+from tests.support.command_line import SEQUENTIAL, document, error, run
 from tests.support.features import stores_weights_apart
+from tests.support.processes import torch_process
 from tsarchive.container import NewRecord, write_container
 
 KEYS = {
@@ -124,7 +125,7 @@ def test_models_and_devices(exported, tmp_path):
 
 @pytest.mark.long("test_pt2_to_torchscript")
 def test_a_process(exported, tmp_path):
-    done = process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
+    done = torch_process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["destination"] == "net.pt"
 

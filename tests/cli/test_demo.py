@@ -9,6 +9,7 @@ import torch
 
 from tests.support.archives import ROOT
 from tests.support.command_line import SEQUENTIAL, document, error, process, run
+from tests.support.processes import torch_process
 from tsarchive.cli.command import failure
 from tsarchive.demo import trial as trials
 from tsarchive.demo.measuring import TORCH_JIT, TSARCHIVE, Reply, Request, ask
@@ -73,7 +74,7 @@ def test_the_process_of_tsarchive_has_no_torch_jit(tmp_path):
         "    print(error, file=sys.stderr)\n"
     )
     (tmp_path / "request.json").write_text(json.dumps(request(tmp_path)))
-    done = process("probe.py", cwd=tmp_path)
+    done = torch_process(tmp_path / "probe.py", cwd=tmp_path)
     assert "reply" in json.loads(done.stdout)
     assert "torch.jit is disabled" in done.stderr
 

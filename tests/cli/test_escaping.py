@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from tests.support.archives import ROOT, torch_saved
-from tests.support.command_line import SEQUENTIAL, document, piped, process, run, write_archive
+from tests.support.command_line import SEQUENTIAL, document, piped, run, write_archive
+from tests.support.processes import torch_process
 from tests.support.verifying import changed, records
 from tsarchive.cli.output import guarded, own_stream
 from tsarchive.describing.text import visible
@@ -159,7 +160,7 @@ def test_what_models_say(fails, talker, stream):
 def test_what_models_warn_of(tmp_path):
     path = tmp_path / "warner.pt"
     torch.jit.save(torch.jit.script(Warner()), str(path))
-    shown = process("-m", "tsarchive", "run", path, "--random", "2", cwd=tmp_path)
+    shown = torch_process("-m", "tsarchive", "run", path, "--random", "2", cwd=tmp_path)
     assert "warned\\x1b[2J\\u202e" in shown.stderr
     assert raw_characters(shown.stdout + shown.stderr) == []
 
@@ -167,7 +168,7 @@ def test_what_models_warn_of(tmp_path):
 @pytest.mark.long("test_what_models_say")
 def test_tracebacks_quote_models(talker, tmp_path):
     args = ("--traceback", "run", talker, "--random", "2", "--arg", True)
-    shown = process("-m", "tsarchive", *args, cwd=tmp_path)
+    shown = torch_process("-m", "tsarchive", *args, cwd=tmp_path)
     assert "ValueError: raised\\x1b[2J" in shown.stderr
     assert raw_characters(shown.stdout + shown.stderr) == []
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.support.archives import ARCHIVES, FIXTURES
-from tests.support.command_line import SEQUENTIAL, document, error, process, run, write_archive
+from tests.support.command_line import SEQUENTIAL, document, error, run, write_archive
+from tests.support.processes import torch_process
 from tests.support.registry_calls import archive_of
 from tsarchive.formats.records import GROUPS, Reader
 from tsarchive.formats.registry import zip_format
@@ -140,7 +141,7 @@ def needy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("needy")
     (folder / "doubling.py").write_text(LIBRARY.format(space="doubling"))
     (folder / "make.py").write_text(MODULE.format(space="doubling"))
-    made = process("-W", "ignore", "make.py", cwd=folder)
+    made = torch_process("-W", "ignore", "make.py", cwd=folder)
     assert made.returncode == 0, made.stderr
     return folder
 
@@ -179,14 +180,14 @@ def test_what_this_process_lacks_is_a_finding(needy):
 )
 def test_a_library_is_imported_first(needy, command, code):
     env = {"PYTHONPATH": str(needy)}
-    without = process("-m", "tsarchive", *command, cwd=needy, env=env)
+    without = torch_process("-m", "tsarchive", *command, cwd=needy, env=env)
     assert without.returncode == code
     assert "operator doubling::twice" in without.stdout + without.stderr or "missing" in (
         without.stdout
     )
     allowed = ("--allow", "doubling::twice") if command[0] == "run" else ()
     named = ("--import", "doubling", *allowed)
-    done = process("-m", "tsarchive", *command, *named, cwd=needy, env=env)
+    done = torch_process("-m", "tsarchive", *command, *named, cwd=needy, env=env)
     assert done.returncode == 0, done.stderr
     assert "operator doubling::twice" not in done.stdout + done.stderr
 
@@ -211,10 +212,10 @@ def test_a_package_names_the_library_that_it_needs(needy, tmp_path):
 def test_fresh_processes_import_the_library(needy):
     env = {"PYTHONPATH": str(needy)}
     command = ("-m", "tsarchive", "jitter", "--canonical", "net.pt")
-    without = process(*command, cwd=needy, env=env)
+    without = torch_process(*command, cwd=needy, env=env)
     assert without.returncode == 2
     assert "Traceback" not in without.stderr
-    done = process(*command, "--import", "doubling", cwd=needy, env=env)
+    done = torch_process(*command, "--import", "doubling", cwd=needy, env=env)
     assert done.returncode == 0, done.stderr
     assert "the same bytes in fresh processes" in done.stdout
 

@@ -7,7 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
-from tests.support.command_line import document, error, process, run
+from tests.support.command_line import document, error, run
+from tests.support.processes import torch_process
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_code_that_asks_nothing_needs_no_compiler_of_torch(tmp_path):
         "finally: print('torch._dynamo' in sys.modules, file=sys.stderr)"
     )
     arguments = "optimize", net, "--random", "1x3x8x8", "-o", tmp_path / "fast.pt"
-    done = process("-c", code, *arguments, cwd=tmp_path)
+    done = torch_process("-c", code, *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr.split()[-1]) == (0, "False")
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.support.archives import ARCHIVES
-from tests.support.command_line import SEQUENTIAL, document, error, process, run
+from tests.support.command_line import SEQUENTIAL, document, error, run
+from tests.support.processes import torch_process
 from tsarchive.demo.comparison import compare
 
 KEYS = {"file", "method", "inputs", "output", "seconds", "written"}
@@ -143,7 +144,7 @@ def test_what_the_model_prints_is_not_part_of_the_document(tmp_path):
 
     torch.jit.save(torch.jit.script(Talks()), str(tmp_path / "talks.pt"))
     args = ("-m", "tsarchive", "run", "talks.pt", "--random", "2", "--json")
-    done = process(*args, cwd=tmp_path)
+    done = torch_process(*args, cwd=tmp_path)
     assert json.loads(done.stdout)["output"]["shape"] == [2]
     assert "hello" in done.stderr
 

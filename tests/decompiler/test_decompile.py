@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import tsarchive
 from tests.support.archives import CORPUS, case_archive
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 
+BATCH = 24
 # What has no form in Python.
 UNTRANSLATABLE = {"container_tests"}
 PATHS = sorted((CORPUS / "torchscript").glob("*")) if CORPUS.is_dir() else []
@@ -22,7 +26,7 @@ DEAD_PARTS = ("jizhuoran-EasyFHE__spectral_ops",)
 def run(folder: Path, names: list[str]) -> dict[str, list[str]]:
     """What differs, by package, from a process that imports neither tsarchive nor safetensors."""
     command = ("-m", "tests.decompiler.decompiled_child", folder, *names)
-    printed = output_of(*command, cwd=folder, env={"PYTHONSAFEPATH": "1"})
+    printed = torch_output_of(*command, cwd=folder, env={"PYTHONSAFEPATH": "1"})
     document = json.loads(printed.splitlines()[-1])
     assert document["imported"] == []
     return document["differences"]
@@ -34,24 +38,38 @@ def arguments_of(request, function) -> list:
     return [next(iter(item.callspec.params.values())) for item in items]
 
 
+def by_batch(items: list, differences: Callable[[list], Mapping]) -> Callable[[Any], Mapping]:
+    """What gives the differences of an item and of those about it: there are many of them, and a
+    process for each would take long to start."""
+
+    @cache
+    def of_batch(number: int) -> Mapping:
+        return differences(items[number * BATCH : (number + 1) * BATCH])
+
+    return lambda item: of_batch(items.index(item) // BATCH)
+
+
 @pytest.fixture(scope="module")
 def differences(request, tmp_path_factory):
-    """Of all cases together: a process for each would take long to start."""
     folder = tmp_path_factory.mktemp("decompiled")
-    names = []
-    for case in arguments_of(request, test_case):
-        archive = folder / f"{case.name}.pt"
-        archive.write_bytes(case_archive(case))
-        if case.name not in UNTRANSLATABLE:
-            tsarchive.decompile(archive, folder / case.name)
-            names.append(case.name)
-    return run(folder, names)
+
+    def of(cases: list) -> dict[str, list[str]]:
+        names = []
+        for case in cases:
+            archive = folder / f"{case.name}.pt"
+            archive.write_bytes(case_archive(case))
+            if case.name not in UNTRANSLATABLE:
+                tsarchive.decompile(archive, folder / case.name)
+                names.append(case.name)
+        return run(folder, names)
+
+    return by_batch(arguments_of(request, test_case), of)
 
 
 @pytest.mark.sample(3)
 def test_case(case, differences, tmp_path):
     if case.name not in UNTRANSLATABLE:
-        assert differences[case.name] == []
+        assert differences(case)[case.name] == []
         return
     archive = tmp_path / "case.pt"
     archive.write_bytes(case_archive(case))
@@ -62,14 +80,17 @@ def test_case(case, differences, tmp_path):
 @pytest.fixture(scope="module")
 def archive_differences(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("decompiled_archives")
-    names = []
-    for path in arguments_of(request, test_archive_of_the_corpus):
-        number = PATHS.index(path)
-        if loads(path):
+
+    def of(paths: list[Path]) -> dict[Path, list[str]]:
+        names = []
+        for path in filter(loads, paths):
+            number = PATHS.index(path)
             tsarchive.decompile(path, folder / f"archive_{number}")
             names.append(f"archive_{number}={path}")
-    found = run(folder, names)
-    return {PATHS[int(name.rpartition("_")[2])]: differences for name, differences in found.items()}
+        found = run(folder, names)
+        return {PATHS[int(name.rpartition("_")[2])]: value for name, value in found.items()}
+
+    return by_batch(arguments_of(request, test_archive_of_the_corpus), of)
 
 
 def loads(path: Path) -> bool:
@@ -89,6 +110,7 @@ def loads(path: Path) -> bool:
 def test_archive_of_the_corpus(path, archive_differences):
     if path.name.startswith(DEAD_PARTS):
         pytest.skip("the results depend on which code is removed")
-    if path not in archive_differences:
+    found = archive_differences(path)
+    if path not in found:
         pytest.skip("the archive needs what is not installed")
-    assert archive_differences[path] == []
+    assert found[path] == []

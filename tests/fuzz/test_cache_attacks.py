@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.support.archives import ROOT
+from tests.support.processes import torch_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="owners and forks are Linux's")
 
@@ -27,8 +27,7 @@ print(scene.trace.exists())
 
 
 def fuzz(*arguments) -> str:
-    command = [sys.executable, "-W", "ignore", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = torch_process("-W", "ignore", *arguments, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -8,8 +8,6 @@ import gc
 import io
 import multiprocessing
 import pickle
-import subprocess
-import sys
 import weakref
 from typing import NamedTuple
 
@@ -21,6 +19,7 @@ from fixtures.modules import all_cases
 from tests.support.archives import FIXTURES, case_archive, loaded, saved, torch_saved
 from tests.support.both_engines import called, same
 from tests.support.comparing import equal
+from tests.support.processes import torch_process
 from tests.support.suite import sampled
 from tsarchive.run.conversion import TypedDict, TypedList
 
@@ -96,7 +95,8 @@ def test_pickles_are_read_by_another_process(tmp_path):
         modules.append((case, module))
     path = tmp_path / "calls.pkl"
     path.write_bytes(pickle.dumps(calls))
-    subprocess.run([sys.executable, "-c", READER, str(path)], check=True, cwd=tmp_path)
+    done = torch_process("-c", READER, path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     results = pickle.loads(path.read_bytes())
     assert len(results) == len(modules) > 80
     for (case, module), result in zip(modules, results, strict=True):
@@ -287,8 +287,8 @@ def test_a_pickle_keeps_the_whole_archive_but_its_tensors(tmp_path):
         "import pickle, sys, tsarchive\n"
         "tsarchive.save(pickle.load(open(sys.argv[1], 'rb')), open(sys.argv[2], 'wb'))"
     )
-    command = [sys.executable, "-W", "ignore", "-c", program, str(path), str(target)]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    done = torch_process("-W", "ignore", "-c", program, path, target, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert target.read_bytes() == archive
 
 

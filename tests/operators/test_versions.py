@@ -7,8 +7,9 @@ from importlib import metadata
 import pytest
 
 from tests.support.archives import ARCHIVES, TORCH
-from tests.support.command_line import process, run
+from tests.support.command_line import run
 from tests.support.fresh_registry import NAMES_OF_TORCH
+from tests.support.processes import torch_process
 from tsarchive.cli.command import describe
 from tsarchive.operators import registry
 from tsarchive.operators.libraries import what_registers
@@ -97,7 +98,7 @@ def test_the_command_tells_that_torch_is_too_old(tmp_path):
         "import sys, torch; torch.__version__ = torch.torch_version.TorchVersion('2.5.1')\n"
         "from tsarchive.cli import main; main(sys.argv[1:])"
     )
-    done = process("-c", code, "run", ARCHIVES / "sequential.pt", cwd=tmp_path)
+    done = torch_process("-c", code, "run", ARCHIVES / "sequential.pt", cwd=tmp_path)
     assert done.returncode == 2
     assert "tsarchive needs torch 2.6 or later; this is torch 2.5.1" in done.stderr
     assert "defect" not in done.stderr

@@ -6,8 +6,6 @@ import copy
 import io
 import os
 import pickle
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -16,6 +14,7 @@ import torch
 import tsarchive
 from tests.support.archives import TORCH, torch_saved
 from tests.support.deviating import Convolution
+from tests.support.processes import torch_process
 from tests.support.registry_calls import archive_of
 from tests.support.running import Graph, operator
 from tsarchive import ArchiveError, CallError, Policy, PolicyError
@@ -245,10 +244,8 @@ def test_a_copy_in_another_process_keeps_the_policy(folder, allowed):
         "try: module.f(torch.ones(1))\n"
         "except tsarchive.PolicyError: print('refused')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ("" if allowed else "refused\n")
+    done = torch_process("-W", "ignore", "-c", code, cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "" if allowed else "refused\n"), done.stderr
     assert (folder / "written").exists() is allowed
 
 

@@ -6,8 +6,6 @@ import copy
 import io
 import json
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from torch.func import functional_call
 
 import tsarchive
 from tests.support.archives import export_saved
+from tests.support.processes import torch_process
 from tests.support.pt2_archives import packaged
 from tsarchive.errors import (
     ArchiveError,
@@ -138,9 +137,8 @@ def test_pickles_are_read_in_other_processes(net, tmp_path):
         "net = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(net(torch.ones(2, 4)).tolist())"
     )
-    run = [sys.executable, "-c", code, str(tmp_path / "net.pkl")]
-    out = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    torch.testing.assert_close(torch.tensor(json.loads(out)), net(x))
+    done = torch_process("-c", code, tmp_path / "net.pkl", cwd=tmp_path)
+    torch.testing.assert_close(torch.tensor(json.loads(done.stdout)), net(x))
 
 
 def test_state_is_loaded_and_saved(net):
@@ -287,7 +285,7 @@ def test_nothing_of_torch_export_is_needed(tmp_path):
         "new = set(sys.modules) - before\n"
         "assert not {m for m in new if m.startswith(('sympy', 'torch.export', 'torch._export'))}"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    done = torch_process("-c", code, path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "torch.Size([2, 4])\n"
 
@@ -328,5 +326,5 @@ def test_pickles_keep_the_device(tmp_path):
         "net = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(net(torch.ones(2, 4, device='meta')).device)"
     )
-    run = [sys.executable, "-c", code, str(tmp_path / "net.pkl")]
-    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "meta\n"
+    done = torch_process("-c", code, tmp_path / "net.pkl", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("meta\n", "")

@@ -7,7 +7,7 @@ import torch
 import torch.ao.quantization.fx._decomposed as decomposed
 
 import tsarchive
-from tests.support.command_line import process
+from tests.support.processes import torch_process
 from tsarchive.formats.pt2.quantized_decomposed import FUNCTIONS
 
 ops = torch.ops.quantized_decomposed
@@ -138,7 +138,7 @@ print(*torch._C._dispatch_get_all_op_names())
 
 def test_every_operator_is_here():
     """All that torch registers, but for the one that is for training alone."""
-    names = process("-W", "ignore", "-c", _REGISTERED, cwd="/").stdout.split()
+    names = torch_process("-W", "ignore", "-c", _REGISTERED, cwd="/").stdout.split()
     known = {name for name in names if name.startswith("quantized_decomposed::")}
     ours = {".".join(filter(None, target)) for target in FUNCTIONS}
     assert known - ours == {"quantized_decomposed::fake_quant_per_channel"}
@@ -223,7 +223,7 @@ def test_a_process_without_torch_ao_runs_both(tmp_path):
         "torch.save([torch.jit.load('net.pt')(x), tsarchive.load('net.pt2')(x)], 'y.pt')\n"
         "assert 'torch.ao.quantization.fx._decomposed' not in sys.modules\n"
     )
-    done = process("-c", code, cwd=tmp_path)
+    done = torch_process("-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     wanted = exported.module()(x)
     for found in torch.load(tmp_path / "y.pt"):

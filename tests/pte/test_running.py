@@ -37,6 +37,7 @@ from fixtures.executorch_samples import (
     tensor,
 )
 from tests.support.executorch_files import FIXTURES, loaded
+from tests.support.processes import torch_process
 
 
 def test_a_fixture_runs():
@@ -344,9 +345,6 @@ def test_a_copy_keeps_the_numbers_that_calls_left():
 
 @pytest.mark.long("test_copies_have_memory_of_their_own")
 def test_a_pickle_is_read_in_another_process(tmp_path):
-    import subprocess
-    import sys
-
     module = tsarchive.load(FIXTURES / "linear.pte")
     expected = module(torch.ones(2, 4))
     path = tmp_path / "module.pkl"
@@ -355,7 +353,8 @@ def test_a_pickle_is_read_in_another_process(tmp_path):
         "import pickle, sys, torch; m, e = pickle.load(open(sys.argv[1], 'rb'));"
         "assert torch.equal(m(torch.ones(2, 4)), e)"
     )
-    subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=tmp_path)
+    done = torch_process("-c", code, path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_initial_values_of_what_changes():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -22,6 +20,7 @@ from fixtures.executorch_programs import (
 )
 from fixtures.executorch_samples import BIAS, LONG, kernel, tensor
 from tests.support.executorch_files import loaded, mutated
+from tests.support.processes import torch_process
 from tsarchive.errors import (
     ArchiveError,
     FormatError,
@@ -307,6 +306,5 @@ def test_what_torch_says_of_dtypes_reaches_nobody(tmp_path):
         "limits = tsarchive.Limits(bytes=1 << 20)\n"
         "print(tsarchive.load(sys.argv[1], limits=limits)().dtype)"
     )
-    command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    done = torch_process("-c", code, path, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("torch.complex32\n", "")

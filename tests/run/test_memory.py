@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 from tests.support.running import check_same, our_module, saved_and_loaded
 
 SIZE = 1000
@@ -123,7 +123,7 @@ def test_two_tensors_of_a_chain_are_alive_at_once():
     """In a fresh process: where torch.compile has left its evaluation of frames on, as it does in
     threads that end inside it, Python itself keeps what is handed over until the call ends."""
     code = f"from {__name__} import print_most_alive; print_most_alive()"
-    assert output_of("-W", "ignore", "-c", code).split() == [b"2"] * 3
+    assert torch_output_of("-W", "ignore", "-c", code).split() == ["2"] * 3
 
 
 @pytest.mark.parametrize("class_", [Chain, Loop, Branch, Swap, Helper])

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tests.run.safety_cases import CASES, FINE
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, str]:
-    return dict(map(json.loads, output_of("-m", "tests.run.safety_cases").splitlines()))
+    return dict(map(json.loads, torch_output_of("-m", "tests.run.safety_cases").splitlines()))
 
 
 @pytest.mark.whole

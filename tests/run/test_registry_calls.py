@@ -15,7 +15,7 @@ import torch
 
 import tsarchive
 from tests.support.archives import TORCH
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 from tests.support.registry_calls import AGREEMENTS
 from tests.support.suite import thinned
 
@@ -79,7 +79,7 @@ LEAST_AGREEING = 0.9 if TORCH == (2, 13) else 0.8
 def outcomes(number: int, folder: Path) -> dict[str, str]:
     # Some operators write files.
     command = ("-m", "tests.support.registry_calls", number, thinned(SLICES))
-    printed = output_of(*command, cwd=folder)
+    printed = torch_output_of(*command, cwd=folder)
     return dict(map(json.loads, printed.splitlines()))
 
 

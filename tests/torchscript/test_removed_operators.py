@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
@@ -13,6 +11,7 @@ import torch
 import tsarchive
 from tests.support.archives import ROOT, loaded, records_of, saved
 from tests.support.frontend import importer_of, walk
+from tests.support.processes import torch_process
 from tests.support.running import trusting
 from tsarchive.errors import LimitError, PolicyError, UnknownOperatorError
 from tsarchive.operators.libraries import last_with
@@ -314,9 +313,8 @@ def test_what_nothing_stands_for_is_refused_with_the_reason(call):
     assert f"torch {last} is the last that runs it" in raised.value.hint
 
 
-def test_the_fixtures_are_those_of_the_manifest():
-    script = str(ROOT / "fixtures" / "make_removed.py")
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+def test_the_fixtures_are_those_of_the_manifest(tmp_path):
+    done = torch_process(ROOT / "fixtures" / "make_removed.py", "--check", cwd=tmp_path)
     assert done.stdout == "nothing differs\n", done.stderr
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.support.archives import ARCHIVES
-from tests.support.processes import output_of
+from tests.support.processes import torch_output_of
 from tests.support.suite import sampled
 
 RUN_ALL = """
@@ -54,6 +54,6 @@ print(json.dumps(results))
 def test_fixtures_load_run_and_save():
     """And torch.jit is really out of use there."""
     paths = sorted(path for path in ARCHIVES.glob("*.pt") if not path.name.endswith(".io.pt"))
-    results = json.loads(output_of("-W", "ignore", "-c", RUN_ALL, *sampled(paths, 20)))
+    results = json.loads(torch_output_of("-W", "ignore", "-c", RUN_ALL, *sampled(paths, 20)))
     fine = {"wrong": [], "stable": True}
     assert {name: found for name, found in results.items() if found != fine} == {}
