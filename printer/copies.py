@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, ClassVar, NamedTuple
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType, Likeness, is_module
@@ -23,7 +24,10 @@ from .literals import ConstantTable
 from .reading_back import Copy, constants_in_order, places_of_nodes, ranges_after_rounds
 from .statements import version_needed
 
+# What is kept: functions, letters of their texts and nodes in all, and layouts of each.
 _MOST = 1 << 10
+_MOST_SIZE = 1 << 22
+_MOST_LAYOUTS = 1 << 4
 
 
 class _Step(NamedTuple):
@@ -126,8 +130,43 @@ class Sample:
         known = self._rows.get(key)
         if known is None:
             known = ranges_after_rounds(self.owners, self.places, ranges, rounds)
+            if len(self._rows) >= _MOST_LAYOUTS:
+                self._rows.clear()
             self._rows[key] = known
         return known
+
+    @property
+    def size(self) -> int:
+        """The letters of the text and the nodes, to which the memory that it takes is in ratio."""
+        return self.length + len(self.kinds)
+
+
+class Store:
+    """Samples by keys, the oldest of which go when there are many; for all threads."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Hashable, Sample | None] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        return self._samples.get(key, default)
+
+    def put(self, key: Hashable, sample: Sample | None) -> None:
+        added = 0 if sample is None else sample.size
+        with self._lock:
+            self._forget(key)
+            while self._samples and (len(self) >= _MOST or self._size + added > _MOST_SIZE):
+                self._forget(next(iter(self._samples)))
+            self._samples[key] = sample
+            self._size += added
+
+    def _forget(self, key: Hashable) -> None:
+        sample = self._samples.pop(key, None)
+        self._size -= 0 if sample is None else sample.size
 
 
 class Samples:
@@ -136,22 +175,21 @@ class Samples:
     None stands for a function that is no sample. ``names`` are those of the archive.
     """
 
-    _kept: ClassVar[dict[Hashable, Sample | None]] = {}
+    kept: ClassVar[Store] = Store()
 
     def __init__(self, names: TypeNames) -> None:
         self.names = names
 
     def may_have(self, key: Hashable) -> bool:
         """Return whether a function with this in common may be a sample, as far as is known."""
-        return self._kept.get(key, key) is not None
+        return self.kept.get(key, key) is not None
 
     def find(self, key: Hashable) -> Sample | None:
-        return self._kept.get(key)
+        found: Sample | None = self.kept.get(key)
+        return found
 
     def keep(self, key: Hashable, sample: Sample | None) -> None:
-        while len(self._kept) >= _MOST:
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[key] = sample
+        self.kept.put(key, sample)
 
 
 def sample_of(

@@ -91,7 +91,8 @@ class Definitions(Statements):
         if self.level and not isinstance(arguments[0].type, ClassType):
             return None
         shown = (*arguments[bool(self.level) :], *function.schema.returns)
-        return function.liken() if all(map(_is_told, shown)) else None
+        found = function.liken() if all(map(_is_told, shown)) else None
+        return None if found is None or found.shape is None else found
 
     def _common(self, function: Function, likeness: Likeness) -> Hashable:
         """Return all that decides over the text of a function but for the names of types."""

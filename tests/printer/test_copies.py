@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tsarchive.printer import copies
-from tsarchive.printer.copies import Samples
+from tsarchive.printer.copies import Samples, Store
 from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
@@ -146,7 +146,7 @@ TRACED = {
 
 @pytest.fixture(autouse=True)
 def no_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Samples, "_kept", {})
+    monkeypatch.setattr(Samples, "kept", Store())
 
 
 def records(module: torch.nn.Module) -> list[tuple[str, bytes]]:
@@ -200,7 +200,75 @@ def test_methods_are_printed_once_in_a_process(printed: list[str]) -> None:
 def test_texts_are_kept_of_so_many_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_MOST", 3)
     saved_records(torch.jit.script(nn.TransformerEncoderLayer(4, 2)))
-    assert len(Samples._kept) == 3
+    assert len(Samples.kept) == 3
+
+
+def test_texts_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_MOST_SIZE", 100)
+    module = torch.jit.script(nn.TransformerEncoderLayer(4, 2))
+    assert records(module) == records(module)
+    assert len(Samples.kept) == 1
+
+
+# The bodies of two forwards whose values differ in names alone, that torch prints as they are.
+NAMES = {
+    "types": ("Long, Short", "Long - Short", "Short - Long"),
+    "two types": ("Float, Bool", "Float - Bool", "Bool - Float"),
+    "prefixes of classes": (
+        "__torch__a, __torch__b",
+        "__torch__a - __torch__b",
+        "__torch__b - __torch__a",
+    ),
+    "one local": ("x, y", "(Half := x.relu()) - y * Half", "(Float := x.relu()) - y * Float"),
+}
+
+
+def forwarding(parameters: str, result: str) -> nn.Module:
+    made: dict[str, type[nn.Module]] = {"Module": nn.Module}
+    exec(f"class Net(Module):\n    def forward(self, {parameters}): return {result}", made)
+    return made["Net"]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_values_are_no_types(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters, *results = NAMES[name]
+    for result in results:
+        example = torch.ones(2), torch.full((2,), 5.0)
+        traced = torch.jit.trace(forwarding(parameters, result), example)
+        assert_copies_change_nothing(traced, monkeypatch)
+
+
+class Holder(nn.Module):
+    """Calls a submodule of any name, in either order of its arguments."""
+
+    def __init__(self, name: str, inner: nn.Module, *, turned: bool = False) -> None:
+        super().__init__()
+        self.name, self.turned = name, turned
+        self.add_module(name, inner)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        inner = getattr(self, self.name)
+        return inner(y, x) if self.turned else inner(x, y)
+
+
+class Einsum(nn.Module):
+    def __init__(self, equation: str) -> None:
+        super().__init__()
+        self.equation = equation
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(self.equation, torch.relu(x), y)
+
+
+@pytest.mark.parametrize("name", ['q"', '"', 'a "b', ", scope: q", "b, scope: q", "a-b", "x, %y"])
+def test_names_of_modules_are_any_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = torch.rand(2, 2, 2, 2), torch.rand(2, 2)
+    for equation in ("Long,Ln->", "Half,Ln->"):
+        holder = Holder(name, Einsum(equation))
+        assert_copies_change_nothing(torch.jit.trace(holder, example), monkeypatch)
+    for turned in (False, True):
+        holder = Holder(name, forwarding("x, y", "x - y"), turned=turned)
+        assert_copies_change_nothing(torch.jit.trace(holder, example), monkeypatch)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ the shapes of tensors, and the names of classes. Strings of the code stand in it
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from hashlib import blake2b
 
 from tsarchive.ir.names import base_name
 
@@ -17,12 +17,16 @@ _DTYPES = (
 # A type follows a blank or a bracket: ``aten::Float(%x)`` is none.
 _TENSOR = re.compile(rf"(?<![\w:.])(?:{_DTYPES})(?![\w.])(?:\([^()\n]*\))?")
 _CLASS = re.compile(r"__torch__[\w.]*")
-_SCOPE = re.compile(r", scope: [^\n]*")
+_SCOPE = re.compile(r", scope: [\w./]*$", re.MULTILINE)
 _VALUE = re.compile(r"%([\w.]+)")
 # torch escapes quotes, backslashes and all that is not ASCII in them.
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# Names of values and scopes may be any text, and stand in what torch prints as they are.
+_ODD_NAME = re.compile(r"%(?![\w.]+[ ,):\]])")
 # What stands for them is in no text that torch prints.
-_ANY_TENSOR, _ANY_CLASS, _ANY_VALUE = "\1", "\2", "\3"
+_ANY_TENSOR, _ANY_CLASS, _ANY_VALUE, _NAMED = "\1", "\2", "\3", "\4"
+_MOST_SHAPES = 1 << 12
+_DIGEST_BYTES = 32
 
 
 class _Values(dict[str, str]):
@@ -33,16 +37,43 @@ class _Values(dict[str, str]):
         return shown
 
 
-@lru_cache(maxsize=1 << 10)
-def shape_of(printed: str) -> str:
+# The shapes of texts, by their digests: a module that is saved again has the same graphs.
+_known: dict[bytes, bytes | None] = {}
+
+
+def shape_of(printed: str) -> bytes | None:
     """Return the shape of a graph of which torch prints this, without the places of nodes.
 
-    Cached: a module that is saved again has the same graphs.
+    Shapes are digests. None for a text that may be read in two ways, as names in it have other
+    characters than those of identifiers.
     """
-    strings = _STRING.findall(printed)
-    text = _STRING.sub('""', printed) if strings else printed
-    text = _SCOPE.sub("", text) if ", scope: " in text else text
-    text = _CLASS.sub(_ANY_CLASS, _TENSOR.sub(_ANY_TENSOR, text))
+    key = _digest(printed)
+    if key not in _known:
+        while len(_known) >= _MOST_SHAPES:
+            _known.pop(next(iter(_known)), None)
+        text = _plain_text(printed)
+        _known[key] = None if text is None else _digest(text)
+        return _known[key]
+    return _known[key]
+
+
+def _digest(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _plain_text(printed: str) -> str | None:
+    """Return what the text says but for what a shape leaves out; None where that is not known."""
+    text = _SCOPE.sub("", printed) if ", scope: " in printed else printed
+    if ", scope: " in text or '\\"' in text:
+        return None
+    strings = _STRING.findall(text)
+    text = _STRING.sub('""', text) if strings else text
+    if _ODD_NAME.search(text) is not None:
+        return None
+    # Values are named like types, too.
     parts = _VALUE.split(text)
+    types = _CLASS.sub(_ANY_CLASS, _TENSOR.sub(_ANY_TENSOR, _NAMED.join(parts[::2])))
+    parts[::2] = types.split(_NAMED)
     parts[1::2] = map(_Values().__getitem__, parts[1::2])
     return "\n".join(("".join(parts), *strings))

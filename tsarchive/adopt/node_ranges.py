@@ -99,7 +99,7 @@ class PlaceReader:
         self._ranges: dict[tuple[str, str, str], Range] = {}
         # The functions of each name in a code record; several where several files have the record.
         self._namesakes: dict[tuple[str, str], dict[str, int]] = {}
-        self._places: dict[tuple[tuple[str, ...], str, str], Sequence[Place]] = {}
+        self._places: dict[tuple[tuple[str, ...], bytes | None, str], Sequence[Place]] = {}
         self._waiting: list[Place] = []
         self._is_old = False
         self._text_behind = text_behind
@@ -107,7 +107,7 @@ class PlaceReader:
         self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
     def places(
-        self, nodes: Sequence[Any], kinds: Sequence[str], function: str, shape: str
+        self, nodes: Sequence[Any], kinds: Sequence[str], function: str, shape: bytes | None
     ) -> Sequence[Place]:
         """Return the locations of all nodes of a function.
 

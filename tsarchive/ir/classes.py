@@ -133,9 +133,9 @@ class Likeness(Protocol):
     """
 
     @property
-    def shape(self) -> str:
-        """A text that is equal for graphs which differ in places, in numbers of values, in shapes
-        of tensors and in names of classes and functions alone."""
+    def shape(self) -> bytes | None:
+        """What is equal for graphs which differ in places, in numbers of values, in shapes of
+        tensors and in names of classes and functions alone; None where that is not known."""
 
     def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:
         """Return the functions that constants stand for, which are nodes of these numbers.
