@@ -138,8 +138,9 @@ SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 
 HELPERS: Final[Mapping[str, Any]] = {
         "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
-        "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
-        "type": type, "wrap": wrap,
+        "device": torch.device, "int": int, "isascii": str.isascii, "len": len, "list": list,
+        "ord": ord, "str": str, "tensors": (torch.Tensor, torch.nn.Parameter), "type": type,
+        "wrap": wrap,
     }  # fmt: skip
 """Functions that exact forms call, by the name in braces; ``native`` is the operator itself."""
 
