@@ -225,6 +225,7 @@ class Expressions:
         self._have_patterns: dict[int, bool] = {}
         self._take_numbers: set[int] = set()
         self.constant_lists: set[Node] = set()
+        self._allowed: dict[tuple[str, ...], bool] = {}
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -400,13 +401,8 @@ class Expressions:
 
         It reads slots in ``layer_members`` and ``layer_tables``.
         """
-        enforcement = self.linkage.enforcement
-        if any(map(enforcement.refuses, layer.named)) or self._bound(node.inputs):
-            return None  # what is refused is refused where the method runs
-        if self._keeps_apart:
+        if self._keeps_apart or self._bound(node.inputs) or not self._may_stand(layer):
             return None
-        for name in layer.named:
-            enforcement.check_allowed(name)
         self._name_operands(node, layer)
         if any(read.output not in self.text for read in layer.reads):
             return None
@@ -414,6 +410,19 @@ class Expressions:
             return self._patterned(layer.operator)
         except ArchiveError:
             return None  # to be raised where the method runs
+
+    def _may_stand(self, layer: Layer) -> bool:
+        """Return whether the policy allows all that the method of a layer names.
+
+        What is refused is refused where the method runs.
+        """
+        found = self._allowed.get(layer.named)
+        if found is None:
+            enforcement = self.linkage.enforcement
+            found = self._allowed[layer.named] = not any(map(enforcement.refuses, layer.named))
+            for name in layer.named if found else ():
+                enforcement.check_allowed(name)
+        return found
 
     def _name_operands(self, node: Node, layer: Layer) -> None:
         """Let what the operator of a layer is given, and its conditions ask for, have texts."""

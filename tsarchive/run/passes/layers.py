@@ -71,7 +71,7 @@ class Layer(NamedTuple):
     lists: Sequence[Node]
     conditions: Sequence[Flag | Dims]
     steps: Sequence[Step]
-    named: Sequence[str]
+    named: tuple[str, ...]
     stands: Mapping[Value, Value]
 
     def source(self, value: Value) -> Value:
@@ -136,7 +136,7 @@ class _Following:
         reads += [one.read for one in self._conditions if isinstance(one, Flag)]
         return Layer(
             found, given, list(dict.fromkeys(reads)), list(dict.fromkeys(lists)),
-            self._conditions, self._steps, self._named, self._stands,
+            self._conditions, self._steps, tuple(dict.fromkeys(self._named)), self._stands,
         )  # fmt: skip
 
     def _check_operand(self, value: Value) -> None:
