@@ -354,3 +354,27 @@ def test_errors_name_each_line_on_the_way(has_hook):
         ("middle", "in the method"),
         ("inner", "in the inner function"),
     ]
+
+
+class Parent(nn.Module):
+    def __init__(self, child: nn.Module) -> None:
+        super().__init__()
+        self.child = child
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.child(x)
+
+
+@pytest.mark.parametrize("length", [3, 300])
+def test_chains_of_methods_are_followed_some_steps(length):
+    class Chain(torch.jit.ScriptModule):
+        """Of its own, because methods are defined once for a class."""
+
+    child = Chain()
+    child.define("def m0(self, x):\n    return torch.relu(x)\n")
+    for i in range(1, length):
+        child.define(f"def m{i}(self, x):\n    return self.m{i - 1}(x)\n")
+    child.define(f"def forward(self, x):\n    return self.m{length - 1}(x)\n")
+    module = loaded(scripted(Parent(child)))
+    assert torch.equal(module(X), torch.relu(X))
+    assert ("aten_relu(" in text_of(module)) == (length == 3)

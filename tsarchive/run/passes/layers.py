@@ -22,6 +22,7 @@ from .peephole import NEUTRAL
 
 _LITERALS: Final = (bool, int, float, str, type(None))
 _MOST_NODES: Final = 40
+_MOST_CALLS: Final = 8  # one inside the other
 _PLAIN: Final = ALIASES | CALLS | {
     "prim::Constant", "prim::GetAttr", "prim::If", "prim::ListConstruct", "prim::TupleConstruct",
 }  # fmt: skip
@@ -158,7 +159,7 @@ class _Following:
         """Follow a function, and return its result."""
         graph = function.graph
         is_short = len(graph.nodes) <= _MOST_NODES and len(graph.returns) == 1
-        if function in self._seen or not is_short:
+        if function in self._seen or not is_short or len(self._way) > _MOST_CALLS:
             raise _MoreThanOne
         self._seen.append(function)
         self._name(graph)
