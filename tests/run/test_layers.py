@@ -225,3 +225,156 @@ def test_errors_name_both_lines(x, which, has_hook):
         calling, inside = [line for line in shown if "layer" in line]
         assert calling.endswith(f"# calls the {which} layer")
         assert inside.endswith(f"# in the {which} layer")
+
+
+class Scripted(nn.Module):
+    """Layers that decide by constants, flags and dimensions, or call functions that do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.act = nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(2)
+        self.drop = nn.Dropout(0.25)
+        self.scale = nn.LayerNorm([3, 3])
+        self.hard = nn.Hardswish()
+        self.linear = nn.Linear(3, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.pool(self.act(self.norm(self.conv(x))))
+        return self.linear(self.hard(self.scale(self.drop(x))))
+
+
+def scripted(module: nn.Module) -> bytes:
+    torch.manual_seed(0)
+    return torch_saved(torch.jit.script(module))
+
+
+def state_after(module, x):
+    torch.manual_seed(1)
+    result = module(x)
+    result.square().sum().backward()
+    return [result, *(p.grad for p in module.parameters()), *module.buffers()]
+
+
+@pytest.mark.parametrize("is_training", [False, True], ids=["eval", "train"])
+def test_scripted_layers_give_what_their_methods_give(is_training):
+    data = scripted(Scripted())
+    for _ in range(2):
+        ours, theirs = (m.train(is_training) for m in (loaded(data), torch_loaded(data)))
+        pairs = zip(state_after(ours, X), state_after(theirs, X), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_scripted_layers_run_in_the_code_that_calls_them():
+    module = loaded(scripted(Scripted())).eval()
+    module(X)
+    text = text_of(module)
+    names = ("conv2d", "batch_norm", "relu", "max_pool2d", "dropout", "layer_norm", "hardswish")
+    for name in names:
+        assert f"= aten_{name}(" in text, name
+    assert "not own['training']:" in text
+
+
+def test_modes_are_changed_between_calls():
+    data = scripted(Scripted())
+    ours, theirs = loaded(data), torch_loaded(data)
+    for is_training in (False, True, False):
+        results = []
+        for module in (ours, theirs):
+            module.train(is_training)
+            torch.manual_seed(3)
+            results.append(module(X))
+        assert torch.equal(*results)
+        assert torch.equal(ours.norm.running_mean, theirs.norm.running_mean)
+
+
+def test_what_fits_no_condition_fails_in_the_method():
+    module = loaded(scripted(Scripted())).eval()
+    module(X)
+    with pytest.raises(ValueError, match="expected 4D input"):
+        module(X[0])
+
+
+@pytest.mark.parametrize("name", ["conv", "norm", "act", "pool", "drop", "linear"])
+def test_hooks_of_scripted_layers_run(name):
+    module, seen = loaded(scripted(Scripted())).eval(), []
+    expected = module(X)
+    hook = getattr(module, name).register_forward_hook(lambda *given: seen.append(len(given)))
+    assert torch.equal(module(X), expected)
+    hook.remove()
+    module(X)
+    assert seen == [3]
+
+
+def test_the_policy_decides_over_branches_that_are_not_taken():
+    policy = Policy.trusted().forbid("aten::add_.Tensor").forbid("aten::add_.Scalar")
+    module = loaded(scripted(Scripted()), policy=policy).eval()
+    with pytest.raises(PolicyError, match="BatchNorm2d"):
+        module(X)
+
+
+def inner(x: torch.Tensor, inplace: bool) -> torch.Tensor:
+    if inplace:
+        return torch.relu_(x)
+    return x.view(2, -1)  # in the inner function
+
+
+class Outer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.middle(x)  # in forward
+
+    def middle(self, x: torch.Tensor) -> torch.Tensor:
+        return inner(x, False)  # in the method
+
+
+class Calling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = Outer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(x) + 1  # in the caller
+
+
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_errors_name_each_line_on_the_way(has_hook):
+    module = loaded(scripted(Calling()))
+    assert torch.equal(module(torch.ones(4)), torch.full((2, 2), 2.0))
+    if has_hook:
+        module.outer.register_forward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError) as raised:
+        module(torch.ones(3))
+    shown = [f for f in traceback.extract_tb(raised.tb) if f.filename == __file__]
+    found = [(f.name, f.line.partition("# ")[2]) for f in shown if "# in " in f.line]
+    assert found == [
+        ("forward", "in the caller"),
+        ("forward", "in forward"),
+        ("middle", "in the method"),
+        ("inner", "in the inner function"),
+    ]
+
+
+class Parent(nn.Module):
+    def __init__(self, child: nn.Module) -> None:
+        super().__init__()
+        self.child = child
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.child(x)
+
+
+@pytest.mark.parametrize("length", [3, 300])
+def test_chains_of_methods_are_followed_some_steps(length):
+    class Chain(torch.jit.ScriptModule):
+        """Of its own, because methods are defined once for a class."""
+
+    child = Chain()
+    child.define("def m0(self, x):\n    return torch.relu(x)\n")
+    for i in range(1, length):
+        child.define(f"def m{i}(self, x):\n    return self.m{i - 1}(x)\n")
+    child.define(f"def forward(self, x):\n    return self.m{length - 1}(x)\n")
+    module = loaded(scripted(Parent(child)))
+    assert torch.equal(module(X), torch.relu(X))
+    assert ("aten_relu(" in text_of(module)) == (length == 3)

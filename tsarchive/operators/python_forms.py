@@ -6,8 +6,8 @@ one where Python gives what TorchScript gives for all values that a program meet
 
 An exact form replaces the native function of the same key in generated code, and does the same
 with values of the declared types. With values of other types, which
-``unchecked_cast`` can bring, it does no more than what the native does first: it names no attribute
-of anything.
+``unchecked_cast`` can bring, it does no more than what the native does first: it names
+attributes of tensors and devices alone, once their type is known.
 
 Functions of Python that do what operators of ``aten`` do are listed last, where names and
 signatures mislead. There operators are named without their namespace, unless an overload is meant.
@@ -251,6 +251,16 @@ EXACT_FORMS: Final[Mapping[str, ExactForm]] = {
     "aten::ord": ExactForm(
         f"{{ord}}({{0}}) if {_IS_ASCII} and {{len}}({{0}}) == 1 else {{native}}({{0}})",
         is_pure=False,
+    ),
+    **{
+        f"prim::{name}": ExactForm(
+            f"({{0}}.{name} if {{type}}({{0}}) in {{tensors}} else {{native}}({{0}}))",
+            is_pure=False,
+        )
+        for name in _ATTRIBUTES.split()
+    },
+    "prim::type": ExactForm(
+        "({0}.type if {type}({0}) is {device} else {native}({0}))", is_pure=False
     ),
 }
 """Expressions, by the key of the native that each stands for."""

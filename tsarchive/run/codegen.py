@@ -308,11 +308,14 @@ class _Writer(Expressions):
             self._assign(node)
             return
         passed = set(self.passed_on)
-        other, test = self.call_through_hooks(node), self.is_as_written(node.input)
+        conditions = self.layer_conditions(layer)
+        other = self.expression(node) if conditions else self.call_through_hooks(node)
         ended = [self.text[value] for value in node.inputs if value in self.passed_on - passed]
+        test, kinds = self.is_as_written(node.input), {self.slot(read)[0] for read in layer.reads}
         target = self._target(node.output)
-        kinds = {self.slot(read)[0] for read in layer.reads}
-        self.line(f"if {self.layer_members} := {test}:" if kinds else f"if {test}:")
+        if kinds:
+            test = f"{self.layer_members} := {test}"
+        self.line(f"if ({test}) and {conditions}:" if conditions else f"if {test}:")
         with self._indented():
             for kind, table in self.layer_tables.items() if kinds else ():
                 if kind in kinds:

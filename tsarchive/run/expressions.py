@@ -73,7 +73,7 @@ from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_
 from .objects import as_number, unset_object
 from .operators import find_native, operator_schemas, schema_without_text
 from .own_objects import own_member, own_value
-from .passes.layers import Layer
+from .passes.layers import Dims, Flag, Layer
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ
 from .passes.peephole import form_on_numbers
@@ -138,8 +138,9 @@ SCALARS: Final = frozenset({BOOL, INT, FLOAT, STRING, NONE})
 
 HELPERS: Final[Mapping[str, Any]] = {
         "abs": abs, "append": list.append, "chr": chr, "divmod": divmod, "float": float,
-        "int": int, "isascii": str.isascii, "len": len, "list": list, "ord": ord, "str": str,
-        "type": type, "wrap": wrap,
+        "device": torch.device, "int": int, "isascii": str.isascii, "len": len, "list": list,
+        "ord": ord, "str": str, "tensors": (torch.Tensor, torch.nn.Parameter), "type": type,
+        "wrap": wrap,
     }  # fmt: skip
 """Functions that exact forms call, by the name in braces; ``native`` is the operator itself."""
 
@@ -224,6 +225,7 @@ class Expressions:
         self._have_patterns: dict[int, bool] = {}
         self._take_numbers: set[int] = set()
         self.constant_lists: set[Node] = set()
+        self._allowed: dict[tuple[str, ...], bool] = {}
         self.known: dict[Value, Any] = {
             function.graph.params[position]: tensor for position, tensor in bound
         }
@@ -399,27 +401,60 @@ class Expressions:
 
         It reads slots in ``layer_members`` and ``layer_tables``.
         """
-        operator = layer.operator
-        assert operator.schema is not None
-        is_refused = self.linkage.enforcement.refuses(operator.operator)
-        if is_refused or self._bound(node.inputs) or self._keeps_apart:
-            return None  # what is refused is refused where the method runs
+        if self._keeps_apart or self._bound(node.inputs) or not self._may_stand(layer):
+            return None
+        self._name_operands(node, layer)
+        if any(read.output not in self.text for read in layer.reads):
+            return None
+        try:
+            return self._patterned(layer.operator)
+        except ArchiveError:
+            return None  # to be raised where the method runs
+
+    def _may_stand(self, layer: Layer) -> bool:
+        """Return whether the policy allows all that the method of a layer names.
+
+        What is refused is refused where the method runs.
+        """
+        found = self._allowed.get(layer.named)
+        if found is None:
+            enforcement = self.linkage.enforcement
+            found = self._allowed[layer.named] = not any(map(enforcement.refuses, layer.named))
+            for name in layer.named if found else ():
+                enforcement.check_allowed(name)
+        return found
+
+    def _name_operands(self, node: Node, layer: Layer) -> None:
+        """Let what the operator of a layer is given, and its conditions ask for, have texts."""
         called = called_function(node)
         assert called is not None
         params = called.original.graph.params
         self.text.update(zip(params, map(self.use, node.inputs), strict=True))
         for read in layer.reads:
-            text = self._layer_slot(read)
-            if text is None:
-                return None
-            self.text[read.output] = text
+            self.text.pop(read.output, None)
+            text = self._layer_slot(read, self.use(node.input))
+            if text is not None:
+                self.text[read.output] = text
         for made in layer.lists:
             self.constant_lists.add(made)
             self.text[made.output] = f"[{', '.join(map(self.use, made.inputs))}]"
-        try:
-            return self._patterned(operator)
-        except ArchiveError:
-            return None  # to be raised where the method runs
+        for value, given in zip(layer.operator.inputs, layer.given, strict=True):
+            if value is not given:
+                text = self.use(given)
+                self.text[value] = f"({text})" if text.startswith("-") else text
+        for condition in layer.conditions:
+            if isinstance(condition, Dims):
+                value = condition.measured.input
+                self.text[value] = self.use(layer.source(value))
+
+    def layer_conditions(self, layer: Layer) -> str:
+        """The test of what must hold beside, for the operator of a layer to stand for a call."""
+        tests = [
+            f"not {self.text[one.read.output]}" if isinstance(one, Flag)
+            else f"{self._patterned(one.measured)} {one.test}"
+            for one in layer.conditions
+        ]  # fmt: skip
+        return " and ".join(tests)
 
     @cached_property
     def layer_members(self) -> str:
@@ -431,14 +466,14 @@ class Expressions:
         """The variables for the tables of tensors of a layer."""
         return {kind: self.names.unique(kind.value[1:]) for kind in FINDERS}
 
-    def _layer_slot(self, read: Node) -> str | None:
+    def _layer_slot(self, read: Node, module: str) -> str | None:
         """A slot of a layer that is of its own class; None for one that needs more than a look."""
         kind, key = self.slot(read)
         if _holds_list(read) or kind is SlotKind.MODULE:
             return None
         if kind is SlotKind.PLAIN:
             return f"{self.layer_members}[{key!a}]"
-        other = self.call(FINDERS[kind], self.use(read.input), ascii(read.name))
+        other = self.call(FINDERS[kind], module, ascii(read.name))
         table = self.layer_tables[kind]
         return f"({table}[{key!a}] if {key!a} in {table} else {other})"
 

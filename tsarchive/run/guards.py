@@ -174,7 +174,12 @@ def _behind(schema: FunctionSchema, check: Check, run: Run) -> Run:
     names = [argument.name for argument in schema.arguments]
     defaults = {a.name: a.default for a in schema.arguments if a.has_default}
 
+    count = len(names)
+
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == count:
+            check(**dict(zip(names, args, strict=True)))
+            return run(*args)
         check(**{**defaults, **dict(zip(names, args, strict=False)), **kwargs})
         return run(*args, **kwargs)
 

@@ -27,7 +27,7 @@ from .modules import call_module, foreign_method, is_foreign_module, is_plain, r
 from .natives.conversions import to_dtype
 from .packed import call_method
 from .slots import get_slot
-from .tracebacks import FUNCTION, PLACES
+from .tracebacks import FUNCTION, LAYERS, PLACES
 
 if TYPE_CHECKING:
     from tsarchive.ir.graph import Placed
@@ -128,6 +128,9 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     filename = _register_source(source.lines, qualified_name)
     # With a module name, torch.compile would look for that module instead of this namespace.
     namespace = {**source.namespace, PLACES: source.places, FUNCTION: qualified_name}
+    layers = {line: source.namespace[name] for line, name in source.namespace.get(LAYERS, ())}
+    if layers:
+        namespace[LAYERS] = layers
     for name, value in source.namespace.items():
         if isinstance(value, LazyFunction):
             value.put(namespace, name)

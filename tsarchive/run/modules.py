@@ -136,8 +136,6 @@ _ALL_BACKWARD_PRE_HOOKS = torch_module._global_backward_pre_hooks
 _ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 
-# What ``module.__dict__`` gives, without a look for what torch.nn.Module's ``__getattr__`` finds.
-_members_of: Final[Callable[[Any], dict[str, Any]]] = Module.__dict__["__dict__"].__get__
 _OVERLOAD = "forward__[0-9]+"
 
 
@@ -257,7 +255,7 @@ def plain_members(module: Any, class_: type) -> dict[str, Any] | None:
     """The ``__dict__`` of a module that is exactly of this class and has no hooks, else None."""
     if type(module) is not class_:
         return None
-    members = _members_of(module)
+    members: dict[str, Any] = module.__dict__
     # This runs before each call of a submodule, so it has no loop over the tables.
     if (
         members["_forward_hooks"]

@@ -8,18 +8,17 @@ frames of the runner itself go.
 from __future__ import annotations
 
 import ast
-import inspect
 import linecache
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.errors import ArchiveError
+from tsarchive.ir.names import to_identifier
 
 if TYPE_CHECKING:
+    from tsarchive.ir.classes import Function
     from tsarchive.ir.graph import Placed
     from tsarchive.ir.source_ranges import Location
 
@@ -30,7 +29,7 @@ FUNCTION: Final = "__tsarchive_function__"
 """The global of generated code that holds the qualified name of the function."""
 
 LAYERS: Final = "__tsarchive_layers__"
-"""The global of generated code that names the method whose operator each of some lines runs."""
+"""The global of generated code that has the method whose operator each of some lines runs."""
 
 _UNKNOWN: Final = "<unknown>"
 # No source has more lines, but an archive may claim so.
@@ -73,20 +72,26 @@ def with_origins(traceback: TracebackType | None) -> TracebackType | None:
 def _origins(entry: TracebackType) -> Iterator[tuple[str, Location]]:
     """Functions of user source and their lines behind an entry, the innermost first.
 
-    These are two where a line runs the operator of a layer in place of its method.
+    These are several where a line runs the operator of a layer in place of its method.
     """
     frame = entry.tb_frame
-    method = dict(frame.f_globals.get(LAYERS, ())).get(entry.tb_lineno)
+    method = frame.f_globals.get(LAYERS, {}).get(entry.tb_lineno)
     if method is not None:
-        with suppress(ArchiveError):  # it has not run, and may not be compiled yet
-            layer: Any = inspect.unwrap(frame.f_globals[method])
-            last: Placed | None = layer.__globals__[PLACES][-1]  # the operator is at the end
-            range_ = None if last is None else last.range
-            if range_ is not None and range_.location is not None:
-                yield layer.__code__.co_name, range_.location
+        yield from _origins_within(method.call.function)
     origin = origin_of(frame, entry.tb_lineno)
     if origin is not None:
         yield frame.f_code.co_name, origin
+
+
+def _origins_within(method: Function) -> Iterator[tuple[str, Location]]:
+    """Functions of user source on the way from a method to its one operator, the last first."""
+    from .passes.layers import layer_of  # few errors are those of layers
+
+    layer = layer_of(method)
+    for function, node in reversed(layer.steps if layer is not None else ()):
+        range_ = None if node.place is None else node.place.range
+        if range_ is not None and range_.location is not None:
+            yield to_identifier(function.name).strip("_"), range_.location
 
 
 def origin_of(frame: FrameType, line: int) -> Location | None:

@@ -272,7 +272,9 @@ _PLACES: Final[Mapping[str, Any]] = {
     "function": torch._C._VariableFunctions, "nn": torch._C._nn, "method": torch._C.TensorBase,
     "builtins": builtins, "list": list, "str": str, "int": int, "dict": dict, "float": float,
     "complex": complex, "math": math, "operator": operator,
-    "tensor": SimpleNamespace(Tensor=torch.Tensor),
+    "tensor": SimpleNamespace(
+        Tensor=torch.Tensor, Parameter=torch.nn.Parameter, device=torch.device
+    ),
 }  # fmt: skip
 
 
