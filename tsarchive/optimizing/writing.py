@@ -140,8 +140,8 @@ class _Tree:
 
 def _with_weights(graphs: Iterable[Block], top: _Part, packed: Sequence[Packed]) -> ClassType:
     """Let graphs read packed weights from an attribute of their module; return their class."""
-    taken = top.module.tsarchive_class.attributes
-    while top.weights in taken:
+    own = top.module.tsarchive_class
+    while top.weights in own.attributes or top.weights in own.methods:
         top.weights += "_"
     class_ = ClassType(_WEIGHTS, is_module=True)
     each_once = _each_once(packed)
