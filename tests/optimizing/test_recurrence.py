@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.profiler import profile
 
 import tsarchive
+from tsarchive.optimizing.cells import Cell
 
-from .test_optimize import check, done
+from .test_optimize import check, done, left
 
 INPUT, WIDTH = 5, 3
 
@@ -346,6 +347,35 @@ def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
     calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 4), (3, 1), (3, 2), (1, 7), (0, 3))]
     assert layers_run(optimized, *calls) == len(calls)
     check(module, optimized, *((x,) for x in calls))
+
+
+class Headed(Loop):
+    """A recurrent layer behind a convolution with its normalization."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        self.layer, self.norm = nn.Conv1d(INPUT, INPUT, 1), nn.BatchNorm1d(INPUT)
+
+    def forward(self, x: Tensor):
+        x = self.norm(self.layer(x.transpose(1, 2))).transpose(1, 2)
+        hidden = torch.zeros(x.size(0), 3)
+        for place in range(x.size(1)):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
+
+
+@pytest.mark.parametrize("step", [Gated, lambda: Own(nn.GRUCell)])
+def test_layers_whose_results_are_not_equal_are_left(step, each_way_pays, monkeypatch):
+    """All else is done."""
+    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 4, INPUT)
+    right = Cell.weights.fget
+    monkeypatch.setattr(Cell, "weights", property(lambda cell: [-each for each in right(cell)]))
+    optimized = tsarchive.optimize(module, example=x)
+    assert done(optimized)["batch normalization"] == 1
+    assert not [what for what in done(optimized) if "as one layer" in what]
+    if step is Gated:
+        assert left(optimized)["loop of GRU as one layer: results are not equal"] == 1
+    check(module, optimized, (x,), (torch.randn(3, 2, INPUT),))
 
 
 class Unpacked(Loop):
