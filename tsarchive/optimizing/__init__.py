@@ -97,12 +97,13 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     too; layers over images take batches of them, of four dimensions.
 
     Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
-    and none goes through layers of oneDNN. A module with such layers can be copied and saved, but
+    and none goes through layers of oneDNN. They take 32-bit floating point, also under autocast,
+    which the result is not made for. A module with such layers can be copied and saved, but
     not pickled. What cannot be optimized stays as it is; ``tsarchive.optimize_report(result)``
     tells what was done.
 
-    Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
-    and ``load`` raise; what the module raises for the example.
+    Raises CallError for a module in training mode, for one that has such layers already, and for a
+    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example.
     """
     arguments = _arguments(example)
     source = _own_copy(module)

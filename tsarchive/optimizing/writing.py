@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from torch import Tensor
+
 from tsarchive.container import NewRecord
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.torchscript.saving_loaded import records_of_program, state_of
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.constants import ObjectValue, TableConstant
@@ -40,7 +42,8 @@ def program_records(
 ) -> list[NewRecord]:
     """Return the records of a module that has graphs for its methods.
 
-    Raises UnsupportedError for a graph that uses modules as values.
+    Raises UnsupportedError for a graph that uses modules as values, and CallError for one that has
+    packed weights already.
     """
     tree = _Tree(root)
     for graph in bodies.values():
@@ -116,6 +119,11 @@ class _Tree:
             raise UnsupportedError("the code uses a module as a value")
         attribute = part.module.tsarchive_class.attributes[node.name]
         value = get_slot(part.module, attribute)
+        if isinstance(value, Tensor) and value.is_mkldnn:
+            raise CallError(
+                "the module is optimized already: oneDNN packed its weights",
+                hint="Optimize the module that it was made from",
+            )
         if isinstance(value, ArchiveModule):
             if node.kind != "prim::GetAttr":
                 raise UnsupportedError("the code puts a module in the place of another")
