@@ -337,6 +337,7 @@ def test_loops_of_scripts(name, each_way_pays):
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),), (x[0],))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("has_example", [False, True])
 @pytest.mark.parametrize("name", ["products", "gated", "simple", "rectified"])
 def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
