@@ -85,6 +85,36 @@ def test_every_public_method(has_example, pays, always_quicker, request):
     assert tsarchive.check_jitter(io.BytesIO(data)).stable
 
 
+class Named(nn.Module):
+    """Members with the names that packed weights would have."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 16, 3)
+        self.packed_weights_ = 2
+
+    @torch.jit.export
+    def packed_weights(self, x: Tensor) -> Tensor:
+        self.packed_weights_ += 1
+        return self.layer(x) + self.packed_weights_
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+@needs_onednn
+def test_names_of_members_stay_theirs(always_quicker):
+    module, x = torch.jit.script(Named().eval()), torch.randn(1, 3, 8, 8)
+    optimized = tsarchive.optimize(module, example=x)
+    data = saved(optimized)
+    assert hasattr(optimized, "packed_weights__")
+    with torch.no_grad():
+        expected = copy.deepcopy(module).packed_weights(x)
+        for run in (optimized, tsarchive.load(io.BytesIO(data)), torch.jit.load(io.BytesIO(data))):
+            assert compared(expected, run.packed_weights(x)).agree
+            assert compared(module(x), run(x)).agree
+
+
 class Helped(nn.Module):
     """Helpers that nobody calls from outside, and no ``forward``."""
 

@@ -324,6 +324,31 @@ def test_default_policy_allows_what_optimize_writes(always_quicker):
     assert tsarchive.check_jitter(io.BytesIO(data)).stable
 
 
+@needs_onednn
+def test_a_module_with_packed_layers_is_optimized_already(always_quicker):
+    module, x = torch.jit.script(nn.Conv2d(3, 16, 3).eval()), torch.randn(1, 3, 8, 8)
+    optimized = tsarchive.optimize(module, example=x)
+    data = saved(optimized)
+    files = [load(io.BytesIO(data)) for load in (tsarchive.load, torch.jit.load)]
+    for each in (optimized, *files):
+        with pytest.raises(CallError, match="optimized already"):
+            tsarchive.optimize(each, example=x)
+
+
+def test_optimized_modules_without_packed_layers_are_optimized_again(never_quicker):
+    module, x = torch.jit.script(trained(Image(nn.ReLU()), 2, 3, 9, 9)), torch.randn(2, 3, 9, 9)
+    optimized = tsarchive.optimize(tsarchive.optimize(module, example=x), example=x)
+    check(module, optimized, (x,))
+
+
+@needs_onednn
+def test_errors_of_packed_layers_under_autocast_say_what_to_do(always_quicker):
+    x = torch.randn(1, 3, 8, 8)
+    optimized = tsarchive.optimize(torch.jit.script(nn.Conv2d(3, 16, 3).eval()), example=x)
+    with pytest.raises(ScriptError, match=r"takes torch\.float32, and no autocast"):
+        optimized(x.bfloat16())
+
+
 def test_training_mode_is_refused():
     with pytest.raises(CallError, match="training mode"):
         tsarchive.optimize(torch.jit.script(nn.Linear(2, 2)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.profiler import profile
 
 import tsarchive
+from tsarchive.optimizing.cells import Cell
 
-from .test_optimize import check, done
+from .test_optimize import check, done, left
 
 INPUT, WIDTH = 5, 3
 
@@ -216,6 +218,17 @@ CELLS = {
 }  # fmt: skip
 
 
+OPERATORS = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
+
+
+def layers_run(module, *calls):
+    """How many operators for whole sequences run."""
+    with torch.no_grad(), profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        for call in calls:
+            module(call)
+    return sum(event.name in OPERATORS for event in found.events())
+
+
 class Layer(nn.Module):
     """A loop of a cell. What it reads and gives depends on ``style``."""
 
@@ -322,6 +335,105 @@ def test_loops_of_scripts(name, each_way_pays):
     found = [what for what in done(optimized) if what.startswith("loop")]
     assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
     check(module, optimized, (x,), (torch.randn(3, 2, 5),), (torch.randn(3, 0, 5),), (x[0],))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("has_example", [False, True])
+@pytest.mark.parametrize("name", ["products", "gated", "simple", "rectified"])
+def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
+    step = CELLS[name][0]()
+    module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
+    example = torch.randn(2, 4, INPUT) if has_example else None
+    optimized = tsarchive.optimize(module, example=example)
+    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 4), (3, 1), (3, 2), (1, 7), (0, 3))]
+    assert layers_run(optimized, *calls) == len(calls)
+    check(module, optimized, *((x,) for x in calls))
+
+
+class Headed(Loop):
+    """A recurrent layer behind a convolution with its normalization."""
+
+    def __init__(self, step):
+        super().__init__(step)
+        self.layer, self.norm = nn.Conv1d(INPUT, INPUT, 1), nn.BatchNorm1d(INPUT)
+
+    def forward(self, x: Tensor):
+        x = self.norm(self.layer(x.transpose(1, 2))).transpose(1, 2)
+        hidden = torch.zeros(x.size(0), 3)
+        for place in range(x.size(1)):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
+
+
+@pytest.mark.parametrize("step", [Gated, lambda: Own(nn.GRUCell)])
+def test_layers_whose_results_are_not_equal_are_left(step, each_way_pays, monkeypatch):
+    """All else is done."""
+    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 4, INPUT)
+    right = Cell.weights.fget
+    monkeypatch.setattr(Cell, "weights", property(lambda cell: [-each for each in right(cell)]))
+    optimized = tsarchive.optimize(module, example=x)
+    assert done(optimized)["batch normalization"] == 1
+    assert not [what for what in done(optimized) if "as one layer" in what]
+    if step is Gated:
+        assert left(optimized)["loop of GRU as one layer: results are not equal"] == 1
+    check(module, optimized, (x,), (torch.randn(3, 2, INPUT),))
+
+
+class Unpacked(Loop):
+    """Steps over all items of a sequence, whose number the code tells."""
+
+    def forward(self, x: Tensor):
+        first, second, third = x.unbind(1)
+        hidden = self.step(first, [torch.zeros(x.size(0), 3)])[0]
+        return self.step(third, self.step(second, [hidden]))[0]
+
+
+class FromTheEnd(Loop):
+    """Steps over items that are counted from the end, and go on at the start."""
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        for place in (-2, -1, 0):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
+
+
+@pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0)])
+def test_lengths_that_steps_are_for(make, count):
+    x = torch.randn(2, 3, INPUT)
+    module = torch.jit.trace(make(Gated()).eval(), x)
+    optimized = tsarchive.optimize(module)
+    assert layers_run(optimized, x) == count
+    check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 3, 4)))
+
+
+class Appending(nn.Module):
+    """A loop in another, whose results are appended to a list of one of them."""
+
+    def __init__(self, has_own):
+        super().__init__()
+        self.step, self.has_own = Gated(), has_own
+
+    def forward(self, x: Tensor, rounds: int):
+        outputs: list[Tensor] = []
+        result = x
+        for _ in range(rounds):
+            if self.has_own:
+                outputs = []
+            hidden = torch.zeros(x.size(0), 3)
+            for place in range(x.size(1)):
+                hidden = self.step(x[:, place], [hidden])[0]
+                outputs.append(hidden)
+            result = torch.stack(outputs, 1)
+        return result
+
+
+@pytest.mark.parametrize("has_own", [False, True])
+def test_lists_from_outside_the_loop_keep_what_they_have(has_own):
+    module, x = torch.jit.script(Appending(has_own).eval()), torch.randn(2, 4, INPUT)
+    optimized = tsarchive.optimize(module)
+    assert ("loop of GRU as one layer" in done(optimized)) is has_own
+    check(module, optimized, *((x, rounds) for rounds in range(4)))
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,13 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     too; layers over images take batches of them, of four dimensions.
 
     Results are equal to rounding: to within 1e-4 of the largest. No gradient reaches the weights,
-    and none goes through layers of oneDNN. A module with such layers can be copied and saved, but
+    and none goes through layers of oneDNN. They take 32-bit floating point, also under autocast,
+    which the result is not made for. A module with such layers can be copied and saved, but
     not pickled. What cannot be optimized stays as it is; ``tsarchive.optimize_report(result)``
     tells what was done.
 
-    Raises CallError for a module in training mode and for a program of ExecuTorch; what ``save``
-    and ``load`` raise; what the module raises for the example.
+    Raises CallError for a module in training mode, for one that has such layers already, and for a
+    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example.
     """
     arguments = _arguments(example)
     source = _own_copy(module)
@@ -168,7 +169,10 @@ def _loaded(records: Sequence[NewRecord], guard: Guard) -> ArchiveModule:
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A module, its methods as graphs that are right for every call, and what an example gives."""
+    """A module, its methods as graphs that are right for every call, and what an example gives.
+
+    ``recurrent`` are the changes to one layer, which are made where ``is_recurrent`` is set.
+    """
 
     source: ArchiveModule
     bodies: Mapping[Function, Block]
@@ -176,6 +180,8 @@ class _Work:
     left: Counter[str]
     example: tuple[Any, ...] | None
     expected: Any
+    is_recurrent: bool
+    recurrent: Counter[str] = field(default_factory=Counter)
     tensors: Tensors = field(default_factory=dict)
 
     @property
@@ -190,12 +196,23 @@ def _optimized(
     expected = None if example is None else _result(source, example)
     work = _prepared(source, example, expected)
     made = _rewritten(work, _PLAIN)
+    if made is None and work.recurrent:
+        # Small errors of the first steps may grow with each that follows.
+        recurrent, work = work.recurrent, _prepared(source, example, expected, is_recurrent=False)
+        work.left.update({f"{what}: results are not equal": n for what, n in recurrent.items()})
+        made = _rewritten(work, _PLAIN)
     if made is None:
         raise UnsupportedError("results for the example are not equal to rounding")
     return _timed(_quicker(work, made), work)
 
 
-def _prepared(source: ArchiveModule, example: tuple[Any, ...] | None, expected: Any) -> _Work:
+def _prepared(
+    source: ArchiveModule,
+    example: tuple[Any, ...] | None,
+    expected: Any,
+    *,
+    is_recurrent: bool = True,
+) -> _Work:
     """Return the graphs of all public methods, with the changes that do not need an example."""
     class_ = source.tsarchive_class
     methods = [method for name, method in class_.methods.items() if not name.startswith("_")]
@@ -205,13 +222,16 @@ def _prepared(source: ArchiveModule, example: tuple[Any, ...] | None, expected: 
         raise UnsupportedError("the module has hooks of its own")
     found, kept = frozen(source, methods)
     bodies = {method: each.graph for method, each in zip(methods, found, strict=True)}
-    work = _Work(source, bodies, Counter(), Counter(), example, expected)
+    work = _Work(source, bodies, Counter(), Counter(), example, expected, is_recurrent)
     work.done["call inlined"] += sum(each.calls for each in found)
     constants = {slot for each in found for slot in each.frozen.values()}
     work.done["attribute made constant"] += len(constants)
     work.left.update(_kept_attributes(kept))
     for graph in bodies.values():
         _prepare(graph, work)
+        if is_recurrent:
+            find_recurrence(graph, work.recurrent)
+    work.done.update(work.recurrent)
     return work
 
 
@@ -223,7 +243,6 @@ def _prepare(graph: Block, work: _Work) -> None:
     size_numbers(graph, work.done)
     lower_tuples(graph)
     gather_lists(graph)
-    find_recurrence(graph, work.done)
 
 
 def _quicker(work: _Work, made: _Made) -> _Made:
@@ -260,7 +279,9 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     forward = work.forward
     sizes_of: SizesOf = _unknown
     if way.specializes and forward is not None and work.example is not None:
-        special = specialize(bodies[forward], forward, work.example, done)
+        special = specialize(
+            bodies[forward], forward, work.example, done, is_recurrent=work.is_recurrent
+        )
         if special is None:
             return None
         bodies[forward], sizes_of = special

@@ -344,7 +344,9 @@ def item_of_list(items: Value) -> Item | None:
 
 
 def _number(value: Value) -> Value | int:
-    return value.constant if type(value.constant) is int else value
+    """Return a place as a number; as a value where it is not known, or counted from the end."""
+    place = value.constant
+    return place if type(place) is int and place >= 0 else value
 
 
 _READERS: Final[Mapping[str, Callable[[Value], Iterator[Cell]]]] = {

@@ -178,11 +178,8 @@ def _conditions(inserter: Inserter, run: _Run, sizes_of: KnownSizes) -> Iterator
     sequence, dim = run.sequence, run.cell.item.dim
     yield call("aten::eq.int", [call("aten::dim", [sequence]), constant(3)])
     length = call("aten::size.int", [sequence, constant(dim)])
-    exact = run.cell.item.count is not None
-    yield call(
-        "aten::eq.int" if exact else "aten::ge.int",
-        [length, constant(run.first + (run.count or 1))],
-    )
+    compare = "aten::ge.int" if run.cell.item.total is None else "aten::eq.int"
+    yield call(compare, [length, constant(run.length)])
     batch = call("aten::size.int", [sequence, constant(1 - dim)])
     sizes = inserter.node(
         "prim::ListConstruct", [batch, constant(run.cell.width)], ListType(batch.type)
@@ -270,12 +267,14 @@ def _add_stack(block: Block, append: Node, run: _Run) -> bool:
     """Add the node that stacks the list of results, which nothing else sees."""
     if append.operator != "aten::append.t" or append.inputs[1] is not run.cell.after[0]:
         return False
-    made = append.input
+    made, (loop,) = append.input, run.nodes
     is_new = made.node.kind == "prim::ListConstruct" and not made.node.inputs
     users = [use.user for use in made.uses if use.user is not append]
-    if not is_new or append.output.uses or len(users) != 1 or users[0] not in block.nodes:
+    if not is_new or append.output.uses or len(users) != 1:
         return False
-    return _add_stacked(run, users[0])
+    # A list from outside has what earlier rounds of another loop appended, too.
+    in_turn = [node for node in block.nodes if node in (made.node, loop, users[0])]
+    return in_turn == [made.node, loop, users[0]] and _add_stacked(run, users[0])
 
 
 def _add_stacked(run: _Run, stack: Node) -> bool:

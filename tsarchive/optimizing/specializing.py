@@ -73,12 +73,17 @@ _ASKS_AUTOCAST: Final = "aten::is_autocast_enabled"
 
 
 def specialize(
-    graph: Block, method: Function, example: Sequence[Any], done: Counter[str]
+    graph: Block,
+    method: Function,
+    example: Sequence[Any],
+    done: Counter[str],
+    *,
+    is_recurrent: bool = True,
 ) -> tuple[Block, SizesOf] | None:
     """Return the graph with a body for calls like the example; None where it brings nothing.
 
-    In that body attention becomes one operator, and sizes are known of tensors of 32-bit floating
-    point on the CPU.
+    In that body attention becomes one operator, as recurrence does where ``is_recurrent`` is set,
+    and sizes are known of tensors of 32-bit floating point on the CPU.
     """
     nodes, has_sum = list(walk(graph.nodes)), has_sums(graph)
     if any(map(_changes_shape, nodes)) or not (has_sum or any(map(_may_be_known, nodes))):
@@ -99,7 +104,8 @@ def specialize(
     lower_tuples(special)
     gather_lists(made)
     simplify(made)
-    find_recurrence(special, done, facts.shape)
+    if is_recurrent:
+        find_recurrence(special, done, facts.shape)
     _make_lists_first(made)
     known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
     if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):

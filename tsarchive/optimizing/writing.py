@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from torch import Tensor
+
 from tsarchive.container import NewRecord
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.torchscript.saving_loaded import records_of_program, state_of
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.constants import ObjectValue, TableConstant
@@ -40,7 +42,8 @@ def program_records(
 ) -> list[NewRecord]:
     """Return the records of a module that has graphs for its methods.
 
-    Raises UnsupportedError for a graph that uses modules as values.
+    Raises UnsupportedError for a graph that uses modules as values, and CallError for one that has
+    packed weights already.
     """
     tree = _Tree(root)
     for graph in bodies.values():
@@ -116,6 +119,11 @@ class _Tree:
             raise UnsupportedError("the code uses a module as a value")
         attribute = part.module.tsarchive_class.attributes[node.name]
         value = get_slot(part.module, attribute)
+        if isinstance(value, Tensor) and value.is_mkldnn:
+            raise CallError(
+                "the module is optimized already: oneDNN packed its weights",
+                hint="Optimize the module that it was made from",
+            )
         if isinstance(value, ArchiveModule):
             if node.kind != "prim::GetAttr":
                 raise UnsupportedError("the code puts a module in the place of another")
@@ -140,8 +148,8 @@ class _Tree:
 
 def _with_weights(graphs: Iterable[Block], top: _Part, packed: Sequence[Packed]) -> ClassType:
     """Let graphs read packed weights from an attribute of their module; return their class."""
-    taken = top.module.tsarchive_class.attributes
-    while top.weights in taken:
+    own = top.module.tsarchive_class
+    while top.weights in own.attributes or top.weights in own.methods:
         top.weights += "_"
     class_ = ClassType(_WEIGHTS, is_module=True)
     each_once = _each_once(packed)

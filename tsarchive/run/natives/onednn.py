@@ -218,7 +218,10 @@ def _require_plain(
     is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
     is_float = tensor.dtype is torch.float32 and (may_be_empty or tensor.numel() > 0)
     is_of_rank = dimensions is None or tensor.dim() == dimensions
-    _require(is_plain and is_float and is_of_rank, f"{what} of {tensor.dtype}{list(tensor.shape)}")
+    what = f"{what} of {tensor.dtype}{list(tensor.shape)}"
+    if tensor.dtype is not torch.float32:
+        what += "; it takes torch.float32, and no autocast"
+    _require(is_plain and is_float and is_of_rank, what)
 
 
 def _require_fit(
