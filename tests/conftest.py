@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from fixtures.modules import all_cases
 from tests.support import fresh_registry, suite  # noqa: F401  # the registry before any test
@@ -23,6 +24,11 @@ os.environ["TSARCHIVE_CACHE"] = os.environ.get("TSARCHIVE_TEST_CACHE", "0")
 
 # Programs are exported as today's torch exports them; torch 2.6 had another default.
 torch.export.export.__kwdefaults__["strict"] = False
+
+# Hypothesis draws constants out of the source of whatever is imported: which that is depends on the
+# tests that ran before.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 # The same examples each time, however busy the machine is; others with the profile "explore".
 _UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
