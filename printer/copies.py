@@ -142,7 +142,11 @@ class Sample:
 
 
 class Store:
-    """Samples by keys, the oldest of which go when there are many; for all threads."""
+    """Samples by all that decides over the text of a function but for names of types.
+
+    None stands for a function that is no sample. The oldest go when there are many; for all
+    threads.
+    """
 
     def __init__(self) -> None:
         self._samples: dict[Hashable, Sample | None] = {}
@@ -152,10 +156,14 @@ class Store:
     def __len__(self) -> int:
         return len(self._samples)
 
-    def get(self, key: Hashable, default: Any = None) -> Any:
-        return self._samples.get(key, default)
+    def may_have(self, key: Hashable) -> bool:
+        """Return whether a function with this in common may be a sample, as far as is known."""
+        return self._samples.get(key, key) is not None
 
-    def put(self, key: Hashable, sample: Sample | None) -> None:
+    def find(self, key: Hashable) -> Sample | None:
+        return self._samples.get(key)
+
+    def keep(self, key: Hashable, sample: Sample | None) -> None:
         added = 0 if sample is None else sample.size
         with self._lock:
             self._forget(key)
@@ -170,26 +178,12 @@ class Store:
 
 
 class Samples:
-    """Samples by all that decides over the text of a function but for names of types.
-
-    None stands for a function that is no sample. ``names`` are those of the archive.
-    """
+    """The samples that a process keeps, for an archive of these ``names``."""
 
     kept: ClassVar[Store] = Store()
 
     def __init__(self, names: TypeNames) -> None:
         self.names = names
-
-    def may_have(self, key: Hashable) -> bool:
-        """Return whether a function with this in common may be a sample, as far as is known."""
-        return self.kept.get(key, key) is not None
-
-    def find(self, key: Hashable) -> Sample | None:
-        found: Sample | None = self.kept.get(key)
-        return found
-
-    def keep(self, key: Hashable, sample: Sample | None) -> None:
-        self.kept.put(key, sample)
 
 
 def sample_of(

@@ -68,18 +68,18 @@ class Definitions(Statements):
             self._print_function(function)
             return
         key = self._common(function, likeness)
-        sample = self.samples.find(key)
+        sample = self.samples.kept.find(key)
         if sample is not None and self._copy(sample, self.samples.names, function, likeness):
             return
         outer, self.body = self.body, TaggedText()
         self._print_function(function)
         outer.append(self.body)
-        if self.samples.may_have(key):
+        if self.samples.kept.may_have(key):
             name = self.annotation(function.schema.arguments[0].type) if self.level else ""
             counters, rename = self.names.counters, self.rename
             table = self.literals.constants
             found = sample_of(function, self.body, name, counters, rename, table)
-            self.samples.keep(key, found)
+            self.samples.kept.keep(key, found)
         self.body = outer
 
     def _likeness(self, function: Function) -> Likeness | None:

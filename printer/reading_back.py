@@ -611,9 +611,10 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     }
     known = chain(ranges.values(), *(numbered.ranges for numbered in of_copies.values()))
     is_read = any(range_.source.is_read for range_ in set(known) if range_ is not None)
-    places = {} if is_read else _places(files)
-    reloaded = {name: [_Reloaded() for _ in range(0 if is_read else _ROUNDS)] for name in files}
-    for number in range(0 if is_read else _ROUNDS):
+    rounds = 0 if is_read else _ROUNDS
+    places = _places(files) if rounds else {}
+    reloaded = {name: [_Reloaded() for _ in range(rounds)] for name in files}
+    for number in range(rounds):
         loaded = {
             name: reloaded[name][number].records(range_records(body.owners, ranges.get))
             for name, body in files.items()

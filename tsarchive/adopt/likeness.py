@@ -48,13 +48,13 @@ def shape_of(printed: str) -> bytes | None:
     characters than those of identifiers.
     """
     key = _digest(printed)
-    if key not in _known:
+    shape = _known.get(key, key)
+    if shape is key:
         while len(_known) >= _MOST_SHAPES:
             _known.pop(next(iter(_known)), None)
         text = _plain_text(printed)
-        _known[key] = None if text is None else _digest(text)
-        return _known[key]
-    return _known[key]
+        shape = _known[key] = None if text is None else _digest(text)
+    return shape
 
 
 def _digest(text: str) -> bytes:
