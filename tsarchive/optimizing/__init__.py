@@ -21,7 +21,7 @@ from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import Block, Value
+from tsarchive.ir.graph import Block
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
 from tsarchive.run.calls_from_python import public_function
@@ -29,7 +29,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
 
 from .freezing import frozen, simplify
-from .graphs import copy_of
+from .graphs import SizesOf, copy_of, unknown_sizes
 from .inlining import Slot
 from .layers import Tensors, fold_normalization, name_convolutions, remove_dropout, write_in_place
 from .layouts import (
@@ -41,7 +41,7 @@ from .layouts import (
 )
 from .lists import gather_lists
 from .measuring import compared, times_of
-from .packing import Packed, Samples, SizesOf, is_available, layers_of, pack
+from .packing import Packed, Samples, is_available, layers_of, pack
 from .recurrence import find_recurrence
 from .sizes import size_numbers
 from .specializing import specialize
@@ -277,7 +277,7 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     done, left = Counter(work.done), Counter(work.left)
     bodies = {method: copy_of(graph) for method, graph in work.bodies.items()}
     forward = work.forward
-    sizes_of: SizesOf = _unknown
+    sizes_of: SizesOf = unknown_sizes
     if way.specializes and forward is not None and work.example is not None:
         special = specialize(
             bodies[forward], forward, work.example, done, is_recurrent=work.is_recurrent
@@ -299,11 +299,6 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     guard = work.source.tsarchive_classes.enforcement.guard
     optimized = _loaded(program_records(work.source, bodies, packed), guard)
     return _checked(work, optimized, way, OptimizeReport(_changes(done), _changes(left)))
-
-
-def _unknown(value: Value) -> tuple[int, ...] | None:
-    """Return the sizes of a tensor, in a body for every call."""
-    return None
 
 
 def _packed(

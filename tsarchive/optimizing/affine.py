@@ -76,14 +76,10 @@ def _transposed(value: Value) -> Tensor | None:
 def _product(x: Value, weight: Tensor | None, bias: Value | None) -> Affine | None:
     if weight is None or weight.dim() != 2 or not weight.is_floating_point():
         return None
-    if bias is None or (tensor_of(bias) is None and _is_none(bias)):
+    if bias is None or bias.constant is None:
         return Affine({whole(x): weight}, weight.new_zeros(weight.size(0)))
     shift = _shift(bias, weight.size(0), weight.dtype)
     return None if shift is None else Affine({whole(x): weight}, shift)
-
-
-def _is_none(value: Value) -> bool:
-    return value.node.is_constant and value.constant is None
 
 
 def _shift(value: Value, rows: int, dtype: torch.dtype) -> Tensor | None:

@@ -55,6 +55,13 @@ FRESH: Final = frozenset(
 )  # fmt: skip
 """Operators whose results are new tensors."""
 _OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
+SizesOf = Callable[[Value], "tuple[int, ...] | None"]
+"""The sizes of a tensor; None where they are not known for every call."""
+
+
+def unknown_sizes(value: Value) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, in a body for every call."""
+    return None
 
 
 def replace(value: Value, other: Value) -> None:

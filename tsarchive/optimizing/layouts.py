@@ -41,8 +41,9 @@ def put_channels_last(graph: Block, done: Counter[str], known: Tensors) -> bool:
     for node, weight in found:
         block = next(block for block in blocks_in(graph) if node in block.nodes)
         key = "channels last", memory_of(weight)
-        last = known.setdefault(key, weight.to(memory_format=torch.channels_last))
-        set_input(node, 1, Inserter(block, node).constant(TableConstant(last), TENSOR))
+        if key not in known:
+            known[key] = weight.to(memory_format=torch.channels_last)
+        set_input(node, 1, Inserter(block, node).constant(TableConstant(known[key]), TENSOR))
         done["convolution with its channels last"] += 1
     loosen_views(graph)
     return True

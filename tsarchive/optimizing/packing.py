@@ -36,6 +36,7 @@ from .freezing import Written, value_of
 from .graphs import (
     FRESH,
     Inserter,
+    SizesOf,
     blocks_in,
     is_in_place,
     may_write,
@@ -43,6 +44,7 @@ from .graphs import (
     remove,
     replace,
     tensor_of,
+    unknown_sizes,
     uses_of_content,
 )
 from .layers import CONVOLUTIONS, argument, weights_of
@@ -61,8 +63,6 @@ class Activation(NamedTuple):
     algorithm: str = ""
 
 
-SizesOf = Callable[[Value], "tuple[int, ...] | None"]
-"""The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
 _PLAIN: Final = Activation()
 _SIMPLE: Final = {
     "relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "hardswish": "hardswish",
@@ -222,8 +222,8 @@ class Sum:
 
     @property
     def other(self) -> Value:
-        first, second = self.node.inputs[:2]
-        return second if first is self.layer.node.output else first
+        """The other term, in whose place there may be the result of another sum by now."""
+        return _other_term(self.node, self.layer)
 
     def of(self, made: Tensor, other: Tensor) -> Tensor:
         total = made.add_(other)
@@ -254,9 +254,13 @@ def _added_to(found: tuple[Block, Layer]) -> tuple[Node, Value] | None:
     (node,) = users
     if operator_of(node) != "aten::add.Tensor" or node.inputs[2].constant != 1:
         return None
-    first, second = node.inputs[:2]
-    other = second if first is layer.node.output else first
+    other = _other_term(node, layer)
     return None if other is layer.node.output else (node, other)
+
+
+def _other_term(total: Node, layer: Layer) -> Value:
+    first, second = total.inputs[:2]
+    return second if first is layer.node.output else first
 
 
 def _sums(graph: Block, sizes_of: SizesOf) -> dict[Node, Sum]:
@@ -328,7 +332,7 @@ def pack(
     left: Counter[str],
     *,
     takes_images: bool,
-    sizes_of: SizesOf = lambda value: None,
+    sizes_of: SizesOf = unknown_sizes,
 ) -> list[Packed]:
     """Let oneDNN compute the layers that are quicker so; return their weights.
 

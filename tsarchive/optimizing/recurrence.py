@@ -24,6 +24,7 @@ from .cells import Cell, Item, cells_of, item_of_list
 from .freezing import Written, number_of
 from .graphs import (
     Inserter,
+    SizesOf,
     blocks_in,
     is_in_place,
     is_pure,
@@ -32,6 +33,7 @@ from .graphs import (
     set_input,
     sweep,
     taken_by,
+    unknown_sizes,
 )
 
 _TENSORS: Final = ListType(TENSOR)
@@ -64,16 +66,13 @@ class _Run:
 
 
 _Make = Callable[[Inserter, Sequence[Value]], Value]
-KnownSizes = Callable[[Value], "tuple[int, ...] | None"]
-"""The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
 
 
-def find_recurrence(
-    graph: Block, done: Counter[str], sizes_of: KnownSizes = lambda value: None
-) -> None:
+def find_recurrence(graph: Block, done: Counter[str], sizes_of: SizesOf = unknown_sizes) -> None:
     """Let operators for whole sequences compute loops, and rows of steps.
 
     A cell alone stays as equations: what checks the operands of ``lstm_cell`` costs more here.
+    ``sizes_of`` knows tensors of 32-bit floating point on the CPU.
     """
     for block in reversed(list(blocks_in(graph))):
         known = cache(cells_of)
@@ -90,7 +89,7 @@ def _run(block: Block, node: Node, known: _CellsOf) -> _Run | None:
     return _loop(block, node) if node.kind == "prim::Loop" else _row(block, node, known)
 
 
-def _put(graph: Block, block: Block, run: _Run, sizes_of: KnownSizes) -> bool:
+def _put(graph: Block, block: Block, run: _Run, sizes_of: SizesOf) -> bool:
     """Put the layer in the place of what a run has; false where it is not the same."""
     written = Written(graph, _writers(graph, run))
     if any(map(written.may_be, _values(run))):
@@ -170,7 +169,7 @@ def _branch(
         slow.add_return(value)
 
 
-def _conditions(inserter: Inserter, run: _Run, sizes_of: KnownSizes) -> Iterator[Value]:
+def _conditions(inserter: Inserter, run: _Run, sizes_of: SizesOf) -> Iterator[Value]:
     """Yield questions that all have to be answered with yes; none where sizes are known."""
     if _fits(run, sizes_of):
         return
@@ -191,7 +190,7 @@ def _conditions(inserter: Inserter, run: _Run, sizes_of: KnownSizes) -> Iterator
         yield call("aten::eq.int", [call("prim::dtype", [value]), dtype])
 
 
-def _fits(run: _Run, sizes_of: KnownSizes) -> bool:
+def _fits(run: _Run, sizes_of: SizesOf) -> bool:
     """Return whether sizes are known, and are those of a layer."""
     sizes, dim = sizes_of(run.sequence), run.cell.item.dim
     if sizes is None or len(sizes) != 3 or run.cell.parts[0][0].dtype is not torch.float32:

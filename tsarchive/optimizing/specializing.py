@@ -35,6 +35,7 @@ from .attention import fuse_attention
 from .freezing import Written, number_of, result_of, simplify
 from .graphs import (
     Inserter,
+    SizesOf,
     copy_block,
     copy_node,
     each_node,
@@ -45,7 +46,7 @@ from .graphs import (
     tensor_of,
 )
 from .lists import gather_lists
-from .packing import SizesOf, has_sums
+from .packing import has_sums
 from .recurrence import find_recurrence
 from .tuples import lower_tuples
 from .views import join_views

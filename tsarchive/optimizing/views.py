@@ -7,7 +7,6 @@ order in a chain is left out where the views behind it do not need it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -17,9 +16,7 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.run.operators import implementation
 
 from .freezing import Written, value_of
-from .graphs import Inserter, each_node, set_input, sweep
-
-SizesOf = Callable[[Value], "tuple[int, ...] | None"]
+from .graphs import Inserter, SizesOf, each_node, set_input, sweep
 
 _VIEWS: Final = frozenset(
     f"aten::{name}"
