@@ -393,15 +393,16 @@ def _takes_list_items(name: str) -> bool:
 
 
 def _named_binding(schema: FunctionSchema) -> Binding | None:
-    name = schema.name.partition("::")[2]
+    namespace, _, name = schema.name.partition("::")
+    if namespace != "aten" or name.startswith("__"):
+        return None
     return next(filter(callable, (getattr(one, name, None) for one in _BINDINGS)), None)
 
 
 def _find_binding(schema: FunctionSchema) -> Binding | None:
     from tsarchive.operators.python_forms import BOUND_OTHERWISE, WITHOUT_NUMBERS
 
-    namespace, _, name = schema.name.partition("::")
-    if namespace != "aten" or name.startswith("__") or name in BOUND_OTHERWISE:
+    if schema.name.partition("::")[2] in BOUND_OTHERWISE:
         return None
     found = _named_binding(schema)
     if found is None or find_native(schema) is not None:

@@ -451,7 +451,7 @@ class Expressions:
         """The test of what must hold beside, for the operator of a layer to stand for a call."""
         tests = [
             f"not {self.text[one.read.output]}" if isinstance(one, Flag)
-            else f"{self._patterned(one.measured)} {one.test}"
+            else f"{self._patterned(one.measured)} {'==' if one.has else '!='} {one.rank}"
             for one in layer.conditions
         ]  # fmt: skip
         return " and ".join(tests)

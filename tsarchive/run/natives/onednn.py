@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import ScriptError
+from tsarchive.run.layer_checks import windows_over
 
 from .table import Native, native
 
@@ -153,7 +154,8 @@ def convolve_into(
     ):
         numbers = [padding, stride, dilation]
         _require_fit(x, packed, bias, numbers, groups)
-        _require_sum(other, _sizes_of_result(x.shape, packed.sizes, numbers))
+        windows = windows_over(x.shape[_SPACE:], packed.sizes[_SPACE:], stride, padding, dilation)
+        _require_sum(other, [x.size(0), packed.sizes[0], *windows])
         is_known = binary_attr == "add" and alpha in (None, 1) and unary_attr in (None, "relu")
         _require(is_known and not unary_scalars and not unary_algorithm, f"{binary_attr!r}")
         packed.call = call
@@ -241,16 +243,6 @@ def _require_sum(other: Tensor, sizes: list[int]) -> None:
     """Require a tensor that the result of a convolution can be added to, number by number."""
     _require_plain(other, "the sum of a convolution", _SPACE + 2, may_be_empty=True)
     _require(list(other.shape) == sizes, f"a sum of sizes {list(other.shape)}")
-
-
-def _sizes_of_result(
-    size: Sequence[int], weight: Sequence[int], numbers: Sequence[Sequence[int]]
-) -> list[int]:
-    found = [size[0], weight[0]]
-    for place, (more, step, far) in enumerate(zip(*numbers, strict=True)):
-        span = far * (weight[place + 2] - 1) + 1
-        found.append((size[place + 2] + 2 * more - span) // step + 1)
-    return found
 
 
 def _require_bias(bias: Tensor | None, packed: _Packed) -> None:

@@ -30,8 +30,8 @@ _RAISES: Final = "prim::RaiseException"
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     f"aten::{name}": getattr(operator, name) for name in ("eq", "ge", "gt", "le", "lt", "ne")
 }
+_EQUALITIES: Final = frozenset({"aten::eq", "aten::ne"})
 _IDENTITIES: Final = frozenset({"aten::__is__", "aten::__isnot__"})
-_SIGNS: Final = {"aten::eq": ("==", "!="), "aten::ne": ("!=", "==")}
 
 
 class Flag(NamedTuple):
@@ -41,13 +41,14 @@ class Flag(NamedTuple):
 
 
 class Dims(NamedTuple):
-    """The operator stands for the call where a tensor has as many dimensions as told.
+    """The operator stands for the call where a tensor has ``rank`` dimensions, or has not.
 
-    ``measured`` asks for them, and ``test`` compares them, as in ``== 4``.
+    ``measured`` asks for them.
     """
 
     measured: Node
-    test: str
+    rank: int
+    has: bool
 
 
 class Step(NamedTuple):
@@ -114,7 +115,7 @@ class _Following:
         self._self = function.graph.params[0]
         self._stands: dict[Value, Value] = {}
         self._known: dict[Value, Any] = {}
-        self._unset: dict[str, Node] = {}
+        self._unset: set[str] = set()
         self._dims: dict[Value, Node] = {}
         self._tests: dict[Value, Dims] = {}
         self._conditions: list[Flag | Dims] = []
@@ -227,14 +228,12 @@ class _Following:
             dims = self._tests[value]
             if fails[0] == fails[1]:
                 raise _MoreThanOne
-            if fails[0]:
-                sign, other = dims.test.split()
-                dims = Dims(dims.measured, f"{'==' if sign == '!=' else '!='} {other}")
-            self._conditions.append(dims)
-            return not fails[0]
+            is_taken = fails[1]
+            self._conditions.append(dims if is_taken else dims._replace(has=not dims.has))
+            return is_taken
         if value.node.kind == "prim::GetAttr" and value.type == BOOL:
             if value.node.name not in self._unset:
-                self._unset[value.node.name] = value.node
+                self._unset.add(value.node.name)
                 self._conditions.append(Flag(value.node))
             return False
         raise _MoreThanOne
@@ -247,10 +246,9 @@ class _Following:
             return True
         if node.kind in _COMPARISONS and len(values) == 2 and node.output.type == BOOL:
             first, second = values
-            if first in self._dims and node.kind in _SIGNS and _is_int(second):
-                number = second.node.attributes["value"]
-                test = f"{_SIGNS[node.kind][0]} {number}"
-                self._tests[node.output] = Dims(self._dims[first], test)
+            if first in self._dims and node.kind in _EQUALITIES and _is_int(second):
+                rank, has = second.node.attributes["value"], node.kind == "aten::eq"
+                self._tests[node.output] = Dims(self._dims[first], rank, has)
                 return True
             if all(map(_is_number, values)):
                 numbers = [value.node.attributes["value"] for value in values]
@@ -263,9 +261,8 @@ class _Following:
 
     def _run_operator(self, node: Node, function: Function) -> None:
         is_one = len(node.outputs) == 1 and node.output.type is TENSOR
-        if self._operator is not None or not is_one or node.kind in NEUTRAL or node.blocks:
-            raise _MoreThanOne
-        if node.schema is None:
+        is_plain = node.schema is not None and not (node.kind in NEUTRAL or node.blocks)
+        if self._operator is not None or not (is_one and is_plain):
             raise _MoreThanOne
         self._operator = node
         self._steps = (*self._way, Step(function, node))
