@@ -73,17 +73,6 @@ def convolved_sizes(given: Given) -> list[int]:
     stride, padding, dilation = (
         _spread(given[name], len(kernel)) for name in ("stride", "padding", "dilation")
     )
-    return windows_over(data, kernel, stride, padding, dilation)
-
-
-def windows_over(
-    data: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> list[int]:
-    """How many windows there are in each dimension of space."""
     numbers = zip(data, kernel, stride, padding, dilation, strict=True)
     return [(n + 2 * more - far * (k - 1) - 1) // step + 1 for n, k, step, more, far in numbers]
 

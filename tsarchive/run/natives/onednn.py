@@ -6,7 +6,7 @@ those that were packed here, and a layer has the numbers that its weight was pac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from tsarchive.errors import ScriptError
-from tsarchive.run.layer_checks import windows_over
 
 from .table import Native, native
 
@@ -154,8 +153,9 @@ def convolve_into(
     ):
         numbers = [padding, stride, dilation]
         _require_fit(x, packed, bias, numbers, groups)
-        windows = windows_over(x.shape[_SPACE:], packed.sizes[_SPACE:], stride, padding, dilation)
-        _require_sum(other, [x.size(0), packed.sizes[0], *windows])
+        windows = _windows(x.shape, packed.sizes, numbers)
+        sizes = [(room - span) // step + 1 for room, span, step in windows]
+        _require_sum(other, [x.size(0), packed.sizes[0], *sizes])
         is_known = binary_attr == "add" and alpha in (None, 1) and unary_attr in (None, "relu")
         _require(is_known and not unary_scalars and not unary_algorithm, f"{binary_attr!r}")
         packed.call = call
@@ -261,9 +261,16 @@ def _require_room(
     size: Sequence[int], weight: Sequence[int], numbers: Sequence[Sequence[int]]
 ) -> None:
     """Require that the window fits into the input."""
-    for place, (more, _, far) in enumerate(zip(*numbers, strict=True)):
-        span = far * (weight[place + 2] - 1) + 1
-        _require(span <= size[place + 2] + 2 * more < _FAR, f"input of sizes {list(size)}")
+    for room, span, _ in _windows(size, weight, numbers):
+        _require(span <= room < _FAR, f"input of sizes {list(size)}")
+
+
+def _windows(
+    size: Sequence[int], weight: Sequence[int], numbers: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield of each dimension the padded input, what a window spans of it, and its step."""
+    for place, (more, step, far) in enumerate(zip(*numbers, strict=True), _SPACE):
+        yield size[place] + 2 * more, far * (weight[place] - 1) + 1, step
 
 
 def _spread(numbers: list[int]) -> list[int]:
