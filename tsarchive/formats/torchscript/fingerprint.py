@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,8 @@ from tsarchive.analyses.encoding import Plain, ProgramEncoding, encode
 from tsarchive.auditing.programs import program_of
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
-from tsarchive.ir.classes import ClassType
+from tsarchive.ir.classes import ClassType, method_schema
+from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
@@ -111,24 +113,36 @@ class ArchiveData:
             self._refs_value = self.value(value, name)
         return name
 
-    def value(self, value: Any, name: str) -> Plain:
+    def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
+        """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
+        if isinstance(type_, OptionalType):
+            type_ = type_.element
         match value:
             case None | bool() | int() | float() | complex() | str():
                 return value
             case Object():
                 return self._object(value, name)
             case Reduce():
-                return self._reduce(value, name)
+                return self._reduce(value, name, type_)
             case Memoised():
-                return self.value(value.value, name)
+                return self.value(value.value, name, type_)
             case tuple():
-                return {"tuple": [self.value(v, f"{name}.{i}") for i, v in enumerate(value)]}
+                types = type_.elements if isinstance(type_, TupleType) else (type_,) * len(value)
+                items = zip(value, types, strict=False)
+                return {"tuple": [self.value(v, f"{name}.{i}", t) for i, (v, t) in enumerate(items)]}
             case list():
-                return {"list": [self.value(v, f"{name}.{i}") for i, v in enumerate(value)]}
+                inner = type_.element if isinstance(type_, ListType) else type_
+                return {"list": [self.value(v, f"{name}.{i}", inner) for i, v in enumerate(value)]}
             case dict():
+                key, inner = (
+                    (type_.key, type_.value) if isinstance(type_, DictType) else (type_, type_)
+                )
                 return {
                     "dict": [
-                        [self.value(k, f"{name}.<key {i}>"), self.value(v, f"{name}.{k}")]
+                        [
+                            self.value(k, f"{name}.<key {i}>", key),
+                            self.value(v, f"{name}.{k}", inner),
+                        ]
                         for i, (k, v) in enumerate(value.items())
                     ]
                 }
@@ -144,20 +158,29 @@ class ArchiveData:
         prefix = f"{name}." if name else ""
         own = self.encoding.name(class_)
         if isinstance(value.state, dict):
-            slots = [[k, self.value(v, f"{prefix}{k}")] for k, v in value.state.items()]
+            slots: list[Plain] = []
+            for key, item in value.state.items():
+                slot = class_.attributes.get(key)
+                type_ = None if slot is None else slot.type
+                slots.append([key, self.value(item, f"{prefix}{key}", type_)])
             return {"class": own, "attributes": slots}
-        return {"class": own, "state": self.value(value.state, f"{prefix}__getstate__")}
+        schema = method_schema(class_, "__getstate__")
+        returned = None if schema is None else schema.return_type
+        return {"class": own, "state": self.value(value.state, f"{prefix}__getstate__", returned)}
 
-    def _reduce(self, value: Reduce, name: str) -> Plain:
+    def _reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
         if is_tensor(value):
             return self._tensor(value, name)
         function = value.function
         match value.argument:
             case (content, str(tag)) if function == Global(_TAG, "restore_type_tag"):
-                type_ = self.program.code.parse_type(tag)
-                return {"typed": self.encoding.type(type_), "value": self.value(content, name)}
+                own = self.program.code.parse_type(tag)
+                plain = self.value(content, name, own)
+                if type_ is None or own == type_:
+                    return plain
+                return {"typed": self.encoding.type(own), "value": plain}
             case (list() as content,) if function.module == _TAG:
-                return {"built": function.name, "value": self.value(content, name)}
+                return self.value(content, name, type_)
             case (str(device),) if function == Global("torch", "device"):
                 return {"device": device}
         if function.qualified_name.startswith("__torch__"):
@@ -182,14 +205,22 @@ class ArchiveData:
                 if isinstance(quantizer, PerTensor):
                     scheme: Plain = [quantizer.scale, quantizer.zero_point]
                 else:
-                    scheme = [self.value(quantizer.scales, f"{name}.scales"),
-                              self.value(quantizer.zero_points, f"{name}.zero_points"), quantizer.axis]
+                    scheme = [quantizer.axis]
+                    self._numbers(f"{name}.scales", quantizer.scales, "d")
+                    self._numbers(f"{name}.zero_points", quantizer.zero_points, "q")
                 return {"tensor": view.storage.dtype, "shape": [*view.size],
                         "device": view.storage.device, "quantizer": scheme}
             case SparseTensor(layout, size, parts, _):
                 return {"sparse": layout, "shape": [*size], "grad": grad,
                         "parts": [self.value(p, f"{name}.{i}") for i, p in enumerate(parts)]}
         raise AssertionError(found)
+
+    def _numbers(self, name: str, numbers: Reduce | list[Any], code: str) -> None:
+        if isinstance(numbers, Reduce):
+            self._tensor(numbers, name)
+        else:
+            packed = struct.pack(f"<{len(numbers)}{code}", *numbers)
+            self.tensors[name] = hashlib.sha256(packed).hexdigest()
 
     def _digest(self, name: str, view: StridedView, flags: Any) -> None:
         self.tensors[name] = self.elements.digest(self._record, view).hex()
