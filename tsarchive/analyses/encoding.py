@@ -65,6 +65,8 @@ def _encode(value: Any, put: Callable[[bytes], Any]) -> None:
 def _item(letter: bytes, content: bytes, put: Callable[[bytes], Any]) -> None:
     put(b"%b%d:" % (letter, len(content)))
     put(content)
+
+
 # Blocks stand by themselves; where arguments are written means nothing.
 _NOT_MEANING: Final = frozenset({"subgraph", "arguments"})
 

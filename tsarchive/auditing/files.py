@@ -25,6 +25,7 @@ from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import file_format, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
+from tsarchive.formats.torchscript.program import program_of
 from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
 from tsarchive.garbage import rarely_collecting
 from tsarchive.scanning.collecting import (
@@ -41,7 +42,7 @@ from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.report import AuditReport, Payload
 from tsarchive.verifying import verify
 
-from .programs import audit_program, program_of
+from .programs import audit_program
 
 _LONGEST_FILE: Final = 1 << 31
 # Archives in archives are looked into, and no further.

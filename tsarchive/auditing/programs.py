@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.program import PickledText, Program, Texts, line_of
-from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, SourceError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.formats.torchscript.code_records import presumed_version
 from tsarchive.formats.torchscript.inspection import BYTECODE, operators_in_bytecode
 from tsarchive.formats.torchscript.pickled import objects_of
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import closure
 from tsarchive.ir.names import NATIVE_PREFIX
-from tsarchive.ir.types import TENSOR, UNKNOWN, Type
 from tsarchive.operators.risks import Risk, row_of
-from tsarchive.pickler import Object, Reduce, loads
+from tsarchive.pickler import Object, loads
 from tsarchive.scanning.collecting import Collected
 from tsarchive.scanning.report import (
     SEVERITIES,
@@ -38,29 +34,9 @@ _NATIVE_CLASS = re.compile(re.escape(NATIVE_PREFIX.encode()) + rb"(\w+\.\w+)")
 _LOADED: Final = ("data.pkl", "constants.pkl", "attributes.pkl")
 # A class is there only where its library is loaded, and that runs what the archive brings it.
 _OF_CLASSES: Final = {Risk.NATIVE_CODE: Severity.INFO}
-_CONSTANTS: Final = "constants.pkl"
 _SHOWN: Final = 200
 _TOO_DEEP: Final = "the code is nested too deeply to be looked into"
 _UNKNOWN: Final = "What it does is unknown: do not load the file"
-
-
-def program_of(code: Mapping[str, bytes], container: Container) -> Program:
-    """Return the code of an archive; what only its constants tell is not known without them."""
-
-    @cache
-    def table() -> Any:
-        try:
-            return loads(container.read(_CONSTANTS), record=_CONSTANTS)
-        except ArchiveError:
-            return None  # the walk over the pickle has told of it
-
-    def constant(index: int) -> tuple[Any, Type]:
-        values = table()
-        found = values[index] if isinstance(values, tuple) and 0 <= index < len(values) else None
-        is_tensor = isinstance(found, Reduce) and found.function.module == "torch._utils"
-        return TableConstant(found), TENSOR if is_tensor else UNKNOWN
-
-    return Program(code, constant, presumed_version(container))
 
 
 def audit_program(

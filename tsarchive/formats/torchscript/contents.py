@@ -1,0 +1,258 @@
+"""The contents of a TorchScript archive: code, structure, tensors, without torch.
+
+Objects are told by the order in which they are met, classes by canonical names, and tensors by the
+names of :attr:`tsarchive.Archive.tensors`; constants are counted in the order in which code
+mentions them. An archive has no type tags where the type is declared, and old ones have none at
+all, so that only values of undeclared types have one here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from tsarchive.analyses.encoding import Plain, ProgramEncoding
+from tsarchive.analyses.program import Program
+from tsarchive.container import Container
+from tsarchive.errors import FormatError, PickleError
+from tsarchive.formats.contents import Contents, Elements, TensorContent, is_big_endian
+from tsarchive.ir.classes import ClassType, method_schema
+from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
+from tsarchive.pickler import Global, Memoised, Object, Reduce, loads
+from tsarchive.pickler.values import STORAGE_TYPES
+
+from .inspection import storage_record
+from .pickled import MAX_DEPTH
+from .program import program_of
+from .stored_tensors import (
+    DenseTensor,
+    PerTensor,
+    QuantizedTensor,
+    SparseTensor,
+    StoredTensor,
+    StoredTensors,
+    StridedView,
+    Wrapped,
+    is_tensor,
+    plain_tensor,
+)
+
+_DATA: Final = "data.pkl"
+_CONSTANTS: Final = "constants.pkl"
+_EXTRA: Final = "extra/"
+_PICKLE_MODULE: Final = "torch.jit._pickle"
+_TYPE_TAG: Final = Global(_PICKLE_MODULE, "restore_type_tag")
+_DEVICE: Final = Global("torch", "device")
+
+
+class TorchScriptContents(Contents):
+    """The contents of an archive with a data.pkl."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._encoding = ProgramEncoding(self._constant)
+        self._data = _Values(self, _DATA)
+        self._table = _Values(self, _CONSTANTS)
+        self._constants: dict[int, str] = {}
+
+    @cached_property
+    def program(self) -> Program:
+        names = (name for name in self._container.records if name.startswith("code/"))
+        code = {name: self._container.read(name) for name in names if name.endswith(".py")}
+        return program_of(code, self._container)
+
+    @cached_property
+    def structure(self) -> Plain:
+        root = loads(self._container.read(_DATA), record=_DATA)
+        return self._data.value(root, "")
+
+    @cached_property
+    def code(self) -> Plain:
+        _ = self.structure  # which classes there are
+        return [[name, definition] for name, definition in self._encoding.definitions()]
+
+    @property
+    def tensors(self) -> Mapping[str, TensorContent]:
+        _ = self.code  # which constants there are
+        return self._data.tensors | self._table.tensors
+
+    @cached_property
+    def extra_files(self) -> Mapping[str, bytes]:
+        names = [name for name in self._container.records if name.startswith(_EXTRA)]
+        return {name.removeprefix(_EXTRA): self._container.read(name) for name in names}
+
+    def _constant(self, value: Any) -> Plain:
+        """Return what a constant is, at its first mention, or which of those before it."""
+        name = self._constants.get(id(value))
+        if name is not None:
+            return name
+        name = self._constants[id(value)] = f"CONSTANTS.c{len(self._constants)}"
+        return [name, self._table.value(value, name)]
+
+    def class_named(self, qualified_name: str) -> tuple[ClassType, str]:
+        """Return a class, and its canonical name."""
+        found = self.program.code.find_class(qualified_name)
+        if not isinstance(found, ClassType):
+            raise FormatError(f"{qualified_name} is not a class", record=_DATA)
+        return found, self._encoding.name(found)
+
+    def type_of(self, tag: str) -> tuple[Type, str]:
+        """Return the type that a tag tells, and its canonical text."""
+        found = self.program.code.parse_type(tag)
+        return found, self._encoding.type(found)
+
+    def elements(self, record: str, view: StridedView) -> Elements:
+        storage = view.storage
+        itemsize = STORAGE_TYPES[storage.kind].itemsize
+        is_complex = storage.dtype.startswith("complex")
+        name = storage_record(record, storage.key, self._container.records)
+        return Elements(
+            None if storage.is_meta else lambda: self._container.view(name),
+            view.offset * itemsize,
+            view.size,
+            [step * itemsize for step in view.stride],
+            itemsize,
+            itemsize // 2 if is_complex else itemsize,
+            self._is_big_endian,
+        )
+
+    @cached_property
+    def _is_big_endian(self) -> bool:
+        name = "byteorder"
+        has_order = name in self._container.records
+        return is_big_endian(self._container.read(name).decode() if has_order else "little")
+
+
+class _Values:
+    """Plain data of the values of one pickle, and the tensors among them by name."""
+
+    def __init__(self, contents: TorchScriptContents, record: str) -> None:
+        self.tensors: dict[str, TensorContent] = {}
+        self._contents = contents
+        self._record = record
+        self._stored = StoredTensors(record)
+        self._objects: dict[int, int] = {}
+        self._depth = 0
+
+    def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
+        """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
+        if value is None or isinstance(value, bool | int | float | complex | str):
+            return value
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise PickleError("values are nested too deeply", record=self._record, limit=MAX_DEPTH)
+        found = self._part(value, name, type_.element if isinstance(type_, OptionalType) else type_)
+        self._depth -= 1
+        return found
+
+    def _part(self, value: Any, name: str, type_: Type | None) -> Plain:
+        match value:
+            case Object():
+                return self._object(value, name)
+            case Reduce():
+                return self._reduce(value, name, type_)
+            case Memoised():
+                return self.value(value.value, name, type_)
+            case tuple():
+                types = type_.elements if isinstance(type_, TupleType) else [type_] * len(value)
+                return {"tuple": self._items(name, value, types)}
+            case list():
+                type_ = type_.element if isinstance(type_, ListType) else type_
+                return {"list": self._items(name, value, [type_] * len(value))}
+            case dict():
+                return {"dict": [*self._pairs(name, value, type_)]}
+        message = f"a {type(value).__name__} is no value of a module"
+        raise PickleError(message, record=self._record)
+
+    def _items(self, name: str, items: Iterable[Any], types: Iterable[Type | None]) -> Plain:
+        return [
+            self.value(item, _joined(name, index), type_)
+            for index, (item, type_) in enumerate(zip(items, types, strict=False))
+        ]
+
+    def _pairs(self, name: str, value: dict[Any, Any], type_: Type | None) -> Iterator[Plain]:
+        of_key, of_item = (
+            (type_.key, type_.value) if isinstance(type_, DictType) else (type_, type_)
+        )
+        for index, (key, item) in enumerate(value.items()):
+            shown = key if isinstance(key, bool | int | float | str) else f"<{index}>"
+            yield [
+                self.value(key, _joined(name, f"<key {index}>"), of_key),
+                self.value(item, _joined(name, shown), of_item),
+            ]
+
+    def _object(self, value: Object, name: str) -> Plain:
+        number = self._objects.get(id(value))
+        if number is not None:
+            return {"object": number}
+        self._objects[id(value)] = len(self._objects)
+        class_, own = self._contents.class_named(value.cls.qualified_name)
+        if not isinstance(value.state, dict):
+            schema = method_schema(class_, "__getstate__")
+            type_ = None if schema is None else schema.return_type
+            state = self.value(value.state, _joined(name, "__getstate__"), type_)
+            return {"class": own, "state": state}
+        slots: list[Plain] = []
+        for key, item in value.state.items():
+            slot = class_.attributes.get(key)
+            type_ = None if slot is None else slot.type
+            slots.append([key, self.value(item, _joined(name, key), type_)])
+        return {"class": own, "attributes": slots}
+
+    def _reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
+        if is_tensor(value):
+            return self._tensor(self._stored.tensor(plain_tensor(value, self._record)), name)
+        function = value.function
+        match value.argument:
+            case (content, str(tag)) if function == _TYPE_TAG:
+                own, text = self._contents.type_of(tag)
+                plain = self.value(content, name, own)
+                return plain if type_ in (None, own) else {"type": text, "value": plain}
+            case (list() as content,) if function.module == _PICKLE_MODULE:
+                return self.value(content, name, type_)
+            case (str(device),) if function == _DEVICE:
+                return {"device": device}
+        _, own_name = self._contents.type_of(function.qualified_name)
+        return {"enum": own_name, "value": self.value(value.argument, name)}
+
+    def _tensor(self, tensor: StoredTensor, name: str, *, grad: bool | None = None) -> Plain:
+        match tensor:
+            case Wrapped(inner, own_grad):
+                return self._tensor(self._stored.tensor(inner), name, grad=own_grad)
+            case DenseTensor(view, own_grad, flags):
+                meaning: Plain = ["dense", view.storage.dtype, [*view.size], sorted(flags)]
+                return self._strided(view, name, meaning, own_grad if grad is None else grad)
+            case QuantizedTensor(view, PerTensor(scale, zero_point)):
+                meaning = ["quantized", view.storage.dtype, [*view.size], scale, zero_point]
+                return self._strided(view, name, meaning, bool(grad))
+            case QuantizedTensor(view, quantizer):
+                self._numbers(quantizer.scales, _joined(name, "scales"), "float64")
+                self._numbers(quantizer.zero_points, _joined(name, "zero_points"), "int64")
+                meaning = ["channels", view.storage.dtype, [*view.size], quantizer.axis]
+                return self._strided(view, name, meaning, bool(grad))
+            case SparseTensor(layout, size, parts, own_grad):
+                inner = self._items(name, parts, [None] * len(parts))
+                return {"sparse": layout, "shape": [*size], "parts": inner, "grad": own_grad}
+        raise AssertionError(tensor)
+
+    def _strided(self, view: StridedView, name: str, meaning: Plain, grad: bool) -> Plain:
+        elements = self._contents.elements(self._record, view)
+        self.tensors[name] = TensorContent(meaning, elements)
+        return {"tensor": meaning, "device": view.storage.device, "grad": grad}
+
+    def _numbers(self, numbers: Reduce | list[Any], name: str, dtype: str) -> None:
+        """Note the scales or zero points of channels, which archives of version 1 hold as lists."""
+        if isinstance(numbers, Reduce):
+            self.value(numbers, name)
+            return
+        code = "d" if dtype == "float64" else "q"
+        data = memoryview(struct.pack(f"<{len(numbers)}{code}", *numbers))
+        shape = [len(numbers)]
+        elements = Elements(lambda: data, 0, shape, [8], 8, 8)
+        self.tensors[name] = TensorContent(["dense", dtype, shape, []], elements)
+
+
+def _joined(name: str, part: object) -> str:
+    return f"{name}.{part}" if name else str(part)
