@@ -1,0 +1,150 @@
+"""The contents of a PT2 archive: its programs as plain data, and its weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Final
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.formats.contents import Contents, Elements, TensorContent
+
+from . import schema
+from .payloads import Payload, PickledPayload, StoredView
+from .view import Pt2View
+
+_EXTRA: Final = "extra/"
+# Symbols of sizes are numbered by the process that exported.
+_SYMBOL: Final = re.compile(r"\b([su])\d+\b")
+# Of a value in a graph: the rest follows from the operators, and torch tells it in several ways.
+_OF_VALUES: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"})
+_NOT_MEANING: Final = frozenset({"metadata", "name", "kind", "is_hop_single_tensor_return", "strides", "storage_offset"})
+
+
+class Pt2Contents(Contents):
+    def __init__(self, view: Pt2View) -> None:
+        self._view = view
+
+    @cached_property
+    def code(self) -> Plain:
+        return {model: _Program(self._view.program(model)).code() for model in self._view.models}
+
+    @cached_property
+    def structure(self) -> Plain:
+        return {
+            model: [_Program(self._view.program(model)).structure(), self._payloads(model)]
+            for model in self._view.models
+        }
+
+    def _payloads(self, model: str) -> Plain:
+        return {name: _payload(found) for name, found in self._view.payloads(model).items()}
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TensorContent]:
+        return {name: _content(self._view, found) for name, found in self._view.named_payloads()}
+
+    @cached_property
+    def extra_files(self) -> Mapping[str, bytes]:
+        container = self._view.records.container
+        names = [name for name in container.records if name.startswith(_EXTRA)]
+        return {name.removeprefix(_EXTRA): container.read(name) for name in names}
+
+
+def _payload(payload: Payload) -> Plain:
+    if isinstance(payload, PickledPayload):
+        return {"pickled": payload.kind.value, "class": payload.class_name}
+    return {"tensor": _meaning(payload), "device": payload.device, "grad": payload.requires_grad, "parameter": payload.is_parameter}
+
+
+def _meaning(view: StoredView) -> Plain:
+    return ["dense", view.dtype.dtype, [*view.shape], []]
+
+
+def _content(view: Pt2View, payload: Payload) -> TensorContent:
+    if isinstance(payload, PickledPayload):
+        container = view.records.container
+        size = container.records[payload.record].size
+        elements = Elements(lambda: container.view(payload.record), 0, [size], [1], 1, 1)
+        return TensorContent(["pickled"], elements)
+    itemsize = schema.DTYPES[payload.dtype].itemsize
+    elements = Elements(
+        payload.storage.data if payload.has_data else None,
+        payload.offset * itemsize,
+        payload.shape,
+        [step * itemsize for step in payload.strides],
+        itemsize,
+        itemsize,
+    )
+    return TensorContent(_meaning(payload), elements)
+
+
+class _Program:
+    """Encodes a program: values and symbols by numbers, in the order in which they appear."""
+
+    def __init__(self, program: schema.ExportedProgram) -> None:
+        self._program = program
+        self._values: dict[str, int] = {}
+        self._symbols: dict[str, str] = {}
+
+    def code(self) -> Plain:
+        module = self._program.graph_module
+        graph = self._graph(module.graph)
+        return [graph, self._plain(module.signature)]
+
+    def structure(self) -> Plain:
+        module = self._program.graph_module
+        inputs = [self._input(module.graph, value) for value in module.graph.inputs]
+        calls = [self._plain(entry) for entry in module.module_call_graph if entry.fqn == ""]
+        ranges = sorted(
+            [self._text(name), found.min_val, found.max_val]
+            for name, found in self._program.range_constraints.items()
+        )
+        guards = [self._text(text) for text in self._program.guards_code]
+        return [inputs, calls, ranges, guards]
+
+    def _input(self, graph: schema.Graph, value: schema.Argument) -> Plain:
+        name = getattr(value.value, "name", None)
+        return self._plain(graph.tensor_values.get(name)) if isinstance(name, str) else None
+
+    def _graph(self, graph: schema.Graph) -> Plain:
+        inputs = [self._plain(value) for value in graph.inputs]
+        nodes = [self._node(node) for node in graph.nodes]
+        return [inputs, nodes, [self._plain(value) for value in graph.outputs]]
+
+    def _node(self, node: schema.Node) -> Plain:
+        inputs = [[given.name, self._plain(given.arg)] for given in node.inputs]
+        return [node.target, inputs, [self._plain(value) for value in node.outputs]]
+
+    def _plain(self, value: Any) -> Plain:
+        if isinstance(value, schema.Graph):
+            return self._graph(value)
+        if isinstance(value, schema.Tagged):
+            content = value.value
+            is_name = value.tag == "as_name"
+            return {value.tag: self._number(content) if is_name else self._plain(content)}
+        if isinstance(value, schema.TensorArgument | schema.CustomObjArgument):
+            return self._number(value.name)
+        if is_dataclass(value):
+            return {
+                field.name: self._plain(getattr(value, field.name))
+                for field in fields(value)
+                if field.name not in _NOT_MEANING
+            }
+        if isinstance(value, IntEnum):
+            return int(value)
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._plain(item) for key, item in value.items()}
+        return value
+
+    def _number(self, name: str) -> int:
+        return self._values.setdefault(name, len(self._values))
+
+    def _text(self, text: str) -> str:
+        return _SYMBOL.sub(lambda m: self._symbols.setdefault(m[0], f"{m[1]}#{len(self._symbols)}"), text)
