@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.findings import Finding, Nature, Severity
+    from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.jitter import check_jitter
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
@@ -69,6 +70,7 @@ __all__ = [
     "Conversion",
     "DecompileReport",
     "Finding",
+    "Fingerprint",
     "FormatError",
     "GraphReport",
     "JitterReport",
@@ -106,6 +108,7 @@ __all__ = [
     "check_jitter",
     "convert",
     "decompile",
+    "fingerprint",
     "load",
     "missing",
     "open",
@@ -129,6 +132,7 @@ _HOMES = {
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "findings": "Finding Nature Severity",
+        "fingerprinting": "Fingerprint fingerprint",
         "jitter": "check_jitter",
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",

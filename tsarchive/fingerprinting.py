@@ -1,22 +1,41 @@
-"""Fingerprints: which model a file or module is, whatever wrote it and where."""
+"""Fingerprints: which model a file or module is, whatever wrote it, where, and how it is packed.
+
+``docs/fingerprint.md`` has every byte that is digested.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.formats.contents import Contents, TensorContent
+from tsarchive.formats.registry import format_of, opened_file
+from tsarchive.garbage import not_collecting
 
-_VERSION: Final = "tsf1"
+if TYPE_CHECKING:
+    import torch
+
+VERSION: Final = "tsf1"
+"""The version of the rules, with which every digest begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
+    """What a model is, as digests: equal where the parts are equal, and only there.
+
+    ``code`` is of the graphs of all methods, places in source aside; ``structure`` of classes,
+    attributes, shapes, dtypes and devices; ``weights`` of the values of all tensors by name, and
+    ``tensors`` of those of each; ``extra_files`` of extra files by name. ``model`` is of code,
+    structure and weights. ``weights``, ``tensors`` and ``model`` are empty where weights were left
+    out.
+    """
+
     code: str
     structure: str
     weights: str
@@ -25,27 +44,55 @@ class Fingerprint:
     tensors: Mapping[str, str]
 
 
-def _digest(domain: str, value: Plain) -> str:
-    return hashlib.sha256(encode([f"{_VERSION}:{domain}", value])).hexdigest()
+def fingerprint(
+    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module, *, weights: bool = True
+) -> Fingerprint:
+    """Return the fingerprint of a file (path or binary file object), or of a module.
+
+    ``source`` may be an archive of TorchScript or torch.export, or a file of ExecuTorch; or a
+    module that ``save`` takes, which has the fingerprint of the file that ``save`` writes. Of a
+    file nothing runs, and torch is not imported. Without ``weights`` no tensor is read.
+
+    Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
+    cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
+    """
+    given: Any = source
+    is_file = isinstance(source, str | os.PathLike) or hasattr(given, "read")
+    file = given if is_file else _saved(given)
+    with not_collecting(), opened_file(file) as opened:
+        return fingerprint_of(format_of(opened).contents(opened), weights=weights)
 
 
-def fingerprint_of(contents: Contents) -> Fingerprint:
-    code = _digest("code", contents.code)
-    structure = _digest("structure", contents.structure)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        tensors = dict(
-            zip(contents.tensors, pool.map(_tensor, contents.tensors.values()), strict=True)
-        )
-    weights = _digest("weights", tensors)
-    files = {name: hashlib.sha256(data).hexdigest() for name, data in contents.extra_files.items()}
+def _saved(module: Any) -> BinaryIO:
+    from tsarchive.saving import save
+
+    stream = io.BytesIO()
+    save(module, stream, debug=False)
+    stream.seek(0)
+    return stream
+
+
+def fingerprint_of(contents: Contents, *, weights: bool = True) -> Fingerprint:
+    """Return the fingerprint of the contents of a file."""
+    code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
+    files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
     extra = _digest("extra files", files)
-    return Fingerprint(
-        code, structure, weights, extra, _digest("model", [code, structure, weights]), tensors
-    )
+    if not weights:
+        return Fingerprint(code, structure, "", extra, "", {})
+    tensors = contents.tensors
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        digests = dict(zip(tensors, pool.map(_tensor, tensors.values()), strict=True))
+    of_all = _digest("weights", digests)
+    model = _digest("model", [code, structure, of_all])
+    return Fingerprint(code, structure, of_all, extra, model, digests)
+
+
+def _digest(part: str, value: Plain) -> str:
+    return f"{VERSION}:{hashlib.sha256(encode([VERSION, part, value])).hexdigest()}"
 
 
 def _tensor(tensor: TensorContent) -> str:
-    digest = hashlib.sha256(encode([f"{_VERSION}:tensor", tensor.meaning]))
+    digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
     for piece in tensor.elements.pieces():
         digest.update(piece)
-    return digest.hexdigest()
+    return f"{VERSION}:{digest.hexdigest()}"

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         TensorTotals,
     )
     from tsarchive.findings import Findings
+    from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, VerifyReport, Written
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.source_ranges import TaggedRange
@@ -456,6 +457,15 @@ class Format(ABC):
     @abstractmethod
     def view(self, opened: Any) -> View:
         """Make the view of an archive, which needs no torch."""
+
+    def contents(self, opened: Any) -> Contents:
+        """Return the parts that fingerprints digest, without torch.
+
+        Raises UnsupportedError for files that are no models.
+        """
+        raise UnsupportedError(
+            f"{self.what_it_is} has no fingerprint", hint="Fingerprints are of models"
+        )
 
     @abstractmethod
     def container(self, opened: Any) -> Container:

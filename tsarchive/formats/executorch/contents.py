@@ -44,7 +44,12 @@ class ExecutorchContents(Contents):
         program = self._view.program
         methods = () if program is None else program.reachable_methods
         return [
-            [method.name, [*map(_value, method.values)], method.input_nesting, method.output_nesting]
+            [
+                method.name,
+                [*map(_value, method.values)],
+                method.input_nesting,
+                method.output_nesting,
+            ]
             for method in methods
         ]
 
@@ -73,7 +78,10 @@ def _of_program(program: Program) -> Iterator[tuple[str, TensorContent]]:
                 name = tensor.name or f"{method.name}.{index}"
                 yield name, _content(partial(_data, program, tensor), tensor)
         for number, delegate in enumerate(method.delegates):
-            yield f"{method.name}.delegate.{number}", _content(partial(program.delegate_data, delegate), None)
+            yield (
+                f"{method.name}.delegate.{number}",
+                _content(partial(program.delegate_data, delegate), None),
+            )
     for entry in program.named_data:
         yield entry.key, _content(partial(program.segment, entry.segment), entry.layout)
 
@@ -89,7 +97,9 @@ def _content(data: Callable[[], memoryview], layout: Layout | None) -> TensorCon
         return TensorContent(["bytes"], Elements(data, 0, [size], [1], 1, 1))
     itemsize = SCALAR_TYPES[layout.scalar_type].itemsize
     strides = [step * itemsize for step in layout.strides]
-    return TensorContent(_meaning(layout), Elements(data, 0, layout.sizes, strides, itemsize, itemsize))
+    return TensorContent(
+        _meaning(layout), Elements(data, 0, layout.sizes, strides, itemsize, itemsize)
+    )
 
 
 def _meaning(layout: Layout) -> Plain:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import Facts
     from tsarchive.formats.base import LoadOptions, OpenedArchive, Step, View
+    from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions, VerifyReport
     from tsarchive.scanning.collecting import Collected
 
@@ -65,6 +66,12 @@ class _Executorch(FileFormat):
         from .view import ExecutorchView
 
         return ExecutorchView(opened)
+
+    def contents(self, opened: Regions) -> Contents:
+        from .contents import ExecutorchContents
+        from .view import ExecutorchView
+
+        return ExecutorchContents(ExecutorchView(opened))
 
     def container(self, opened: Regions) -> Container:
         raise no_zip(self.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -20,8 +20,12 @@ _EXTRA: Final = "extra/"
 # Symbols of sizes are numbered by the process that exported.
 _SYMBOL: Final = re.compile(r"\b([su])\d+\b")
 # Of a value in a graph: the rest follows from the operators, and torch tells it in several ways.
-_OF_VALUES: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"})
-_NOT_MEANING: Final = frozenset({"metadata", "name", "kind", "is_hop_single_tensor_return", "strides", "storage_offset"})
+_OF_VALUES: Final = frozenset(
+    {"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"}
+)
+_NOT_MEANING: Final = frozenset(
+    {"metadata", "name", "kind", "is_hop_single_tensor_return", "strides", "storage_offset"}
+)
 
 
 class Pt2Contents(Contents):
@@ -56,7 +60,12 @@ class Pt2Contents(Contents):
 def _payload(payload: Payload) -> Plain:
     if isinstance(payload, PickledPayload):
         return {"pickled": payload.kind.value, "class": payload.class_name}
-    return {"tensor": _meaning(payload), "device": payload.device, "grad": payload.requires_grad, "parameter": payload.is_parameter}
+    return {
+        "tensor": _meaning(payload),
+        "device": payload.device,
+        "grad": payload.requires_grad,
+        "parameter": payload.is_parameter,
+    }
 
 
 def _meaning(view: StoredView) -> Plain:
@@ -147,4 +156,6 @@ class _Program:
         return self._values.setdefault(name, len(self._values))
 
     def _text(self, text: str) -> str:
-        return _SYMBOL.sub(lambda m: self._symbols.setdefault(m[0], f"{m[1]}#{len(self._symbols)}"), text)
+        return _SYMBOL.sub(
+            lambda m: self._symbols.setdefault(m[0], f"{m[1]}#{len(self._symbols)}"), text
+        )

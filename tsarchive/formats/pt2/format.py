@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
@@ -91,6 +92,13 @@ class _Pt2(ZipFormat):
 
         tables = {Layout.FLAT: _FLAT, Layout.WHOLE: _WHOLE, Layout.RAW: _RAW}
         return tables[Records(opened).layout]
+
+    def contents(self, opened: Container) -> Contents:
+        from .contents import Pt2Contents
+        from .records import Records
+        from .view import Pt2View
+
+        return Pt2Contents(Pt2View(Records(opened)))
 
     def view(self, opened: Container) -> View:
         from .records import Records

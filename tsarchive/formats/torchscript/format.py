@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
     from tsarchive.policy import Guard
@@ -61,6 +62,11 @@ class _TorchScript(ZipFormat):
         from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
+
+    def contents(self, opened: Container) -> Contents:
+        from .contents import TorchScriptContents
+
+        return TorchScriptContents(opened)
 
     def moved(self, opened: Container, map_location: str) -> Container:
         from .devices import moved_archive
