@@ -1,0 +1,171 @@
+"""``tsarchive fingerprint``: which model is it?"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+import tsarchive
+from tsarchive.errors import ArchiveError, CallError
+from tsarchive.fingerprinting import VERSION
+
+from .command import FINDINGS, UNUSABLE, Command, describe, json_option, report
+from .output import print_json, progress, say
+
+if TYPE_CHECKING:
+    from tsarchive import Fingerprint
+
+_PARTS: Final = ("code", "structure", "weights", "extra_files")
+# Smaller files are done before a bar is seen.
+_BAR_FROM: Final = 100 << 20
+_PIECE: Final = 1 << 20
+
+
+@click.command(cls=Command)
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.option("--parts", is_flag=True, help="Show the digest of each part, too.")
+@click.option("--tensors", is_flag=True, help="Show the digest of each tensor, too.")
+@click.option("--no-weights", is_flag=True, help="Read no tensors: code and structure alone.")
+@click.option("--check", metavar="SUMS", type=click.Path(), help="Compare with what SUMS lists.")
+@click.option("--in-toto", is_flag=True, help="Print subjects of an in-toto statement, as JSON.")
+@json_option
+def command(
+    files: tuple[str, ...],
+    *,
+    parts: bool,
+    tensors: bool,
+    no_weights: bool,
+    check: str | None,
+    in_toto: bool,
+    as_json: bool,
+) -> int:
+    """Tell which model a file holds, whatever wrote it and however it is packed.
+
+    Prints a digest and the name of each FILE. Equal models have equal digests: also where one is
+    saved again by torch.jit or tsarchive, in the canonical form, compressed, or under another
+    name. Runs nothing of the file, and does not import torch.
+
+    With --check, the files and digests are those that an earlier run printed; the exit code is 1
+    when one differs, 2 when a file cannot be read.
+
+    \b
+    Examples:
+      tsarchive fingerprint model.pt
+      tsarchive fingerprint model.pt --parts --tensors
+      tsarchive fingerprint models/*.pt > models.tsf
+      tsarchive fingerprint --check models.tsf
+      tsarchive fingerprint model.pt --in-toto
+    """
+    if check is not None:
+        return _check(check, as_json=as_json)
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...', or --check with a list.")
+    rows = [*_each(files, weights=not no_weights, as_json=as_json or in_toto)]
+    if in_toto:
+        print_json([_subject(file, found) for file, found in rows if found is not None])
+    elif as_json:
+        print_json({"files": [_document(file, found) for file, found in rows if found]})
+    else:
+        for file, found in rows:
+            if found is not None:
+                _show(file, found, parts=parts or no_weights, tensors=tensors)
+    return UNUSABLE if any(found is None for _, found in rows) else 0
+
+
+def _each(
+    files: Sequence[str], *, weights: bool, as_json: bool
+) -> Iterator[tuple[str, Fingerprint | None]]:
+    """Yield each file with its fingerprint; None for one that is reported as an error."""
+    has_bar = sum(map(_size, files)) >= _BAR_FROM
+    with progress(len(files)) if has_bar else nullcontext(_no_step) as step:
+        for file in files:
+            step(file)
+            try:
+                yield file, tsarchive.fingerprint(file, weights=weights)
+            except (ArchiveError, OSError) as error:
+                report(describe(error), as_json=as_json, file=file)
+                yield file, None
+
+
+def _no_step(description: str) -> None:
+    pass
+
+
+def _size(file: str) -> int:
+    return os.stat(file).st_size if os.path.isfile(file) else 0
+
+
+def _document(file: str, found: Fingerprint) -> dict[str, Any]:
+    return {"file": file, **asdict(found)}
+
+
+def _show(file: str, found: Fingerprint, *, parts: bool, tensors: bool) -> None:
+    if found.model:
+        say(f"{found.model}  {file}")
+    if parts:
+        for name in _PARTS:
+            digest = getattr(found, name)
+            if digest:
+                say(f"  {digest}  {name.replace('_', ' ')}")
+    if tensors:
+        for name, digest in found.tensors.items():
+            say(f"  {digest}  {name}")
+
+
+def _subject(file: str, found: Fingerprint) -> dict[str, Any]:
+    """Return a subject of a statement of in-toto: the digests of the file, and of the model."""
+    digest = hashlib.sha256()
+    with open(file, "rb") as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    model = {} if not found.model else {VERSION: found.model.partition(":")[2]}
+    return {"name": file, "digest": {"sha256": digest.hexdigest(), **model}}
+
+
+class _Row(NamedTuple):
+    """A line of a list: a digest, and the file that had it."""
+
+    digest: str
+    file: str
+
+
+def _check(path: str, *, as_json: bool) -> int:
+    rows = [*_rows(path)]
+    found = _each([row.file for row in rows], weights=True, as_json=as_json)
+    results = [_result(row, one) for row, (_, one) in zip(rows, found, strict=True)]
+    if as_json:
+        print_json({"files": results})
+    else:
+        for result in results:
+            is_same = result["same"]
+            said = "not read" if is_same is None else "same" if is_same else "another model"
+            say(f"{result['file']}: {said}", "green" if is_same else "bold red")
+    if any(result["same"] is None for result in results):
+        return UNUSABLE
+    return 0 if all(result["same"] for result in results) else FINDINGS
+
+
+def _result(row: _Row, found: Fingerprint | None) -> dict[str, Any]:
+    is_same = None if found is None else found.model == row.digest
+    return {"file": row.file, "expected": row.digest, "same": is_same}
+
+
+def _rows(path: str) -> Iterator[_Row]:
+    """Yield what a list names. Raises CallError for a line of another form."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        for number, line in enumerate(stream, 1):
+            digest, _, file = line.rstrip("\n").partition("  ")
+            if line.startswith("  ") or not line.strip():
+                continue  # parts of the model before
+            if not digest.startswith(f"{VERSION}:") or not file:
+                raise CallError(
+                    f"{path}, line {number}: this is no fingerprint and name of a file",
+                    hint="Make the list with 'tsarchive fingerprint FILE... > LIST'",
+                )
+            yield _Row(digest, file)
