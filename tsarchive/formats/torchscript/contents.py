@@ -156,8 +156,10 @@ class _Values:
             case Memoised():
                 return self.value(value.value, name, type_)
             case tuple():
-                types = type_.elements if isinstance(type_, TupleType) else [type_] * len(value)
-                return {"tuple": self._items(name, value, types)}
+                of_items = type_.elements if isinstance(type_, TupleType) else ()
+                # A state of an older library may have other items than are declared today.
+                fits = len(of_items) == len(value)
+                return {"tuple": self._items(name, value, of_items if fits else [None] * len(value))}
             case list():
                 type_ = type_.element if isinstance(type_, ListType) else type_
                 return {"list": self._items(name, value, [type_] * len(value))}
@@ -169,7 +171,7 @@ class _Values:
     def _items(self, name: str, items: Iterable[Any], types: Iterable[Type | None]) -> Plain:
         return [
             self.value(item, _joined(name, index), type_)
-            for index, (item, type_) in enumerate(zip(items, types, strict=False))
+            for index, (item, type_) in enumerate(zip(items, types, strict=True))
         ]
 
     def _pairs(self, name: str, value: dict[Any, Any], type_: Type | None) -> Iterator[Plain]:
