@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -59,7 +60,8 @@ def fingerprint(
     given: Any = source
     is_file = isinstance(source, str | os.PathLike) or hasattr(given, "read")
     file = given if is_file else _saved(given)
-    with not_collecting(), opened_file(file) as opened:
+    opened = opened_file(file)
+    with not_collecting(), closing(opened):
         return fingerprint_of(format_of(opened).contents(opened), weights=weights)
 
 

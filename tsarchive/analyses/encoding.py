@@ -19,7 +19,7 @@ from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, annotation,
 from tsarchive.printer.canonical import CanonicalNames
 
 Plain: TypeAlias = (
-    None | bool | int | float | complex | str | bytes | Sequence["Plain"] | Mapping[str, "Plain"]
+    bool | int | float | complex | str | bytes | Sequence["Plain"] | Mapping[str, "Plain"] | None
 )
 
 _FLOAT: Final = struct.Struct(">d")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
@@ -19,16 +19,17 @@ from .view import Pt2View
 _EXTRA: Final = "extra/"
 # Symbols of sizes are numbered by the process that exported.
 _SYMBOL: Final = re.compile(r"\b([su])\d+\b")
-# Of a value in a graph: the rest follows from the operators, and torch tells it in several ways.
-_OF_VALUES: Final = frozenset(
-    {"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"}
-)
+# Places in source, names of values, and layouts that torch tells in several ways.
 _NOT_MEANING: Final = frozenset(
-    {"metadata", "name", "kind", "is_hop_single_tensor_return", "strides", "storage_offset"}
-)
+    {
+        "metadata", "name", "kind", "is_hop_single_tensor_return", "strides", "storage_offset",
+    }
+)  # fmt: skip
 
 
 class Pt2Contents(Contents):
+    """The contents of the models of an archive."""
+
     def __init__(self, view: Pt2View) -> None:
         self._view = view
 
@@ -128,34 +129,33 @@ class _Program:
         return [node.target, inputs, [self._plain(value) for value in node.outputs]]
 
     def _plain(self, value: Any) -> Plain:
-        if isinstance(value, schema.Graph):
-            return self._graph(value)
-        if isinstance(value, schema.Tagged):
-            content = value.value
-            is_name = value.tag == "as_name"
-            return {value.tag: self._number(content) if is_name else self._plain(content)}
-        if isinstance(value, schema.TensorArgument | schema.CustomObjArgument):
-            return self._number(value.name)
-        if is_dataclass(value):
-            return {
-                field.name: self._plain(getattr(value, field.name))
-                for field in fields(value)
-                if field.name not in _NOT_MEANING
-            }
-        if isinstance(value, IntEnum):
-            return int(value)
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, list | tuple):
-            return [self._plain(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._plain(item) for key, item in value.items()}
-        return value
+        match value:
+            case schema.Graph():
+                return self._graph(value)
+            case schema.Tagged(tag="as_name", value=name):
+                return {"as_name": self._number(name)}
+            case schema.Tagged(tag, content):
+                return {tag: self._plain(content)}
+            case schema.TensorArgument(name) | schema.CustomObjArgument(name):
+                return self._number(name)
+            case IntEnum():
+                return int(value)
+            case str():
+                return self._text(value)
+            case list() | tuple():
+                return [self._plain(item) for item in value]
+            case dict():
+                return {key: self._plain(item) for key, item in value.items()}
+            case None | bool() | int() | float():
+                return value
+        names = (field.name for field in fields(value) if field.name not in _NOT_MEANING)
+        return {name: self._plain(getattr(value, name)) for name in names}
 
     def _number(self, name: str) -> int:
         return self._values.setdefault(name, len(self._values))
 
     def _text(self, text: str) -> str:
-        return _SYMBOL.sub(
-            lambda m: self._symbols.setdefault(m[0], f"{m[1]}#{len(self._symbols)}"), text
-        )
+        return _SYMBOL.sub(self._symbol, text)
+
+    def _symbol(self, match: re.Match[str]) -> str:
+        return self._symbols.setdefault(match[0], f"{match[1]}#{len(self._symbols)}")

@@ -9,7 +9,8 @@ all, so that only values of undeclared types have one here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from .pickled import MAX_DEPTH
 from .program import program_of
 from .stored_tensors import (
     DenseTensor,
+    PerChannel,
     PerTensor,
     QuantizedTensor,
     SparseTensor,
@@ -125,6 +127,15 @@ class TorchScriptContents(Contents):
         return is_big_endian(self._container.read(name).decode() if has_order else "little")
 
 
+@dataclass(slots=True)
+class _Met:
+    """An object by its number, the name that it was met under, and the tensors inside it."""
+
+    number: int
+    name: str
+    tensors: Sequence[str] = ()
+
+
 class _Values:
     """Plain data of the values of one pickle, and the tensors among them by name."""
 
@@ -133,8 +144,8 @@ class _Values:
         self._contents = contents
         self._record = record
         self._stored = StoredTensors(record)
-        self._objects: dict[int, int] = {}
-        self._depth = 0
+        self._objects: dict[int, _Met] = {}
+        self._depth = self._count = 0
 
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
@@ -159,7 +170,9 @@ class _Values:
                 of_items = type_.elements if isinstance(type_, TupleType) else ()
                 # A state of an older library may have other items than are declared today.
                 fits = len(of_items) == len(value)
-                return {"tuple": self._items(name, value, of_items if fits else [None] * len(value))}
+                return {
+                    "tuple": self._items(name, value, of_items if fits else [None] * len(value))
+                }
             case list():
                 type_ = type_.element if isinstance(type_, ListType) else type_
                 return {"list": self._items(name, value, [type_] * len(value))}
@@ -186,22 +199,33 @@ class _Values:
             ]
 
     def _object(self, value: Object, name: str) -> Plain:
-        number = self._objects.get(id(value))
-        if number is not None:
-            return {"object": number}
-        self._objects[id(value)] = len(self._objects)
+        met = self._objects.get(id(value))
+        if met is not None:
+            for inner in met.tensors:
+                self._add(name + inner.removeprefix(met.name), self.tensors[inner])
+            return {"object": met.number}
+        met = self._objects[id(value)] = _Met(len(self._objects), name)
+        known = len(self.tensors)
         class_, own = self._contents.class_named(value.cls.qualified_name)
-        if not isinstance(value.state, dict):
-            schema = method_schema(class_, "__getstate__")
-            type_ = None if schema is None else schema.return_type
-            state = self.value(value.state, _joined(name, "__getstate__"), type_)
-            return {"class": own, "state": state}
+        if isinstance(value.state, dict):
+            plain = {"class": own, "attributes": self._slots(value.state, class_, name)}
+        else:
+            plain = {"class": own, "state": self._state(value.state, class_, name)}
+        met.tensors = [*self.tensors][known:]
+        return plain
+
+    def _slots(self, state: dict[Any, Any], class_: ClassType, name: str) -> Plain:
         slots: list[Plain] = []
-        for key, item in value.state.items():
+        for key, item in state.items():
             slot = class_.attributes.get(key)
             type_ = None if slot is None else slot.type
             slots.append([key, self.value(item, _joined(name, key), type_)])
-        return {"class": own, "attributes": slots}
+        return slots
+
+    def _state(self, state: Any, class_: ClassType, name: str) -> Plain:
+        schema = method_schema(class_, "__getstate__")
+        type_ = None if schema is None else schema.return_type
+        return self.value(state, _joined(name, "__getstate__"), type_)
 
     def _reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
         if is_tensor(value):
@@ -209,15 +233,15 @@ class _Values:
         function = value.function
         match value.argument:
             case (content, str(tag)) if function == _TYPE_TAG:
-                own, text = self._contents.type_of(tag)
-                plain = self.value(content, name, own)
-                return plain if type_ in (None, own) else {"type": text, "value": plain}
+                tagged, text = self._contents.type_of(tag)
+                plain = self.value(content, name, tagged)
+                return plain if type_ in (None, tagged) else {"type": text, "value": plain}
             case (list() as content,) if function.module == _PICKLE_MODULE:
                 return self.value(content, name, type_)
             case (str(device),) if function == _DEVICE:
                 return {"device": device}
-        _, own_name = self._contents.type_of(function.qualified_name)
-        return {"enum": own_name, "value": self.value(value.argument, name)}
+        _, enum = self._contents.type_of(function.qualified_name)
+        return {"enum": enum, "value": self.value(value.argument, name)}
 
     def _tensor(self, tensor: StoredTensor, name: str, *, grad: bool | None = None) -> Plain:
         match tensor:
@@ -229,19 +253,19 @@ class _Values:
             case QuantizedTensor(view, PerTensor(scale, zero_point)):
                 meaning = ["quantized", view.storage.dtype, [*view.size], scale, zero_point]
                 return self._strided(view, name, meaning, bool(grad))
-            case QuantizedTensor(view, quantizer):
-                self._numbers(quantizer.scales, _joined(name, "scales"), "float64")
-                self._numbers(quantizer.zero_points, _joined(name, "zero_points"), "int64")
-                meaning = ["channels", view.storage.dtype, [*view.size], quantizer.axis]
+            case QuantizedTensor(view, PerChannel(scales, zero_points, axis)):
+                self._numbers(scales, _joined(name, "scales"), "float64")
+                self._numbers(zero_points, _joined(name, "zero_points"), "int64")
+                meaning = ["channels", view.storage.dtype, [*view.size], axis]
                 return self._strided(view, name, meaning, bool(grad))
             case SparseTensor(layout, size, parts, own_grad):
-                inner = self._items(name, parts, [None] * len(parts))
-                return {"sparse": layout, "shape": [*size], "parts": inner, "grad": own_grad}
+                dense = self._items(name, parts, [None] * len(parts))
+                return {"sparse": layout, "shape": [*size], "parts": dense, "grad": own_grad}
         raise AssertionError(tensor)
 
     def _strided(self, view: StridedView, name: str, meaning: Plain, grad: bool) -> Plain:
         elements = self._contents.elements(self._record, view)
-        self.tensors[name] = TensorContent(meaning, elements)
+        self._add(name, TensorContent(meaning, elements))
         return {"tensor": meaning, "device": view.storage.device, "grad": grad}
 
     def _numbers(self, numbers: Reduce | list[Any], name: str, dtype: str) -> None:
@@ -253,7 +277,24 @@ class _Values:
         data = memoryview(struct.pack(f"<{len(numbers)}{code}", *numbers))
         shape = [len(numbers)]
         elements = Elements(lambda: data, 0, shape, [8], 8, 8)
-        self.tensors[name] = TensorContent(["dense", dtype, shape, []], elements)
+        self._add(name, TensorContent(["dense", dtype, shape, []], elements))
+
+    def _add(self, name: str, content: TensorContent) -> None:
+        """Note a tensor; a name that another has already is told apart."""
+        self._count += 1
+        number = 1
+        unique = name
+        while unique in self.tensors:
+            number += 1
+            unique = f"{name} ({number})"
+        self.tensors[unique] = content
+
+
+def _types_of_items(value: tuple[Any, ...], type_: Type | None) -> Sequence[Type | None]:
+    """Return the declared type of each item, none where a state is that of an older library."""
+    if isinstance(type_, TupleType) and len(type_.elements) == len(value):
+        return type_.elements
+    return [None] * len(value)
 
 
 def _joined(name: str, part: object) -> str:
