@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions
 
 
@@ -46,6 +47,11 @@ class _LegacyTorchScript(ZipFormat):
         from .inspection import LegacyView
 
         return LegacyView(opened)
+
+    def contents(self, opened: Container) -> Contents:
+        from .contents import LegacyContents
+
+        return LegacyContents(opened)
 
     def moved(self, opened: Container, map_location: str) -> Container:
         from tsarchive.formats.torchscript.devices import moved_archive

@@ -8,7 +8,6 @@ import torch
 
 from tsarchive.container import Container
 from tsarchive.errors import FormatError
-from tsarchive.formats.torchscript.code_records import CodeRecords
 from tsarchive.formats.torchscript.debug_records import DebugRecords
 from tsarchive.formats.torchscript.importer import (
     BaseImporter,
@@ -21,7 +20,6 @@ from tsarchive.formats.torchscript.importer import (
 from tsarchive.formats.torchscript.tensors import TensorReader
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import TENSOR, Type
-from tsarchive.operators.upgraders import RECORD, TEXT
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import link_lists, set_slot
@@ -32,6 +30,7 @@ from .inspection import (
     MODEL,
     OPERATOR_VERSION,
     Module,
+    RunnableRecords,
     Values,
     debug_records,
     dialect_of,
@@ -41,13 +40,6 @@ from .inspection import (
 
 if TYPE_CHECKING:
     from tsarchive.run.modules import ArchiveModule
-
-
-class _Records(CodeRecords):
-    """Code records, including the functions that implement old operators."""
-
-    def __getitem__(self, name: str) -> str:
-        return TEXT if name == RECORD else super().__getitem__(name)
 
 
 class LegacyImporter(BaseImporter):
@@ -63,7 +55,7 @@ class LegacyImporter(BaseImporter):
         self.model = read_model(container.read(MODEL))
         named_devices = {tensor.device for tensor in self.model.tensors}
         super().__init__(container, device, guard, tensors_on, named_devices)
-        self.records = _Records(self.container, CODE_FOLDERS)
+        self.records = RunnableRecords(self.container, CODE_FOLDERS)
         self.code = runnable_code(
             self.records,
             constant=self.constant,

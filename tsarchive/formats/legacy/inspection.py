@@ -49,7 +49,9 @@ from tsarchive.operators.upgraders import (
     FUNCTIONS_OF_1_0,
     FUNCTIONS_OF_1_1,
     MASKS,
+    RECORD,
     RENAMED,
+    TEXT,
 )
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
@@ -489,6 +491,13 @@ def _methods(text: str, record: str) -> dict[str, Piece]:
     return split_class(classes[0]).methods
 
 
+class RunnableRecords(CodeRecords):
+    """Code records, including the functions that implement old operators."""
+
+    def __getitem__(self, name: str) -> str:
+        return TEXT if name == RECORD else super().__getitem__(name)
+
+
 class LegacyView(PickledView):
     """An archive from before torch 1.3."""
 
@@ -525,7 +534,7 @@ class LegacyView(PickledView):
     @cached_property
     def root(self) -> Object:
         """The main module as a pickle would describe it."""
-        return _described(self._main[0], self._values)
+        return described(self._main[0], self._values)
 
     @cached_property
     def _values(self) -> Values:
@@ -544,11 +553,11 @@ class LegacyView(PickledView):
                 yield root
 
 
-def _described(module: Module, values: Values) -> Object:
+def described(module: Module, values: Values) -> Object:
     definition = module.definition
     state: dict[Value, Value] = {}
     for submodule in module.submodules:
-        state[submodule.definition.name] = _described(submodule, values)
+        state[submodule.definition.name] = described(submodule, values)
     for parameter in definition.parameters:
         state[parameter.name] = values.tensor(parameter.tensor)
     for attribute in definition.attributes:
@@ -556,6 +565,8 @@ def _described(module: Module, values: Values) -> Object:
             state[attribute.name] = values.attribute(attribute.value)
     if definition.state is not None:
         state["__getstate__"] = values.attribute(definition.state)
+    if _TRAINING.name in module.class_.attributes:
+        state.setdefault(_TRAINING.name, True)
     qualifier, _, name = module.class_.qualified_name.rpartition(".")
     return Object(Global(qualifier, name), state)
 
@@ -580,7 +591,7 @@ class Values:
 
     def __init__(self, container: Container, model: Model) -> None:
         self._container = container
-        self._model = model
+        self.model = model
         self._tensors: dict[int, Reduce] = {}
         self._storages: dict[str, PersistentId] = {}
         self._attributes: list[Value] | None = None
@@ -589,7 +600,7 @@ class Values:
         """Return the tensor of this number. Raises FormatError when there is none."""
         found = self._tensors.get(number)
         if found is None:
-            tensors = self._model.tensors
+            tensors = self.model.tensors
             if not 0 <= number < len(tensors):
                 raise FormatError(f"there is no tensor {number}", record=MODEL, limit=len(tensors))
             found = self._tensors[number] = self._described(tensors[number])
@@ -597,7 +608,7 @@ class Values:
 
     def table(self) -> tuple[Reduce, ...]:
         """Return all tensors by their numbers."""
-        return tuple(map(self.tensor, range(len(self._model.tensors))))
+        return tuple(map(self.tensor, range(len(self.model.tensors))))
 
     def attribute(self, place: int) -> Value:
         """Return the value at an index of attributes.pkl. Raises FormatError when there is none."""
@@ -612,7 +623,7 @@ class Values:
         return self._attributes[place]
 
     def _read(self) -> list[Value]:
-        if self._model.version < FIRST_WITH_ATTRIBUTES:
+        if self.model.version < FIRST_WITH_ATTRIBUTES:
             return []
         table = loads(self._container.read(ATTRIBUTES), record=ATTRIBUTES)
         if not isinstance(table, list | tuple):

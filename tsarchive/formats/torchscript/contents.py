@@ -15,13 +15,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
-from tsarchive.analyses.program import Program
 from tsarchive.container import Container
 from tsarchive.errors import FormatError, PickleError
 from tsarchive.formats.contents import Contents, Elements, TensorContent, is_big_endian
+from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
-from tsarchive.pickler import Global, Memoised, Object, Reduce, loads
+from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .inspection import storage_record
@@ -52,28 +52,39 @@ _DEVICE: Final = Global("torch", "device")
 class TorchScriptContents(Contents):
     """The contents of an archive with a data.pkl."""
 
+    values_record = _DATA
+    constants_record = _CONSTANTS
+
     def __init__(self, container: Container) -> None:
         self._container = container
         self._encoding = ProgramEncoding(self._constant)
-        self._data = _Values(self, _DATA)
-        self._table = _Values(self, _CONSTANTS)
+        self._data = _Values(self, self.values_record)
+        self._table = _Values(self, self.constants_record)
         self._constants: dict[int, str] = {}
 
     @cached_property
-    def program(self) -> Program:
+    def importer(self) -> CodeImporter:
+        """The code, lowered in an open world."""
         names = (name for name in self._container.records if name.startswith("code/"))
         code = {name: self._container.read(name) for name in names if name.endswith(".py")}
-        return program_of(code, self._container)
+        return program_of(code, self._container).code
+
+    def root(self) -> Value:
+        """Return the root object as a pickle describes it."""
+        return loads(self._container.read(_DATA), record=_DATA)
 
     @cached_property
     def structure(self) -> Plain:
-        root = loads(self._container.read(_DATA), record=_DATA)
-        return self._data.value(root, "")
+        return self._data.value(self.root(), "")
 
     @cached_property
     def code(self) -> Plain:
         _ = self.structure  # which classes there are
-        return [[name, definition] for name, definition in self._encoding.definitions()]
+        found = [[name, definition] for name, definition in self._encoding.definitions()]
+        world = self.importer.open
+        if world is not None and world.refused:
+            raise world.refused[0]
+        return found
 
     @property
     def tensors(self) -> Mapping[str, TensorContent]:
@@ -95,14 +106,14 @@ class TorchScriptContents(Contents):
 
     def class_named(self, qualified_name: str) -> tuple[ClassType, str]:
         """Return a class, and its canonical name."""
-        found = self.program.code.find_class(qualified_name)
+        found = self.importer.find_class(qualified_name)
         if not isinstance(found, ClassType):
-            raise FormatError(f"{qualified_name} is not a class", record=_DATA)
+            raise FormatError(f"{qualified_name} is not a class", record=self.values_record)
         return found, self._encoding.name(found)
 
     def type_of(self, tag: str) -> tuple[Type, str]:
         """Return the type that a tag tells, and its canonical text."""
-        found = self.program.code.parse_type(tag)
+        found = self.importer.parse_type(tag)
         return found, self._encoding.type(found)
 
     def elements(self, record: str, view: StridedView) -> Elements:
@@ -145,7 +156,7 @@ class _Values:
         self._record = record
         self._stored = StoredTensors(record)
         self._objects: dict[int, _Met] = {}
-        self._depth = self._count = 0
+        self._depth = 0
 
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
@@ -167,12 +178,7 @@ class _Values:
             case Memoised():
                 return self.value(value.value, name, type_)
             case tuple():
-                of_items = type_.elements if isinstance(type_, TupleType) else ()
-                # A state of an older library may have other items than are declared today.
-                fits = len(of_items) == len(value)
-                return {
-                    "tuple": self._items(name, value, of_items if fits else [None] * len(value))
-                }
+                return {"tuple": self._items(name, value, _types_of_items(value, type_))}
             case list():
                 type_ = type_.element if isinstance(type_, ListType) else type_
                 return {"list": self._items(name, value, [type_] * len(value))}
@@ -281,7 +287,6 @@ class _Values:
 
     def _add(self, name: str, content: TensorContent) -> None:
         """Note a tensor; a name that another has already is told apart."""
-        self._count += 1
         number = 1
         unique = name
         while unique in self.tensors:
