@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from tsarchive.analyses.carried_order import CarriedOrder, is_carrying, reordered
 from tsarchive.frontend.context import UNREACHABLE
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, TableConstant
@@ -67,8 +68,8 @@ def _item(letter: bytes, content: bytes, put: Callable[[bytes], Any]) -> None:
     put(content)
 
 
-# Blocks stand by themselves; where arguments are written means nothing.
-_NOT_MEANING: Final = frozenset({"subgraph", "arguments"})
+# Blocks stand by themselves, and what they are forked for; how arguments are written means nothing.
+_NOT_MEANING: Final = frozenset({"subgraph", "arguments", "is_forked"})
 
 
 class ProgramEncoding:
@@ -146,7 +147,8 @@ class ProgramEncoding:
         ]
 
     def _function(self, function: Function) -> Plain:
-        return [self._schema(function.schema), _Body(self).block(function.graph)]
+        graph = function.graph
+        return [self._schema(function.schema), _Body(self, CarriedOrder(graph)).block(graph)]
 
     def _schema(self, schema: FunctionSchema) -> Plain:
         return [
@@ -185,16 +187,20 @@ class ProgramEncoding:
 class _Body:
     """Encodes the graph of one function: values by numbers, in the order in which they are made."""
 
-    def __init__(self, program: ProgramEncoding) -> None:
+    def __init__(self, program: ProgramEncoding, order: CarriedOrder) -> None:
         self._program = program
+        self._order = order
         self._numbers: dict[Value, int] = {}
 
-    def block(self, block: Block) -> Plain:
+    def block(self, block: Block, order: Sequence[int] = ()) -> Plain:
         return [
-            [self._define(value) for value in block.params],
+            [self._define(value) for value in self._params(block, order)],
             [self._node(node) for node in block.nodes if node.kind not in _UNWRITTEN],
-            [self._use(value) for value in block.returns],
+            [self._use(value) for value in reordered(block.returns, order)],
         ]
+
+    def _params(self, block: Block, order: Sequence[int]) -> Sequence[Value]:
+        return reordered(block.params, order) if block.params else ()
 
     def _define(self, value: Value) -> Plain:
         self._numbers[value] = len(self._numbers)
@@ -208,15 +214,17 @@ class _Body:
         return [self._program.type(value.type), self._program.value(value.constant)]
 
     def _node(self, node: Node) -> Plain:
-        inputs = [self._use(value) for value in node.inputs]
-        blocks = [self.block(block) for block in nested_blocks(node)]
+        order = self._order.of(node) if is_carrying(node) else ()
+        carried_in = order if node.kind == "prim::Loop" else ()
+        inputs = [self._use(value) for value in reordered(node.inputs, carried_in)]
+        blocks = [self.block(block, order) for block in nested_blocks(node)]
         return [
             node.operator or node.kind,
             node.upgrader,
             inputs,
             self._attributes(node),
             blocks,
-            [self._define(value) for value in node.outputs],
+            [self._define(value) for value in reordered(node.outputs, order)],
         ]
 
     def _attributes(self, node: Node) -> Plain:

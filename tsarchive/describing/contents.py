@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from .text import NAMES_SHOWN, OPERATORS_SHOWN, Lines, counts_text, listed, named, plural, size
 
@@ -145,9 +145,10 @@ def totals_of(infos: Iterable[TensorInfo]) -> TensorTotals:
     return TensorTotals(count, elements, len(storages), nbytes)
 
 
-def uniquely_named(
-    named: Iterable[tuple[str, TensorInfo]],
-) -> Iterator[tuple[str, TensorInfo]]:
+_Named = TypeVar("_Named")
+
+
+def uniquely_named(named: Iterable[tuple[str, _Named]]) -> Iterator[tuple[str, _Named]]:
     """Make names unique; the second of a name, as of the keys 1 and ``"1"``, is ``name (2)``."""
     known: set[str] = set()
     repeated: dict[str, int] = {}

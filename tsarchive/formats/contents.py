@@ -9,12 +9,16 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.errors import FormatError
 
 # Rows that do not follow each other are gathered to pieces of about so many bytes.
 _PIECE: Final = 1 << 20
+# An expanded tensor has few bytes and many elements; more than this only to keep a reader busy.
+_MOST_REPEATED: Final = 1 << 30
 
 
 class Elements(NamedTuple):
@@ -33,11 +37,25 @@ class Elements(NamedTuple):
     is_swapped: bool = False
 
     def pieces(self) -> Iterator[memoryview | bytes]:
-        """Yield the elements in the order of their indices, in pieces."""
+        """Yield the elements in the order of their indices, in pieces.
+
+        Raises FormatError where the storage is too short, or elements repeat without end.
+        """
         if self.storage is None or 0 in self.shape:
             return
-        runs = _rows(self.storage(), self)
+        data = self.storage()
+        self._check(len(data))
+        runs = _rows(data, self)
         yield from map(self._swapped, runs) if self.is_swapped else runs
+
+    def _check(self, size: int) -> None:
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+        end = self.offset + last + self.itemsize
+        if end > size:
+            raise FormatError(f"a tensor ends at byte {end:,} of its storage", limit=size)
+        count = prod(self.shape) * self.itemsize
+        if count > size + _MOST_REPEATED:
+            raise FormatError(f"a tensor repeats {size:,} bytes up to {count:,}")
 
     def _swapped(self, piece: memoryview | bytes) -> bytes:
         swapped = bytearray(len(piece))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.describing.contents import uniquely_named
+from tsarchive.errors import FormatError
 from tsarchive.formats.contents import Contents, Elements, TensorContent
 
 from .content import DataFile, Program
@@ -63,7 +65,7 @@ class ExecutorchContents(Contents):
                 for key, entry in content.by_key.items()
             }
         if program is not None:
-            found |= dict(_of_program(program))
+            found |= dict(uniquely_named(_of_program(program)))
         return found
 
     @property
@@ -95,6 +97,8 @@ def _content(data: Callable[[], memoryview], layout: Layout | None) -> TensorCon
     if layout is None:
         size = len(data())
         return TensorContent(["bytes"], Elements(data, 0, [size], [1], 1, 1))
+    if layout.problem is not None:
+        raise FormatError(layout.problem)
     itemsize = SCALAR_TYPES[layout.scalar_type].itemsize
     strides = [step * itemsize for step in layout.strides]
     return TensorContent(

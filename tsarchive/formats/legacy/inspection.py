@@ -563,12 +563,18 @@ def described(module: Module, values: Values) -> Object:
     for attribute in definition.attributes:
         if attribute.value is not None:
             state[attribute.name] = values.attribute(attribute.value)
-    if definition.state is not None:
-        state["__getstate__"] = values.attribute(definition.state)
-    if _TRAINING.name in module.class_.attributes:
+    if definition.state is None and _TRAINING.name in module.class_.attributes:
         state.setdefault(_TRAINING.name, True)
     qualifier, _, name = module.class_.qualified_name.rpartition(".")
-    return Object(Global(qualifier, name), state)
+    return Object(Global(qualifier, name), _state(definition, state, values))
+
+
+def _state(definition: ModuleDef, attributes: dict[Value, Value], values: Values) -> Value:
+    """Return the state of a module: its attributes, or what ``__setstate__`` takes."""
+    if definition.state is None:
+        return attributes
+    given = values.attribute(definition.state)
+    return {**attributes, "__getstate__": given} if attributes else given
 
 
 def _no_constant(index: int) -> tuple[Any, Type]:

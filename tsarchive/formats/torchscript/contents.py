@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
+from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError
 from tsarchive.formats.contents import Contents, Elements, TensorContent, is_big_endian
 from tsarchive.frontend import CodeImporter
@@ -24,7 +25,7 @@ from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
-from .inspection import storage_record
+from .inspection import MAX_LETTERS, MAX_NAMES, storage_record
 from .pickled import MAX_DEPTH
 from .program import program_of
 from .stored_tensors import (
@@ -89,7 +90,7 @@ class TorchScriptContents(Contents):
     @property
     def tensors(self) -> Mapping[str, TensorContent]:
         _ = self.code  # which constants there are
-        return self._data.tensors | self._table.tensors
+        return {**self._data.tensors, **self._table.tensors}
 
     @cached_property
     def extra_files(self) -> Mapping[str, bytes]:
@@ -140,23 +141,31 @@ class TorchScriptContents(Contents):
 
 @dataclass(slots=True)
 class _Met:
-    """An object by its number, the name that it was met under, and the tensors inside it."""
+    """An object by its number, the name that it was met under, and which tensors are inside it:
+    those from ``start`` to ``end``, none as long as it is not complete.
+    """
 
     number: int
     name: str
-    tensors: Sequence[str] = ()
+    start: int
+    end: int = 0
 
 
 class _Values:
     """Plain data of the values of one pickle, and the tensors among them by name."""
 
     def __init__(self, contents: TorchScriptContents, record: str) -> None:
-        self.tensors: dict[str, TensorContent] = {}
+        self._found: list[tuple[str, TensorContent]] = []
         self._contents = contents
         self._record = record
         self._stored = StoredTensors(record)
         self._objects: dict[int, _Met] = {}
-        self._depth = 0
+        self._depth = self._letters = 0
+
+    @property
+    def tensors(self) -> Mapping[str, TensorContent]:
+        """The tensors that were met, by name."""
+        return dict(uniquely_named(self._found))
 
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
@@ -207,22 +216,24 @@ class _Values:
     def _object(self, value: Object, name: str) -> Plain:
         met = self._objects.get(id(value))
         if met is not None:
-            for inner in met.tensors:
-                self._add(name + inner.removeprefix(met.name), self.tensors[inner])
+            for inner, content in self._found[met.start : met.end]:
+                self._add(name + inner.removeprefix(met.name), content)
             return {"object": met.number}
-        met = self._objects[id(value)] = _Met(len(self._objects), name)
-        known = len(self.tensors)
+        met = self._objects[id(value)] = _Met(len(self._objects), name, len(self._found))
         class_, own = self._contents.class_named(value.cls.qualified_name)
-        if isinstance(value.state, dict):
+        if isinstance(value.state, dict) and not class_.has_state_methods:
             plain = {"class": own, "attributes": self._slots(value.state, class_, name)}
         else:
             plain = {"class": own, "state": self._state(value.state, class_, name)}
-        met.tensors = [*self.tensors][known:]
+        met.end = len(self._found)
         return plain
 
     def _slots(self, state: dict[Any, Any], class_: ClassType, name: str) -> Plain:
         slots: list[Plain] = []
         for key, item in state.items():
+            if not isinstance(key, str):
+                message = "the state of an object has a name that is no text"
+                raise PickleError(message, record=self._record)
             slot = class_.attributes.get(key)
             type_ = None if slot is None else slot.type
             slots.append([key, self.value(item, _joined(name, key), type_)])
@@ -286,13 +297,11 @@ class _Values:
         self._add(name, TensorContent(["dense", dtype, shape, []], elements))
 
     def _add(self, name: str, content: TensorContent) -> None:
-        """Note a tensor; a name that another has already is told apart."""
-        number = 1
-        unique = name
-        while unique in self.tensors:
-            number += 1
-            unique = f"{name} ({number})"
-        self.tensors[unique] = content
+        self._letters += len(name)
+        if len(self._found) >= MAX_NAMES or self._letters > MAX_LETTERS:
+            limit = MAX_LETTERS if self._letters > MAX_LETTERS else MAX_NAMES
+            raise PickleError("too many named tensors", record=self._record, limit=limit)
+        self._found.append((name, content))
 
 
 def _types_of_items(value: tuple[Any, ...], type_: Type | None) -> Sequence[Type | None]:
