@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.analyses.encoding import Plain, encode
+from tsarchive.container.source import open_source
 from tsarchive.formats.contents import Contents, TensorContent
-from tsarchive.formats.registry import format_of, opened_file
+from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
+# About so many bytes of a mapped file are held in memory.
+_HELD: Final = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,17 @@ class Fingerprint:
 
 
 def fingerprint(
-    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module, *, weights: bool = True
+    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
+    *,
+    weights: bool = True,
+    step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
     """Return the fingerprint of a file (path or binary file object), or of a module.
 
     ``source`` may be an archive of TorchScript or torch.export, or a file of ExecuTorch; or a
     module that ``save`` takes, which has the fingerprint of the file that ``save`` writes. Of a
-    file nothing runs, and torch is not imported. Without ``weights`` no tensor is read.
+    file nothing runs, and torch is not imported. Without ``weights`` no tensor is read. ``step`` is
+    called with the name of each tensor when it has been read.
 
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
     cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
@@ -60,9 +67,11 @@ def fingerprint(
     given: Any = source
     is_file = isinstance(source, str | os.PathLike) or hasattr(given, "read")
     file = given if is_file else _saved(given)
-    opened = opened_file(file)
+    found = open_source(file)
+    opened = opened_source(found)
     with not_collecting(), closing(opened):
-        return fingerprint_of(format_of(opened).contents(opened), weights=weights)
+        contents = format_of(opened).contents(opened)
+        return fingerprint_of(contents, weights=weights, step=step, let_go=found.let_go)
 
 
 def _saved(module: Any) -> BinaryIO:
@@ -74,27 +83,64 @@ def _saved(module: Any) -> BinaryIO:
     return stream
 
 
-def fingerprint_of(contents: Contents, *, weights: bool = True) -> Fingerprint:
-    """Return the fingerprint of the contents of a file."""
+def fingerprint_of(
+    contents: Contents,
+    *,
+    weights: bool = True,
+    step: Callable[[str], None] = lambda tensor: None,
+    let_go: Callable[[], None] = lambda: None,
+) -> Fingerprint:
+    """Return the fingerprint of the contents of a file.
+
+    ``let_go`` is called from time to time, when what was read is needed no more.
+    """
     code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
     extra = _digest("extra files", files)
     if not weights:
         return Fingerprint(code, structure, "", extra, "", {})
-    tensors = contents.tensors
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        digests = dict(zip(tensors, pool.map(_tensor, tensors.values()), strict=True))
+    digests = _Tensors(let_go).digests(contents.tensors, step)
     of_all = _digest("weights", digests)
     model = _digest("model", [code, structure, of_all])
     return Fingerprint(code, structure, of_all, extra, model, digests)
 
 
+class _Tensors:
+    """Digests tensors, several at a time; what has several names is read once."""
+
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        self._let_go = let_go
+        self._read = 0
+
+    def digests(
+        self, tensors: Mapping[str, TensorContent], step: Callable[[str], None]
+    ) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            each = {id(tensor): tensor for tensor in tensors.values()}
+            waiting = {key: pool.submit(self._digest, tensor) for key, tensor in each.items()}
+            try:
+                for name, tensor in tensors.items():
+                    found[name] = waiting[id(tensor)].result()
+                    step(name)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return found
+
+    def _digest(self, tensor: TensorContent) -> str:
+        digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
+        for piece in tensor.elements.pieces():
+            digest.update(piece)
+            self._count(len(piece))
+        return f"{VERSION}:{digest.hexdigest()}"
+
+    def _count(self, size: int) -> None:
+        self._read += size  # what another thread adds meanwhile may be lost, and does not matter
+        if self._read >= _HELD:
+            self._read = 0
+            self._let_go()
+
+
 def _digest(part: str, value: Plain) -> str:
     return f"{VERSION}:{hashlib.sha256(encode([VERSION, part, value])).hexdigest()}"
-
-
-def _tensor(tensor: TensorContent) -> str:
-    digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-    for piece in tensor.elements.pieces():
-        digest.update(piece)
-    return f"{VERSION}:{digest.hexdigest()}"

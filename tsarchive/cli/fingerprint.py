@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -83,14 +83,18 @@ def _each(
 ) -> Iterator[tuple[str, Fingerprint | None]]:
     """Yield each file with its fingerprint; None for one that is reported as an error."""
     has_bar = sum(map(_size, files)) >= _BAR_FROM
-    with progress(len(files)) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(_no_step) as step:
         for file in files:
-            step(file)
             try:
-                yield file, tsarchive.fingerprint(file, weights=weights)
+                yield file, _found(file, weights=weights, step=step)
             except (ArchiveError, OSError) as error:
                 report(describe(error), as_json=as_json, file=file)
                 yield file, None
+
+
+def _found(file: str, *, weights: bool, step: Callable[[str], None]) -> Fingerprint:
+    step(file)
+    return tsarchive.fingerprint(file, weights=weights, step=lambda name: step(f"{file}: {name}"))
 
 
 def _no_step(description: str) -> None:

@@ -372,8 +372,11 @@ STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows the current step; without a terminal it does nothing."""
+def progress(steps: int | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step; without a terminal it does nothing.
+
+    None stands for a number of steps that nobody knows yet.
+    """
     if not sys.stderr.isatty():
         yield lambda description: None
         return

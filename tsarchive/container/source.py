@@ -55,6 +55,14 @@ class Source:
         faults.report("file-changed", problem, hint=_REPLACE)
         raise FileChanged
 
+    def let_go(self) -> None:
+        """Let go of the memory of a map that nobody has written to; its file is read again then.
+
+        Otherwise all that was read of a large file counts as memory of this process.
+        """
+        if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.data.madvise(mmap.MADV_DONTNEED)
+
     def close(self) -> None:
         """Release the file. Views of the data stay valid and keep what they need of it."""
         if self._descriptor is not None:

@@ -17,6 +17,8 @@ from tsarchive.errors import FormatError
 
 # Rows that do not follow each other are gathered to pieces of about so many bytes.
 _PIECE: Final = 1 << 20
+# Longer runs are given in pieces, so that what was read can be let go of.
+_LONGEST: Final = 1 << 24
 # An expanded tensor has few bytes and many elements; more than this only to keep a reader busy.
 _MOST_REPEATED: Final = 1 << 30
 
@@ -73,7 +75,9 @@ def _rows(data: memoryview, elements: Elements) -> Iterator[memoryview | bytes]:
     while dimensions and dimensions[-1][1] == width:
         width *= dimensions.pop()[0]
     if not dimensions:
-        yield data[elements.offset : elements.offset + width]
+        end = elements.offset + width
+        for start in range(elements.offset, end, _LONGEST):
+            yield data[start : min(start + _LONGEST, end)]
         return
     pieces: list[memoryview] = []
     size = 0

@@ -8,7 +8,7 @@ from mmap import mmap
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
-from tsarchive.container.source import open_source
+from tsarchive.container.source import Source, open_source
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
@@ -60,6 +60,10 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    found = open_source(source)
+    return opened_source(open_source(source))
+
+
+def opened_source(found: Source) -> Opened:
+    """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
     own = file_format(found.data)
     return Container.of_source(found) if own is None else own.opened(found)
