@@ -47,22 +47,27 @@ class Input:
 Layer = Callable[[Random], Input]
 # Inputs per thousand for each fuzz target: expensive ones get fewer.
 _OF_ARCHIVES = (
-    (torch_free.read_archive, 845), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
-    (torch_free.audit, 5), (torch_free.report, 5), (doors.load, 30), (doors.load_moved, 5),
+    (torch_free.read_archive, 840), (torch_free.look_at_archive, 100), (torch_free.verify, 10),
+    (torch_free.audit, 5), (torch_free.report, 5), (torch_free.fingerprint, 5), (doors.load, 30),
+    (doors.load_moved, 5),
 )  # fmt: skip
 _OF_PICKLES = (
-    (doors.load, 30), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
+    (doors.load, 30), (torch_free.verify, 3), (torch_free.audit, 3), (torch_free.fingerprint, 3),
+    (doors.load_moved, 5),
 )  # fmt: skip
 _OF_CODE = (
-    (doors.compile_all, 35), (torch_free.verify, 3), (torch_free.audit, 3), (doors.load_moved, 5),
+    (doors.compile_all, 35), (torch_free.verify, 3), (torch_free.audit, 3),
+    (torch_free.fingerprint, 3), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXPORTED = (
-    (torch_free.look_at_exported, 280), (torch_free.verify, 300), (torch_free.audit, 100),
-    (torch_free.report, 20), (doors.load, 200), (doors.run_exported, 95), (doors.load_moved, 5),
+    (torch_free.look_at_exported, 230), (torch_free.verify, 300), (torch_free.audit, 100),
+    (torch_free.report, 20), (torch_free.fingerprint, 50), (doors.load, 200),
+    (doors.run_exported, 95), (doors.load_moved, 5),
 )  # fmt: skip
 _OF_EXECUTORCH = (
-    (torch_free.look_at_executorch, 250), (torch_free.verify, 200), (torch_free.audit, 100),
-    (torch_free.report, 50), (edits.edit, 100), (doors.load, 50), (doors.run_program, 250),
+    (torch_free.look_at_executorch, 200), (torch_free.verify, 200), (torch_free.audit, 100),
+    (torch_free.report, 50), (torch_free.fingerprint, 50), (edits.edit, 100), (doors.load, 50),
+    (doors.run_program, 250),
 )  # fmt: skip
 _CHANCE_OF_BLIND_CHANGE = 0.05
 # Modules that inputs may make Python import: decompressors, and a codec of pickletools.

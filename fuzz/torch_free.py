@@ -88,6 +88,11 @@ def audit(data: bytes) -> None:
         raise AssertionError("audit raised instead of reporting") from error
 
 
+def fingerprint(data: bytes) -> None:
+    """Check that every file has a fingerprint or is refused."""
+    tsarchive.fingerprint(io.BytesIO(data))
+
+
 def find_no_pickle(data: bytes) -> None:
     """Check that audit takes no text for a harmful pickle, or for one too large to examine."""
     told = [found for found in tsarchive.audit(io.BytesIO(data)).findings if _is_of_pickle(found)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.container.source import open_source
+from tsarchive.errors import FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
@@ -71,7 +73,11 @@ def fingerprint(
     opened = opened_source(found)
     with not_collecting(), closing(opened):
         contents = format_of(opened).contents(opened)
-        return fingerprint_of(contents, weights=weights, step=step, let_go=found.let_go)
+        try:
+            return fingerprint_of(contents, weights=weights, step=step, let_go=found.let_go)
+        except RecursionError:
+            limit = sys.getrecursionlimit()
+            raise FormatError("the program is nested too deeply", limit=limit) from None
 
 
 def _saved(module: Any) -> BinaryIO:

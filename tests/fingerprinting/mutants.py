@@ -2,43 +2,54 @@
 
 from __future__ import annotations
 
+import math
+import pickletools
 import random
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 from tsarchive.describing.contents import TensorInfo
+
+Records = Mapping[str, bytes]
 
 # Operators of one arity, so that a program with another in its place still lowers.
 _ALIKE = {
     "add": "sub", "sub": "mul", "mul": "add", "relu": "sigmoid", "sigmoid": "tanh", "tanh": "relu",
-    "eq": "ne", "lt": "gt", "size": "stride",
+    "eq": "ne", "ne": "eq", "lt": "gt", "gt": "lt", "add_": "sub_", "mul_": "add_",
 }  # fmt: skip
-_OPERATOR = re.compile(rf"(?<=torch\.)({'|'.join(_ALIKE)})(?=\()")
-_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
-_ARGUMENTS = re.compile(r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))")
 # What torch writes at the start of old records and nobody reads.
-_HEAD = re.compile(r"\Aop_version_set = \d+\n")
-
-Records = Mapping[str, bytes]
+_HEAD = re.compile(r"\A(op_version_set *= *\d+\n)?")
+_FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
+_MOST_ELEMENTS = 20_000
 
 
 class Mutant(NamedTuple):
-    """The records of a mutant, and the fields of its fingerprint that differ."""
+    """The records of a mutant, and the parts of its fingerprint that differ.
 
+    ``tensors`` are the names of those that differ; None where they have other names. ``base`` are
+    the records that differ from it in the change alone, where these are not those of the original.
+    """
+
+    kind: str
     records: Records
-    changed: frozenset[str]
-    tensor: str | None = None
+    changed: frozenset[str] = frozenset()
+    tensors: frozenset[str] | None = frozenset()
     where: str = ""
+    base: Records | None = None
 
 
-class Original(NamedTuple):
+class Original:
     """The records of an archive, and its tensors by name."""
 
-    records: Records
-    tensors: Mapping[str, TensorInfo]
+    def __init__(self, records: Records, tensors: Mapping[str, TensorInfo]) -> None:
+        self.records = records
+        self.tensors = tensors
 
-    @property
+    @cached_property
     def code(self) -> list[str]:
         """The code records, but for copies of hooks, which torch writes and does not read."""
         return [
@@ -50,6 +61,12 @@ class Original(NamedTuple):
     def _has_copies(self, name: str) -> bool:
         folder, _, own = name.removesuffix(".py").rpartition("/")
         return b"class %b(" % own.encode() in self.records.get(f"{folder}.py", b"")
+
+    @cached_property
+    def opcodes(self) -> list[tuple[str, Any, int]]:
+        """The opcodes of data.pkl: name, argument and place."""
+        found = pickletools.genops(self.records["data.pkl"])
+        return [(opcode.name, argument, place or 0) for opcode, argument, place in found]
 
 
 def mutants(original: Original, seed: int, count: int) -> Iterator[Mutant]:
@@ -65,53 +82,264 @@ def _with(original: Original, name: str, data: bytes) -> Records:
     return {**original.records, name: data}
 
 
-def _weight(original: Original, chosen: random.Random) -> Mutant | None:
-    """Flip the last bit of one element."""
+# Weights
+
+
+class _Element(NamedTuple):
+    """The bytes of one element of a tensor in its record."""
+
+    tensor: TensorInfo
+    record: str
+    start: int
+    size: int
+
+
+def _element(original: Original, chosen: random.Random, *dtypes: str) -> _Element | None:
     candidates = [
-        (name, info)
+        info
         for name, info in original.tensors.items()
-        if info.elements
-        and info.strides
+        if not name.startswith("CONSTANTS.")
+        and info.elements
         and info.storage in original.records
         and not info.storages[1:]
+        and (not dtypes or info.dtype in dtypes)
     ]
     if not candidates:
         return None
-    name, info = chosen.choice(candidates)
-    assert info.storage is not None
-    itemsize = info.nbytes // info.elements
-    place = [chosen.randrange(size) for size in info.shape]
-    step = sum(index * stride for index, stride in zip(place, info.strides, strict=True))
-    data = bytearray(original.records[info.storage])
-    data[info.offset + step * itemsize] ^= 1
-    return Mutant(_with(original, info.storage, bytes(data)), frozenset({"weights"}), name)
+    info = chosen.choice(candidates)
+    size = info.nbytes // info.elements
+    place = [chosen.randrange(extent) for extent in info.shape]
+    step = sum(index * stride for index, stride in zip(place, info.strides or (), strict=True))
+    return _Element(info, str(info.storage), info.offset + step * size, size)
 
 
-def _in_code(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str]):
+def _changed_element(kind: str, original: Original, found: _Element, new: bytes) -> Mutant | None:
+    data = bytearray(original.records[found.record])
+    if data[found.start : found.start + found.size] == new:
+        return None
+    data[found.start : found.start + found.size] = new
+    names = frozenset(name for name, info in original.tensors.items() if _has(info, found))
+    return Mutant(kind, _with(original, found.record, bytes(data)), frozenset({"weights"}), names)
+
+
+def _has(info: TensorInfo, found: _Element) -> bool:
+    """Whether a tensor has the element, too."""
+    if info is found.tensor:
+        return True
+    if info.storage != found.record or not info.elements:
+        return False
+    size = info.nbytes // info.elements
+    if info.elements > _MOST_ELEMENTS:
+        return info.offset <= found.start < info.offset + info.nbytes
+    places = product(*map(range, info.shape))
+    steps = (
+        sum(index * stride for index, stride in zip(place, info.strides or (), strict=True))
+        for place in places
+    )
+    return any(info.offset + step * size == found.start for step in steps)
+
+
+def _last_bit(original: Original, chosen: random.Random) -> Mutant | None:
+    found = _element(original, chosen)
+    if found is None:
+        return None
+    old = original.records[found.record][found.start : found.start + found.size]
+    return _changed_element("one ulp in a weight", original, found, bytes([old[0] ^ 1]) + old[1:])
+
+
+def _sign_of_zero(original: Original, chosen: random.Random) -> Mutant | None:
+    """Set an element to zero in the original as well, and to minus zero in the mutant."""
+    return _special(original, chosen, "sign of zero", 0.0, -0.0)
+
+
+def _payload(original: Original, chosen: random.Random) -> Mutant | None:
+    return _special(original, chosen, "payload of NaN", math.nan, None)
+
+
+def _special(
+    original: Original, chosen: random.Random, kind: str, old: float, new: float | None
+) -> Mutant | None:
+    """Give an element two special values: the first in the original, the second in the mutant.
+
+    Without a second it is the first with its last bit flipped.
+    """
+    found = _element(original, chosen, *_FLOATS)
+    if found is None:
+        return None
+    code = _FLOATS[found.tensor.dtype]
+    before = struct.pack(code, old)
+    after = bytes([before[0] ^ 1]) + before[1:] if new is None else struct.pack(code, new)
+    data = bytearray(original.records[found.record])
+    data[found.start : found.start + found.size] = before
+    base = Original(_with(original, found.record, bytes(data)), original.tensors)
+    made = _changed_element(kind, base, found, after)
+    return None if made is None else made._replace(base=base.records)
+
+
+# Code
+
+
+def _in_code(kind: str, pattern: str, change: Callable[[re.Match[str]], str]):
+    compiled = re.compile(pattern, re.MULTILINE)
+
     def mutate(original: Original, chosen: random.Random) -> Mutant | None:
+        if not original.code:
+            return None
         name = chosen.choice(original.code)
-        text = original.records[name].decode()
-        start = len(_HEAD.match(text)[0]) if _HEAD.match(text) else 0
-        found = [match for match in pattern.finditer(text, start) if change(match) != match[0]]
+        text = original.records[name].decode("utf-8", "surrogateescape")
+        start = len(_HEAD.match(text)[0])
+        found = [match for match in compiled.finditer(text, start) if change(match) != match[0]]
         if not found:
             return None
         match = chosen.choice(found)
         changed = text[: match.start()] + change(match) + text[match.end() :]
-        where = changed[max(0, match.start() - 40) : match.end() + 40]
-        return Mutant(_with(original, name, changed.encode()), frozenset({"code"}), where=where)
+        where = changed[max(0, match.start() - 60) : match.end() + 40]
+        records = _with(original, name, changed.encode("utf-8", "surrogateescape"))
+        return Mutant(kind, records, frozenset({"code"}), where=where)
 
     return mutate
 
 
+def _next_float(match: re.Match[str]) -> str:
+    return repr(math.nextafter(float(match[0]), math.inf))
+
+
+def _flipped(match: re.Match[str]) -> str:
+    return "False" if match[0] == "True" else "True"
+
+
+_OPERATORS = "|".join(sorted(_ALIKE, key=len, reverse=True))
+
+
+# Structure
+
+
+def _attribute(original: Original, chosen: random.Random) -> Mutant | None:
+    """Change a bool or a float that is the value of an attribute."""
+    if "data.pkl" not in original.records:
+        return None
+    places = [
+        (name, place)
+        for (key, *_), (name, _, place) in pairwise(original.opcodes)
+        if key in ("BINUNICODE", "BINPUT", "BINGET", "LONG_BINGET", "LONG_BINPUT")
+        and name in ("NEWTRUE", "NEWFALSE", "BINFLOAT")
+    ]
+    if not places:
+        return None
+    name, place = chosen.choice(places)
+    data = bytearray(original.records["data.pkl"])
+    if name == "BINFLOAT":
+        data[place + 8] ^= 1
+    else:
+        data[place] ^= 1  # NEWTRUE is 88, NEWFALSE is 89
+    return Mutant(
+        "value of an attribute", _with(original, "data.pkl", bytes(data)),
+        frozenset({"structure"}), where=f"data.pkl, {place}",
+    )  # fmt: skip
+
+
+def _renamed_module(original: Original, chosen: random.Random) -> Mutant | None:
+    """Rename all submodules of one name."""
+    texts = {name: original.records[name].decode() for name in original.code}
+    declared = re.compile(r"^  ([a-z]\w*) : __torch__\.", re.MULTILINE)
+    names = sorted({match[1] for text in texts.values() for match in declared.finditer(text)})
+    chosen.shuffle(names)
+    for name in names:
+        made = _renamed(original, texts, name)
+        if made is not None:
+            return made
+    return None
+
+
+def _renamed(original: Original, texts: Mapping[str, str], name: str) -> Mutant | None:
+    anywhere = re.compile(rf"(?<!\w){name}(?!\w)")
+    uses = re.compile(
+        rf"(?<=^  ){name}(?= : __torch__\.)|(?<=self\.){name}(?!\w)(?!\()", re.MULTILINE
+    )
+    new = f"{name}_of_mutant"
+    if any(len(anywhere.findall(text)) != len(uses.findall(text)) for text in texts.values()):
+        return None
+    old = b"X" + struct.pack("<I", len(name)) + name.encode()
+    data = original.records["data.pkl"]
+    if old not in data:
+        return None
+    changed = {
+        **{record: uses.sub(new, text).encode() for record, text in texts.items()},
+        "data.pkl": data.replace(old, b"X" + struct.pack("<I", len(new)) + new.encode()),
+    }
+    has_tensors = any(name in tensor.split(".")[:-1] for tensor in original.tensors)
+    parts = {"code", "structure"} | ({"weights"} if has_tensors else set())
+    return Mutant(
+        "submodule renamed", {**original.records, **changed}, frozenset(parts), None, name
+    )
+
+
+# Extra files, and what means nothing
+
+
 def _extra_file(original: Original, chosen: random.Random) -> Mutant:
     data = b"%d" % chosen.getrandbits(64)
-    return Mutant(_with(original, "extra/note.txt", data), frozenset({"extra_files"}))
+    records = _with(original, "extra/note.txt", data)
+    return Mutant("extra file", records, frozenset({"extra_files"}))
 
 
-_KINDS = (
-    _weight,
-    _in_code(_OPERATOR, lambda match: _ALIKE[match[0]]),
-    _in_code(_NUMBER, lambda match: str(int(match[0]) + 1)),
-    _in_code(_ARGUMENTS, lambda match: f"{match[2]}, {match[1]}"),
+def _other_order(original: Original, chosen: random.Random) -> Mutant:
+    """Write the records in another order, without debug records and serialization id."""
+    names = [
+        name
+        for name in original.records
+        if not name.endswith(".debug_pkl") and not name.startswith(".data/")
+    ]
+    chosen.shuffle(names)
+    return Mutant("other packing", {name: original.records[name] for name in names})
+
+
+def _mangled(original: Original, chosen: random.Random) -> Mutant | None:
+    """Give mangled names other numbers."""
+    mangled = re.compile(rb"___torch_mangle_(\d+)")
+    if any(mangled.search(name.encode()) for name in original.records):
+        return None
+    texts = [name for name in original.records if name.endswith(".py")]
+    numbers = {n for name in texts for n in mangled.findall(original.records[name])}
+    if not numbers or "bytecode.pkl" in original.records:
+        return None
+    # Names in pickles have their lengths: the new number has as many digits.
+    new = {n: b"%d" % (10 ** len(n) - 1 - int(n)) for n in numbers}
+    if any(len(n) != len(other) for n, other in new.items()):
+        return None
+    changed = {
+        name: mangled.sub(
+            lambda match: b"___torch_mangle_" + new.get(match[1], match[1]), original.records[name]
+        )
+        for name in (*texts, "data.pkl", "constants.pkl")
+        if name in original.records
+    }
+    return Mutant("other mangled numbers", {**original.records, **changed})
+
+
+_KINDS: tuple[Callable[[Original, random.Random], Mutant | None], ...] = (
+    _last_bit,
+    _sign_of_zero,
+    _payload,
+    _in_code(
+        "operator", rf"(?<=torch\.)({_OPERATORS})(?=\([^()]*\))", lambda match: _ALIKE[match[0]]
+    ),
+    _in_code(
+        "integer of code",
+        r"""(?<![\w.'"])\d+(?![\w.'"])""",
+        lambda match: str(int(match[0]) + 1),
+    ),
+    _in_code("float of code", r"(?<![\w.'\"])\d+\.\d+(e-?\d+)?(?![\w.'\"])", _next_float),
+    _in_code("bool of code", r"(?<=, )(True|False)(?=[,)])", _flipped),
+    _in_code("default of a parameter", r"(?<=: bool=)(True|False)", _flipped),
+    _in_code(
+        "order of arguments",
+        r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))",
+        lambda match: f"{match[2]}, {match[1]}",
+    ),
+    _attribute,
+    _renamed_module,
     _extra_file,
+    _other_order,
+    _mangled,
 )

@@ -6,7 +6,6 @@ the sharing and the compression of their storage.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
@@ -98,11 +97,6 @@ def _starts(offset: int, dimensions: Sequence[tuple[int, int]]) -> Iterator[int]
         return
     for start in starts:
         yield from _starts(start, inner)
-
-
-def is_big_endian(byte_order: str | None) -> bool:
-    """Return whether elements of an archive with this byteorder record are big-endian."""
-    return (byte_order or sys.byteorder) == "big"
 
 
 class TensorContent(NamedTuple):

@@ -18,7 +18,7 @@ from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError
-from tsarchive.formats.contents import Contents, Elements, TensorContent, is_big_endian
+from tsarchive.formats.contents import Contents, Elements, TensorContent
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
@@ -45,6 +45,7 @@ from .stored_tensors import (
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
 _EXTRA: Final = "extra/"
+_BYTE_ORDER: Final = "byteorder"
 _PICKLE_MODULE: Final = "torch.jit._pickle"
 _TYPE_TAG: Final = Global(_PICKLE_MODULE, "restore_type_tag")
 _DEVICE: Final = Global("torch", "device")
@@ -134,9 +135,8 @@ class TorchScriptContents(Contents):
 
     @cached_property
     def _is_big_endian(self) -> bool:
-        name = "byteorder"
-        has_order = name in self._container.records
-        return is_big_endian(self._container.read(name).decode() if has_order else "little")
+        is_told = _BYTE_ORDER in self._container.records
+        return is_told and self._container.read(_BYTE_ORDER).strip() == b"big"
 
 
 @dataclass(slots=True)
