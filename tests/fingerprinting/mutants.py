@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, NamedTuple
 
 from tsarchive.describing.contents import TensorInfo
@@ -220,9 +220,10 @@ def _attribute(original: Original, chosen: random.Random) -> Mutant | None:
         return None
     places = [
         (name, place)
-        for (key, *_), (name, _, place) in pairwise(original.opcodes)
-        if key in ("BINUNICODE", "BINPUT", "BINGET", "LONG_BINGET", "LONG_BINPUT")
-        and name in ("NEWTRUE", "NEWFALSE", "BINFLOAT")
+        for (before, *_), (key, *_), (name, _, place) in zip(
+            original.opcodes, original.opcodes[1:], original.opcodes[2:], strict=False
+        )
+        if _is_key(before, key) and name in ("NEWTRUE", "NEWFALSE", "BINFLOAT")
     ]
     if not places:
         return None
@@ -236,6 +237,12 @@ def _attribute(original: Original, chosen: random.Random) -> Mutant | None:
         "value of an attribute", _with(original, "data.pkl", bytes(data)),
         frozenset({"structure"}), where=f"data.pkl, {place}",
     )  # fmt: skip
+
+
+def _is_key(before: str, opcode: str) -> bool:
+    """Whether an opcode ends the name of an attribute; ``before`` is the one before it."""
+    is_kept = opcode in ("BINPUT", "LONG_BINPUT") and before == "BINUNICODE"
+    return is_kept or opcode in ("BINUNICODE", "BINGET", "LONG_BINGET")
 
 
 def _renamed_module(original: Original, chosen: random.Random) -> Mutant | None:
@@ -295,26 +302,25 @@ def _other_order(original: Original, chosen: random.Random) -> Mutant:
 
 
 def _mangled(original: Original, chosen: random.Random) -> Mutant | None:
-    """Give mangled names other numbers."""
-    mangled = re.compile(rb"___torch_mangle_(\d+)")
-    if any(mangled.search(name.encode()) for name in original.records):
+    """Exchange the numbers of mangled names; those of one length, as texts in pickles have one."""
+    mangled = re.compile(rb"(?<=___torch_mangle_)\d+")
+    if "bytecode.pkl" in original.records:
         return None
-    texts = [name for name in original.records if name.endswith(".py")]
-    numbers = {n for name in texts for n in mangled.findall(original.records[name])}
-    if not numbers or "bytecode.pkl" in original.records:
-        return None
-    # Names in pickles have their lengths: the new number has as many digits.
-    new = {n: b"%d" % (10 ** len(n) - 1 - int(n)) for n in numbers}
-    if any(len(n) != len(other) for n, other in new.items()):
-        return None
+    named = [name for name in original.records if name.endswith((".py", ".pkl"))]
+    numbers = {n for name in named for n in mangled.findall(original.records[name])}
+    shuffled: dict[bytes, bytes] = {}
+    for length in {len(n) for n in numbers}:
+        old = sorted(n for n in numbers if len(n) == length)
+        shuffled |= zip(old, chosen.sample(old, len(old)), strict=True)
+
+    def other(data: bytes) -> bytes:
+        return mangled.sub(lambda match: shuffled.get(match[0], match[0]), data)
+
     changed = {
-        name: mangled.sub(
-            lambda match: b"___torch_mangle_" + new.get(match[1], match[1]), original.records[name]
-        )
-        for name in (*texts, "data.pkl", "constants.pkl")
-        if name in original.records
+        other(name.encode()).decode(): other(data) if name in named else data
+        for name, data in original.records.items()
     }
-    return Mutant("other mangled numbers", {**original.records, **changed})
+    return None if changed == original.records else Mutant("other mangled numbers", changed)
 
 
 _KINDS: tuple[Callable[[Original, random.Random], Mutant | None], ...] = (
@@ -326,12 +332,16 @@ _KINDS: tuple[Callable[[Original, random.Random], Mutant | None], ...] = (
     ),
     _in_code(
         "integer of code",
-        r"""(?<![\w.'"])\d+(?![\w.'"])""",
+        r"""(?<![\w.'":])\d+(?![\w.'"])""",  # a slice may end behind the last item
         lambda match: str(int(match[0]) + 1),
     ),
     _in_code("float of code", r"(?<![\w.'\"])\d+\.\d+(e-?\d+)?(?![\w.'\"])", _next_float),
     _in_code("bool of code", r"(?<=, )(True|False)(?=[,)])", _flipped),
-    _in_code("default of a parameter", r"(?<=: bool=)(True|False)", _flipped),
+    _in_code(
+        "default of a parameter",
+        r"(?<=: bool=)(True|False)|(?<=: int=)\d+",
+        lambda match: str(int(match[0]) + 1) if match[0].isdigit() else _flipped(match),
+    ),
     _in_code(
         "order of arguments",
         r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))",

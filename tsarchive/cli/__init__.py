@@ -36,7 +36,7 @@ COMMANDS = {
     "run": "Run a model and show its output.",
     "verify": "Check that a file is whole, and what it claims to be.",
     "audit": "List what a file can do, and when.",
-    "fingerprint": "Tell which model a file holds, whatever wrote it and however it is packed.",
+    "fingerprint": "Tell which model a file holds, whatever wrote it.",
     "jitter": "Check that saving again gives the same bytes.",
     "cache": "Show, trim or empty the cache of compiled code.",
 }

@@ -15,7 +15,7 @@ import tsarchive
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.fingerprinting import VERSION
 
-from .command import FINDINGS, UNUSABLE, Command, describe, json_option, report
+from .command import FINDINGS, UNUSABLE, Command, Failure, describe, json_option, report
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(
     in_toto: bool,
     as_json: bool,
 ) -> int:
-    """Tell which model a file holds, whatever wrote it and however it is packed.
+    """Tell which model a file holds, whatever wrote it.
 
     Prints a digest and the name of each FILE. Equal models have equal digests: also where one is
     saved again by torch.jit or tsarchive, in the canonical form, compressed, or under another
@@ -66,35 +66,46 @@ def command(
         return _check(check, as_json=as_json)
     if not files:
         raise click.UsageError("Missing argument 'FILE...', or --check with a list.")
-    rows = [*_each(files, weights=not no_weights, as_json=as_json or in_toto)]
+    rows = [*_each(files, weights=not no_weights, is_told=not as_json or in_toto)]
+    found = [(row.file, row.found) for row in rows if row.found is not None]
     if in_toto:
-        print_json([_subject(file, found) for file, found in rows if found is not None])
+        print_json([_subject(*each) for each in found])
     elif as_json:
-        print_json({"files": [_document(file, found) for file, found in rows if found]})
+        print_json({"files": [_document(row) for row in rows]})
     else:
-        for file, found in rows:
-            if found is not None:
-                _show(file, found, parts=parts or no_weights, tensors=tensors)
-    return UNUSABLE if any(found is None for _, found in rows) else 0
+        for each in found:
+            _show(*each, parts=parts or no_weights, tensors=tensors)
+    return 0 if len(found) == len(rows) else UNUSABLE
 
 
-def _each(
-    files: Sequence[str], *, weights: bool, as_json: bool
-) -> Iterator[tuple[str, Fingerprint | None]]:
-    """Yield each file with its fingerprint; None for one that is reported as an error."""
+class _Row(NamedTuple):
+    """A file, and its fingerprint or why it has none."""
+
+    file: str
+    found: Fingerprint | None = None
+    error: Failure | None = None
+
+
+def _each(files: Sequence[str], *, weights: bool, is_told: bool) -> Iterator[_Row]:
+    """Yield a row for each file; errors are reported if ``is_told``."""
     has_bar = sum(map(_size, files)) >= _BAR_FROM
     with progress(None) if has_bar else nullcontext(_no_step) as step:
         for file in files:
-            try:
-                yield file, _found(file, weights=weights, step=step)
-            except (ArchiveError, OSError) as error:
-                report(describe(error), as_json=as_json, file=file)
-                yield file, None
+            row = _row(file, weights=weights, step=step)
+            if row.error is not None and is_told:
+                report(row.error, as_json=False, file=file)
+            yield row
 
 
-def _found(file: str, *, weights: bool, step: Callable[[str], None]) -> Fingerprint:
+def _row(file: str, *, weights: bool, step: Callable[[str], None]) -> _Row:
     step(file)
-    return tsarchive.fingerprint(file, weights=weights, step=lambda name: step(f"{file}: {name}"))
+    try:
+        found = tsarchive.fingerprint(
+            file, weights=weights, step=lambda name: step(f"{file}: {name}")
+        )
+    except (ArchiveError, OSError) as error:
+        return _Row(file, error=describe(error))
+    return _Row(file, found)
 
 
 def _no_step(description: str) -> None:
@@ -105,13 +116,14 @@ def _size(file: str) -> int:
     return os.stat(file).st_size if os.path.isfile(file) else 0
 
 
-def _document(file: str, found: Fingerprint) -> dict[str, Any]:
-    return {"file": file, **asdict(found)}
+def _document(row: _Row) -> dict[str, Any]:
+    if row.found is None:
+        return {"file": row.file, "error": row.error}
+    return {"file": row.file, **asdict(row.found)}
 
 
 def _show(file: str, found: Fingerprint, *, parts: bool, tensors: bool) -> None:
-    if found.model:
-        say(f"{found.model}  {file}")
+    say(f"{found.model}  {file}" if found.model else file)
     if parts:
         for name in _PARTS:
             digest = getattr(found, name)
@@ -132,7 +144,7 @@ def _subject(file: str, found: Fingerprint) -> dict[str, Any]:
     return {"name": file, "digest": {"sha256": digest.hexdigest(), **model}}
 
 
-class _Row(NamedTuple):
+class _Listed(NamedTuple):
     """A line of a list: a digest, and the file that had it."""
 
     digest: str
@@ -140,36 +152,47 @@ class _Row(NamedTuple):
 
 
 def _check(path: str, *, as_json: bool) -> int:
-    rows = [*_rows(path)]
-    found = _each([row.file for row in rows], weights=True, as_json=as_json)
-    results = [_result(row, one) for row, (_, one) in zip(rows, found, strict=True)]
+    listed = [*_lines(path)]
+    rows = [*_each([line.file for line in listed], weights=True, is_told=not as_json)]
+    results = [_result(*pair) for pair in zip(listed, rows, strict=True)]
     if as_json:
         print_json({"files": results})
     else:
         for result in results:
-            is_same = result["same"]
-            said = "not read" if is_same is None else "same" if is_same else "another model"
-            say(f"{result['file']}: {said}", "green" if is_same else "bold red")
+            _tell(result)
     if any(result["same"] is None for result in results):
         return UNUSABLE
     return 0 if all(result["same"] for result in results) else FINDINGS
 
 
-def _result(row: _Row, found: Fingerprint | None) -> dict[str, Any]:
-    is_same = None if found is None else found.model == row.digest
-    return {"file": row.file, "expected": row.digest, "same": is_same}
+def _result(line: _Listed, row: _Row) -> dict[str, Any]:
+    is_same = None if row.found is None else row.found.model == line.digest
+    failed = {} if row.error is None else {"error": row.error}
+    return {"file": line.file, "expected": line.digest, "same": is_same, **failed}
 
 
-def _rows(path: str) -> Iterator[_Row]:
-    """Yield what a list names. Raises CallError for a line of another form."""
+def _tell(result: dict[str, Any]) -> None:
+    is_same = result["same"]
+    said = "not read" if is_same is None else "same" if is_same else "another model"
+    say(f"{result['file']}: {said}", "green" if is_same else "bold red")
+
+
+def _lines(path: str) -> Iterator[_Listed]:
+    """Yield what a list names. Raises CallError for a line of another form, and for no line."""
+    count = 0
     with open(path, encoding="utf-8", errors="surrogateescape") as stream:
         for number, line in enumerate(stream, 1):
-            digest, _, file = line.rstrip("\n").partition("  ")
             if line.startswith("  ") or not line.strip():
                 continue  # parts of the model before
+            digest, _, file = line.rstrip("\n").partition("  ")
             if not digest.startswith(f"{VERSION}:") or not file:
-                raise CallError(
-                    f"{path}, line {number}: this is no fingerprint and name of a file",
-                    hint="Make the list with 'tsarchive fingerprint FILE... > LIST'",
-                )
-            yield _Row(digest, file)
+                raise _no_list(f"{path}, line {number}: this is no fingerprint and name of a file")
+            count += 1
+            yield _Listed(digest, file)
+    if not count:
+        raise _no_list(f"{path}: no file is listed")
+
+
+def _no_list(message: str) -> CallError:
+    hint = "Make the list with 'tsarchive fingerprint FILE... > LIST'"
+    return CallError(message, hint=hint)

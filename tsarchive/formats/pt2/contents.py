@@ -16,7 +16,6 @@ from . import schema
 from .payloads import Payload, PickledPayload, StoredView
 from .view import Pt2View
 
-_EXTRA: Final = "extra/"
 # Symbols of sizes are numbered by the process that exported.
 _SYMBOL: Final = re.compile(r"\b([su])\d+\b")
 # Places in source, names of values, and layouts that torch tells in several ways.
@@ -34,14 +33,19 @@ class Pt2Contents(Contents):
         self._view = view
 
     @cached_property
+    def _parts(self) -> Mapping[str, tuple[Plain, Plain]]:
+        """Code and structure of each model."""
+        return {model: _Program(self._view.program(model)).parts() for model in self._view.models}
+
+    @property
     def code(self) -> Plain:
-        return {model: _Program(self._view.program(model)).code() for model in self._view.models}
+        return {model: code for model, (code, _) in self._parts.items()}
 
     @cached_property
     def structure(self) -> Plain:
         return {
-            model: [_Program(self._view.program(model)).structure(), self._payloads(model)]
-            for model in self._view.models
+            model: [structure, self._payloads(model)]
+            for model, (_, structure) in self._parts.items()
         }
 
     def _payloads(self, model: str) -> Plain:
@@ -53,9 +57,10 @@ class Pt2Contents(Contents):
 
     @cached_property
     def extra_files(self) -> Mapping[str, bytes]:
-        container = self._view.records.container
-        names = [name for name in container.records if name.startswith(_EXTRA)]
-        return {name.removeprefix(_EXTRA): container.read(name) for name in names}
+        records = self._view.records
+        return {
+            name: records.container.read(record) for name, record in records.extra_files().items()
+        }
 
 
 def _payload(payload: Payload) -> Plain:
@@ -99,21 +104,30 @@ class _Program:
         self._values: dict[str, int] = {}
         self._symbols: dict[str, str] = {}
 
-    def code(self) -> Plain:
+    def parts(self) -> tuple[Plain, Plain]:
+        """Return code and structure; symbols have the same numbers in both."""
+        code = self._code()
+        return code, self._structure()
+
+    def _code(self) -> Plain:
         module = self._program.graph_module
         graph = self._graph(module.graph)
         return [graph, self._plain(module.signature)]
 
-    def structure(self) -> Plain:
+    def _structure(self) -> Plain:
         module = self._program.graph_module
         inputs = [self._input(module.graph, value) for value in module.graph.inputs]
         calls = [self._plain(entry) for entry in module.module_call_graph if entry.fqn == ""]
-        ranges = sorted(
-            [self._text(name), found.min_val, found.max_val]
-            for name, found in self._program.range_constraints.items()
-        )
         guards = [self._text(text) for text in self._program.guards_code]
-        return [inputs, calls, ranges, guards]
+        return [inputs, calls, self._ranges(), guards]
+
+    def _ranges(self) -> Plain:
+        """Return the ranges of the symbols that were met; torch drops those of others."""
+        return sorted(
+            [self._symbols[name], found.min_val, found.max_val]
+            for name, found in self._program.range_constraints.items()
+            if name in self._symbols
+        )
 
     def _input(self, graph: schema.Graph, value: schema.Argument) -> Plain:
         name = getattr(value.value, "name", None)
