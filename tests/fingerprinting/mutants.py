@@ -34,12 +34,12 @@ class Mutant(NamedTuple):
     the records that differ from it in the change alone, where these are not those of the original.
     """
 
-    kind: str
     records: Records
     changed: frozenset[str] = frozenset()
     tensors: frozenset[str] | None = frozenset()
     where: str = ""
     base: Records | None = None
+    kind: str = ""
 
 
 class Original:
@@ -69,13 +69,14 @@ class Original:
         return [(opcode.name, argument, place or 0) for opcode, argument, place in found]
 
 
-def mutants(original: Original, seed: int, count: int) -> Iterator[Mutant]:
+def mutants(original: Original, seed: int | str, count: int) -> Iterator[Mutant]:
     """Yield so many mutants of random kinds, fewer where there is nothing to change."""
     chosen = random.Random(seed)
     for _ in range(count):
-        made = chosen.choice(_KINDS)(original, chosen)
+        kind = chosen.choice([*KINDS])
+        made = KINDS[kind](original, chosen)
         if made is not None:
-            yield made
+            yield made._replace(kind=kind)
 
 
 def _with(original: Original, name: str, data: bytes) -> Records:
@@ -113,13 +114,13 @@ def _element(original: Original, chosen: random.Random, *dtypes: str) -> _Elemen
     return _Element(info, str(info.storage), info.offset + step * size, size)
 
 
-def _changed_element(kind: str, original: Original, found: _Element, new: bytes) -> Mutant | None:
+def _changed_element(original: Original, found: _Element, new: bytes) -> Mutant | None:
     data = bytearray(original.records[found.record])
     if data[found.start : found.start + found.size] == new:
         return None
     data[found.start : found.start + found.size] = new
     names = frozenset(name for name, info in original.tensors.items() if _has(info, found))
-    return Mutant(kind, _with(original, found.record, bytes(data)), frozenset({"weights"}), names)
+    return Mutant(_with(original, found.record, bytes(data)), frozenset({"weights"}), names)
 
 
 def _has(info: TensorInfo, found: _Element) -> bool:
@@ -144,20 +145,20 @@ def _last_bit(original: Original, chosen: random.Random) -> Mutant | None:
     if found is None:
         return None
     old = original.records[found.record][found.start : found.start + found.size]
-    return _changed_element("one ulp in a weight", original, found, bytes([old[0] ^ 1]) + old[1:])
+    return _changed_element(original, found, bytes([old[0] ^ 1]) + old[1:])
 
 
 def _sign_of_zero(original: Original, chosen: random.Random) -> Mutant | None:
     """Set an element to zero in the original as well, and to minus zero in the mutant."""
-    return _special(original, chosen, "sign of zero", 0.0, -0.0)
+    return _special(original, chosen, 0.0, -0.0)
 
 
 def _payload(original: Original, chosen: random.Random) -> Mutant | None:
-    return _special(original, chosen, "payload of NaN", math.nan, None)
+    return _special(original, chosen, math.nan, None)
 
 
 def _special(
-    original: Original, chosen: random.Random, kind: str, old: float, new: float | None
+    original: Original, chosen: random.Random, old: float, new: float | None
 ) -> Mutant | None:
     """Give an element two special values: the first in the original, the second in the mutant.
 
@@ -172,32 +173,39 @@ def _special(
     data = bytearray(original.records[found.record])
     data[found.start : found.start + found.size] = before
     base = Original(_with(original, found.record, bytes(data)), original.tensors)
-    made = _changed_element(kind, base, found, after)
+    made = _changed_element(base, found, after)
     return None if made is None else made._replace(base=base.records)
 
 
 # Code
 
 
-def _in_code(kind: str, pattern: str, change: Callable[[re.Match[str]], str]):
+def _in_code(pattern: str, change: Callable[[re.Match[str]], str]):
     compiled = re.compile(pattern, re.MULTILINE)
 
     def mutate(original: Original, chosen: random.Random) -> Mutant | None:
-        if not original.code:
-            return None
-        name = chosen.choice(original.code)
-        text = original.records[name].decode("utf-8", "surrogateescape")
-        start = len(_HEAD.match(text)[0])
-        found = [match for match in compiled.finditer(text, start) if change(match) != match[0]]
-        if not found:
-            return None
-        match = chosen.choice(found)
-        changed = text[: match.start()] + change(match) + text[match.end() :]
-        where = changed[max(0, match.start() - 60) : match.end() + 40]
-        records = _with(original, name, changed.encode("utf-8", "surrogateescape"))
-        return Mutant(kind, records, frozenset({"code"}), where=where)
+        for name in chosen.sample(original.code, len(original.code)):
+            text = original.records[name].decode("utf-8", "surrogateescape")
+            start = len(_HEAD.match(text)[0])
+            found = [match for match in compiled.finditer(text, start) if change(match) != match[0]]
+            if found:
+                return _replaced(original, name, text, chosen.choice(found), change)
+        return None
 
     return mutate
+
+
+def _replaced(
+    original: Original,
+    name: str,
+    text: str,
+    match: re.Match[str],
+    change: Callable[[re.Match[str]], str],
+) -> Mutant:
+    changed = text[: match.start()] + change(match) + text[match.end() :]
+    where = changed[max(0, match.start() - 60) : match.end() + 40]
+    records = _with(original, name, changed.encode("utf-8", "surrogateescape"))
+    return Mutant(records, frozenset({"code"}), where=where)
 
 
 def _next_float(match: re.Match[str]) -> str:
@@ -234,7 +242,7 @@ def _attribute(original: Original, chosen: random.Random) -> Mutant | None:
     else:
         data[place] ^= 1  # NEWTRUE is 88, NEWFALSE is 89
     return Mutant(
-        "value of an attribute", _with(original, "data.pkl", bytes(data)),
+        _with(original, "data.pkl", bytes(data)),
         frozenset({"structure"}), where=f"data.pkl, {place}",
     )  # fmt: skip
 
@@ -259,12 +267,15 @@ def _renamed_module(original: Original, chosen: random.Random) -> Mutant | None:
 
 
 def _renamed(original: Original, texts: Mapping[str, str], name: str) -> Mutant | None:
-    anywhere = re.compile(rf"(?<!\w){name}(?!\w)")
     uses = re.compile(
-        rf"(?<=^  ){name}(?= : __torch__\.)|(?<=self\.){name}(?!\w)(?!\()", re.MULTILINE
+        rf"(?<=^  ){name}(?= : __torch__\.)|(?<=\bself\.){name}(?!\w)(?!\()", re.MULTILINE
+    )
+    others = re.compile(
+        rf"""(?<!\bself)\.{name}(?!\w)|self\.{name}\(|["']{name}["']|^  {name} : (?!__torch__\.)""",
+        re.MULTILINE,
     )
     new = f"{name}_of_mutant"
-    if any(len(anywhere.findall(text)) != len(uses.findall(text)) for text in texts.values()):
+    if any(others.search(text) for text in texts.values()):
         return None
     old = b"X" + struct.pack("<I", len(name)) + name.encode()
     data = original.records["data.pkl"]
@@ -276,9 +287,7 @@ def _renamed(original: Original, texts: Mapping[str, str], name: str) -> Mutant 
     }
     has_tensors = any(name in tensor.split(".")[:-1] for tensor in original.tensors)
     parts = {"code", "structure"} | ({"weights"} if has_tensors else set())
-    return Mutant(
-        "submodule renamed", {**original.records, **changed}, frozenset(parts), None, name
-    )
+    return Mutant({**original.records, **changed}, frozenset(parts), None, name)
 
 
 # Extra files, and what means nothing
@@ -287,7 +296,7 @@ def _renamed(original: Original, texts: Mapping[str, str], name: str) -> Mutant 
 def _extra_file(original: Original, chosen: random.Random) -> Mutant:
     data = b"%d" % chosen.getrandbits(64)
     records = _with(original, "extra/note.txt", data)
-    return Mutant("extra file", records, frozenset({"extra_files"}))
+    return Mutant(records, frozenset({"extra_files"}))
 
 
 def _other_order(original: Original, chosen: random.Random) -> Mutant:
@@ -298,58 +307,56 @@ def _other_order(original: Original, chosen: random.Random) -> Mutant:
         if not name.endswith(".debug_pkl") and not name.startswith(".data/")
     ]
     chosen.shuffle(names)
-    return Mutant("other packing", {name: original.records[name] for name in names})
+    return Mutant({name: original.records[name] for name in names})
 
 
 def _mangled(original: Original, chosen: random.Random) -> Mutant | None:
-    """Exchange the numbers of mangled names; those of one length, as texts in pickles have one."""
+    """Give mangled names other numbers, as long as theirs, since texts in pickles have a length."""
     mangled = re.compile(rb"(?<=___torch_mangle_)\d+")
     if "bytecode.pkl" in original.records:
         return None
     named = [name for name in original.records if name.endswith((".py", ".pkl"))]
     numbers = {n for name in named for n in mangled.findall(original.records[name])}
-    shuffled: dict[bytes, bytes] = {}
-    for length in {len(n) for n in numbers}:
-        old = sorted(n for n in numbers if len(n) == length)
-        shuffled |= zip(old, chosen.sample(old, len(old)), strict=True)
+    shift = chosen.randrange(1, 9)
+    shifted: dict[bytes, bytes] = {}
+    for number in numbers:
+        first = 10 ** (len(number) - 1) if number[1:] else 0
+        count = 10 ** len(number) - first
+        shifted[number] = b"%d" % (first + (int(number) - first + shift) % count)
 
     def other(data: bytes) -> bytes:
-        return mangled.sub(lambda match: shuffled.get(match[0], match[0]), data)
+        return mangled.sub(lambda match: shifted[match[0]], data)
 
     changed = {
         other(name.encode()).decode(): other(data) if name in named else data
         for name, data in original.records.items()
     }
-    return None if changed == original.records else Mutant("other mangled numbers", changed)
+    return Mutant(changed) if numbers else None
 
 
-_KINDS: tuple[Callable[[Original, random.Random], Mutant | None], ...] = (
-    _last_bit,
-    _sign_of_zero,
-    _payload,
-    _in_code(
-        "operator", rf"(?<=torch\.)({_OPERATORS})(?=\([^()]*\))", lambda match: _ALIKE[match[0]]
+KINDS: dict[str, Callable[[Original, random.Random], Mutant | None]] = {
+    "one ulp in a weight": _last_bit,
+    "sign of zero": _sign_of_zero,
+    "payload of NaN": _payload,
+    "operator": _in_code(
+        rf"(?<=torch\.)({_OPERATORS})(?=\([^()]*\))", lambda match: _ALIKE[match[0]]
     ),
-    _in_code(
-        "integer of code",
-        r"""(?<![\w.'":])\d+(?![\w.'"])""",  # a slice may end behind the last item
-        lambda match: str(int(match[0]) + 1),
+    # A slice may end behind the last item, so its end may mean nothing.
+    "integer of code": _in_code(
+        r"""(?<![\w.'":])\d+(?![\w.'"])""", lambda match: str(int(match[0]) + 1)
     ),
-    _in_code("float of code", r"(?<![\w.'\"])\d+\.\d+(e-?\d+)?(?![\w.'\"])", _next_float),
-    _in_code("bool of code", r"(?<=, )(True|False)(?=[,)])", _flipped),
-    _in_code(
-        "default of a parameter",
+    "float of code": _in_code(r"(?<![\w.'\"])\d+\.\d+(e-?\d+)?(?![\w.'\"])", _next_float),
+    "bool of code": _in_code(r"(?<=, )(True|False)(?=[,)])", _flipped),
+    "default of a parameter": _in_code(
         r"(?<=: bool=)(True|False)|(?<=: int=)\d+",
         lambda match: str(int(match[0]) + 1) if match[0].isdigit() else _flipped(match),
     ),
-    _in_code(
-        "order of arguments",
-        r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))",
-        lambda match: f"{match[2]}, {match[1]}",
+    "order of arguments": _in_code(
+        r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))", lambda match: f"{match[2]}, {match[1]}"
     ),
-    _attribute,
-    _renamed_module,
-    _extra_file,
-    _other_order,
-    _mangled,
-)
+    "value of an attribute": _attribute,
+    "submodule renamed": _renamed_module,
+    "extra file": _extra_file,
+    "other packing": _other_order,
+    "other mangled numbers": _mangled,
+}
