@@ -1,0 +1,176 @@
+"""Fingerprints of PT2 archives, of files of ExecuTorch, and of what has none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import numpy
+import pytest
+import torch
+from torch.export import Dim, export
+
+import tsarchive
+from tests.support.archives import ROOT, export_saved, saved
+from tests.support.command_line import run
+from tests.support.executorch_files import FIXTURES as EXECUTORCH
+from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
+
+from .test_fingerprint import differing, of
+
+MODEL = "models/model.json"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "two_models"])
+def test_a_program_of_export_saved_again_has_its_fingerprint(name):
+    data = fixture(name).read_bytes()
+    assert of(saved(tsarchive.load(fixture(name)))) == of(data)
+
+
+@pytest.mark.parametrize("name", ["linear", "mutating", "control_flow"])
+def test_torch_export_saves_the_same_program(name):
+    program = torch.export.load(fixture(name))
+    assert differing(of(export_saved(program)), tsarchive.fingerprint(fixture(name))) == set()
+
+
+class Sliced(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(4.0))
+
+    def forward(self, x, y):
+        return x[:, :2] * self.weight[0] + y.nonzero().sum()
+
+
+def exported() -> torch.export.ExportedProgram:
+    shapes = {"x": {0: Dim("rows", min=2, max=9)}, "y": None}
+    return export(Sliced(), (torch.ones(3, 4), torch.ones(2)), dynamic_shapes=shapes)
+
+
+def test_a_program_has_the_fingerprint_of_its_archive():
+    program = exported()
+    again = exported()  # with other numbers for its symbols
+    expected = of(export_saved(program))
+    assert tsarchive.fingerprint(program) == expected
+    assert of(saved(program)) == expected
+    assert of(export_saved(again)) == expected
+
+
+def graph_of(values):
+    return values["graph_module"]["graph"]
+
+
+def first_call(values):
+    return graph_of(values)["nodes"][0]
+
+
+def other_range(values):
+    next(iter(values["range_constraints"].values()))["max_val"] = 8
+
+
+def other_guard(values):
+    values["guards_code"] = [*values.get("guards_code", []), "L['x'].size()[0] > 1"]
+
+
+def other_operator(values):
+    calls = [node for node in graph_of(values)["nodes"] if "mul.Tensor" in node["target"]]
+    calls[0]["target"] = calls[0]["target"].replace("mul", "div")
+
+
+def other_number(values):
+    arguments = [given for node in graph_of(values)["nodes"] for given in node["inputs"]]
+    numbers = [given["arg"] for given in arguments if "as_int" in given["arg"]]
+    numbers[-1]["as_int"] += 1
+
+
+def other_places(values):
+    for node in graph_of(values)["nodes"]:
+        node["metadata"] = {}
+
+
+CHANGES = {
+    "range": (other_range, {"structure", "model"}),
+    "guard": (other_guard, {"structure", "model"}),
+    "operator": (other_operator, {"code", "model"}),
+    "number": (other_number, {"code", "model"}),
+    "places in source": (other_places, set()),
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_change_of_a_program_is_seen_where_it_is(change, tmp_path):
+    path = tmp_path / "program.pt2"
+    path.write_bytes(export_saved(exported()))
+    make, parts = CHANGES[change]
+    other = changed(path, MODEL, make, tmp_path / "other.pt2")
+    assert differing(tsarchive.fingerprint(path), tsarchive.fingerprint(other)) == parts
+
+
+def test_one_bit_of_a_weight_of_a_program_is_seen(tmp_path):
+    path = fixture("linear")
+    records = records_in(path)
+    config = json.loads(records["data/weights/model_weights_config.json"])["config"]
+    name, entry = min(config.items())
+    record = f"data/weights/{entry['path_name']}"
+    data = bytearray(records[record])
+    data[0] ^= 1
+    other = write(tmp_path / "other.pt2", {**records, record: bytes(data)})
+    one, two = tsarchive.fingerprint(path), tsarchive.fingerprint(other)
+    assert differing(one, two) == {"weights", "model"}
+    assert {key for key, found in one.tensors.items() if two.tensors[key] != found} == {name}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--align", 256), ("--align-constants", 64), ("--strip", "stack-traces")],
+    ids=lambda options: options[0],
+)
+@pytest.mark.parametrize("name", ["linear", "state", "values"])
+def test_the_layout_of_a_program_of_executorch_means_nothing(name, options, tmp_path):
+    path, other = EXECUTORCH / f"{name}.pte", tmp_path / "other.pte"
+    assert run("edit", path, "-o", other, *options).exit_code == 0
+    assert tsarchive.fingerprint(other) == tsarchive.fingerprint(path)
+
+
+def test_other_weights_of_a_program_of_executorch_are_seen(tmp_path):
+    path, other = EXECUTORCH / "linear.pte", tmp_path / "other.pte"
+    before = tsarchive.fingerprint(path)
+    with tsarchive.open(path) as archive:
+        name, info = next(iter(archive.tensors.items()))
+    numpy.save(tmp_path / "new.npy", numpy.zeros(info.shape, info.dtype))
+    assert (
+        run("edit", path, "-o", other, "--replace", f"{name}={tmp_path / 'new.npy'}").exit_code == 0
+    )
+    after = tsarchive.fingerprint(other)
+    assert differing(before, after) == {"weights", "model"}
+    assert {key for key, found in before.tensors.items() if after.tensors[key] != found} == {name}
+
+
+def test_a_data_file_has_tensors_and_no_code():
+    found = tsarchive.fingerprint(EXECUTORCH / "data.ptd")
+    assert found.tensors
+    assert found.code == tsarchive.fingerprint(EXECUTORCH / "data_06.ptd").code
+
+
+def test_the_program_in_a_bundle_has_its_own_fingerprint():
+    bundle, program = EXECUTORCH / "linear.bpte", EXECUTORCH / "linear.pte"
+    assert tsarchive.fingerprint(bundle).structure == tsarchive.fingerprint(program).structure
+
+
+def test_a_checkpoint_has_none_and_says_what_it_is():
+    stream = io.BytesIO()
+    torch.save({"weight": torch.ones(2)}, stream)
+    with pytest.raises(tsarchive.UnsupportedError, match="checkpoint"):
+        of(stream.getvalue())
+
+
+HOSTILE = sorted((ROOT / "fixtures" / "hostile").glob("*.pt"))
+
+
+@pytest.mark.parametrize("path", HOSTILE, ids=lambda path: path.stem)
+def test_hostile_files_are_refused_or_have_one(path):
+    """Whatever they hold, in bounded time and memory."""
+    with contextlib.suppress(tsarchive.ArchiveError):
+        assert tsarchive.fingerprint(path).model
