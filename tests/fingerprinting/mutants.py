@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tsarchive.describing.contents import TensorInfo
 
@@ -63,10 +63,31 @@ class Original:
         return b"class %b(" % own.encode() in self.records.get(f"{folder}.py", b"")
 
     @cached_property
-    def opcodes(self) -> list[tuple[str, Any, int]]:
-        """The opcodes of data.pkl: name, argument and place."""
-        found = pickletools.genops(self.records["data.pkl"])
-        return [(opcode.name, argument, place or 0) for opcode, argument, place in found]
+    def opcodes(self) -> list[tuple[str, int]]:
+        """The names and places of the opcodes of data.pkl."""
+        found = pickletools.genops(self.records.get("data.pkl", b"."))
+        return [(opcode.name, place or 0) for opcode, _, place in found]
+
+    @property
+    def scales(self) -> list[int]:
+        """The places of floats that are scales: the quantizer ends, and no gradient is required."""
+        rows = zip(self.opcodes, self.opcodes[2:], self.opcodes[3:], strict=False)
+        return [
+            place
+            for (name, place), (end, _), (after, _) in rows
+            if name == "BINFLOAT" and end in ("TUPLE", "TUPLE3") and after == "NEWFALSE"
+        ]
+
+    @property
+    def scalars(self) -> list[tuple[str, int]]:
+        """The bools and floats that follow the name of an attribute."""
+        triples = zip(self.opcodes, self.opcodes[1:], self.opcodes[2:], strict=False)
+        return [
+            scalar
+            for (before, _), (key, _), scalar in triples
+            if _is_key(before, key) and scalar[0] in ("NEWTRUE", "NEWFALSE", "BINFLOAT")
+            if scalar[1] not in self.scales
+        ]
 
 
 def mutants(original: Original, seed: int | str, count: int) -> Iterator[Mutant]:
@@ -224,27 +245,27 @@ _OPERATORS = "|".join(sorted(_ALIKE, key=len, reverse=True))
 
 def _attribute(original: Original, chosen: random.Random) -> Mutant | None:
     """Change a bool or a float that is the value of an attribute."""
-    if "data.pkl" not in original.records:
+    scalars = original.scalars
+    if not scalars:
         return None
-    places = [
-        (name, place)
-        for (before, *_), (key, *_), (name, _, place) in zip(
-            original.opcodes, original.opcodes[1:], original.opcodes[2:], strict=False
-        )
-        if _is_key(before, key) and name in ("NEWTRUE", "NEWFALSE", "BINFLOAT")
-    ]
-    if not places:
+    name, place = chosen.choice(scalars)
+    # NEWTRUE is 88, NEWFALSE is 89.
+    records = _flipped_bit(original, place + 8 if name == "BINFLOAT" else place)
+    return Mutant(records, frozenset({"structure"}), where=f"data.pkl, {place}")
+
+
+def _scale(original: Original, chosen: random.Random) -> Mutant | None:
+    """Change the scale of a quantized tensor, which is a value like those of its elements."""
+    if not original.scales:
         return None
-    name, place = chosen.choice(places)
+    records = _flipped_bit(original, chosen.choice(original.scales) + 8)
+    return Mutant(records, frozenset({"weights"}), None)
+
+
+def _flipped_bit(original: Original, place: int) -> Records:
     data = bytearray(original.records["data.pkl"])
-    if name == "BINFLOAT":
-        data[place + 8] ^= 1
-    else:
-        data[place] ^= 1  # NEWTRUE is 88, NEWFALSE is 89
-    return Mutant(
-        _with(original, "data.pkl", bytes(data)),
-        frozenset({"structure"}), where=f"data.pkl, {place}",
-    )  # fmt: skip
+    data[place] ^= 1
+    return _with(original, "data.pkl", bytes(data))
 
 
 def _is_key(before: str, opcode: str) -> bool:
@@ -354,6 +375,7 @@ KINDS: dict[str, Callable[[Original, random.Random], Mutant | None]] = {
     "order of arguments": _in_code(
         r"(?<=\()([a-z]\w*), ([a-z]\w*)(?=\))", lambda match: f"{match[2]}, {match[1]}"
     ),
+    "scale of a quantizer": _scale,
     "value of an attribute": _attribute,
     "submodule renamed": _renamed_module,
     "extra file": _extra_file,

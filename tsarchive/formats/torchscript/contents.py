@@ -261,15 +261,16 @@ class _Values:
         return {"enum": enum, "value": self.value(value.argument, name)}
 
     def _tensor(self, tensor: StoredTensor, name: str, *, grad: bool | None = None) -> Plain:
+        meaning: list[Plain]
         match tensor:
             case Wrapped(inner, own_grad):
                 return self._tensor(self._stored.tensor(inner), name, grad=own_grad)
             case DenseTensor(view, own_grad, flags):
-                meaning: Plain = ["dense", view.storage.dtype, [*view.size], sorted(flags)]
+                meaning = ["dense", view.storage.dtype, [*view.size], sorted(flags)]
                 return self._strided(view, name, meaning, own_grad if grad is None else grad)
             case QuantizedTensor(view, PerTensor(scale, zero_point)):
-                meaning = ["quantized", view.storage.dtype, [*view.size], scale, zero_point]
-                return self._strided(view, name, meaning, bool(grad))
+                meaning = ["quantized", view.storage.dtype, [*view.size]]
+                return self._strided(view, name, meaning, bool(grad), (scale, zero_point))
             case QuantizedTensor(view, PerChannel(scales, zero_points, axis)):
                 self._numbers(scales, _joined(name, "scales"), "float64")
                 self._numbers(zero_points, _joined(name, "zero_points"), "int64")
@@ -280,9 +281,17 @@ class _Values:
                 return {"sparse": layout, "shape": [*size], "parts": dense, "grad": own_grad}
         raise AssertionError(tensor)
 
-    def _strided(self, view: StridedView, name: str, meaning: Plain, grad: bool) -> Plain:
+    def _strided(
+        self,
+        view: StridedView,
+        name: str,
+        meaning: Sequence[Plain],
+        grad: bool,
+        values: Sequence[Plain] = (),
+    ) -> Plain:
+        """Note a tensor; ``values`` belong to what its elements mean, and are no structure."""
         elements = self._contents.elements(self._record, view)
-        self._add(name, TensorContent(meaning, elements))
+        self._add(name, TensorContent([*meaning, *values], elements))
         return {"tensor": meaning, "device": view.storage.device, "grad": grad}
 
     def _numbers(self, numbers: Reduce | list[Any], name: str, dtype: str) -> None:
