@@ -207,13 +207,37 @@ def _in_code(pattern: str, change: Callable[[re.Match[str]], str]):
     def mutate(original: Original, chosen: random.Random) -> Mutant | None:
         for name in chosen.sample(original.code, len(original.code)):
             text = original.records[name].decode("utf-8", "surrogateescape")
-            start = len(_HEAD.match(text)[0])
-            found = [match for match in compiled.finditer(text, start) if change(match) != match[0]]
+            matches = compiled.finditer(_running(text), len(_HEAD.match(text)[0]))
+            found = [match for match in matches if change(match) != match[0]]
             if found:
                 return _replaced(original, name, text, chosen.choice(found), change)
         return None
 
     return mutate
+
+
+def _running(text: str) -> str:
+    """Blank the lines that a literal condition rules out, which mean nothing."""
+    lines = text.split("\n")
+    ruled_out: int | None = None  # lines that are indented deeper
+    for number, line in enumerate(lines):
+        depth = len(line) - len(line.lstrip(" "))
+        if ruled_out is not None and (depth > ruled_out or not line):
+            lines[number] = " " * len(line)
+            continue
+        ruled_out = depth if line.endswith("if False:") or _is_other(lines, number) else None
+    return "\n".join(lines)
+
+
+def _is_other(lines: list[str], number: int) -> bool:
+    """Whether a line is the ``else`` of a condition that is always true."""
+    line = lines[number]
+    if not line.endswith("else:"):
+        return False
+    heads = (above for above in reversed(lines[:number]) if above.strip())
+    start = line.removesuffix("else:")
+    condition = next(above for above in heads if above.startswith(f"{start}if "))
+    return condition == f"{start}if True:"
 
 
 def _replaced(

@@ -12,10 +12,11 @@ import torch
 from torch.export import Dim, export
 
 import tsarchive
-from tests.support.archives import ROOT, export_saved, saved
+from tests.support.archives import ROOT, export_saved, records_of, saved
 from tests.support.command_line import run
 from tests.support.executorch_files import FIXTURES as EXECUTORCH
 from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
+from tests.support.verifying import packed
 
 from .test_fingerprint import differing, of
 
@@ -159,11 +160,50 @@ def test_the_program_in_a_bundle_has_its_own_fingerprint():
     assert tsarchive.fingerprint(bundle).structure == tsarchive.fingerprint(program).structure
 
 
-def test_a_checkpoint_has_none_and_says_what_it_is():
+def checkpoint(value) -> bytes:
     stream = io.BytesIO()
-    torch.save({"weight": torch.ones(2)}, stream)
-    with pytest.raises(tsarchive.UnsupportedError, match="checkpoint"):
-        of(stream.getvalue())
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+def test_a_checkpoint_has_the_weights_of_its_model():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    found = of(checkpoint(module.state_dict()))
+    assert found.weights == tsarchive.fingerprint(torch.jit.script(module)).weights
+    with torch.no_grad():
+        module[0].weight[0, 0] += 1
+    other = of(checkpoint(module.state_dict()))
+    assert differing(found, other) == {"weights", "model"}
+    assert {name for name in found.tensors if found.tensors[name] != other.tensors[name]} == {
+        "0.weight"
+    }
+
+
+def test_other_values_of_a_checkpoint_are_its_structure():
+    one, other = (
+        of(checkpoint({"epoch": epoch, "state": [torch.ones(2), torch.device("cpu")]}))
+        for epoch in (1, 2)
+    )
+    assert differing(one, other) == {"structure", "model"}
+    assert [*one.tensors] == ["state.0"]
+
+
+def test_a_checkpoint_with_objects_has_none():
+    with pytest.raises(tsarchive.UnsupportedError, match="Linear"):
+        of(checkpoint(torch.nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int16", "uint8", "bool"])
+def test_the_order_of_bytes_means_nothing(dtype):
+    tensor = (torch.arange(6) % 5).to(getattr(torch, dtype))
+    records = records_of(checkpoint({"held": tensor}))
+    numbers = tensor.numpy()
+    swapped = {
+        **records,
+        "byteorder": b"big",
+        "data/0": numbers.astype(numbers.dtype.newbyteorder(">")).tobytes(),
+    }
+    assert of(packed(swapped)) == of(packed(records))
 
 
 HOSTILE = sorted((ROOT / "fixtures" / "hostile").glob("*.pt"))

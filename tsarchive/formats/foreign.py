@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts, TensorInfo
 
     from .base import LoadOptions, OpenedArchive
+    from .contents import Contents
     from .requests import SaveOptions
     from .torchscript.code_records import CodeRecords
     from .torchscript.debug_records import DebugRecords
@@ -181,6 +182,11 @@ class _TorchSave(_Foreign):
 
     def fits(self, names: Collection[str]) -> bool:
         return "data.pkl" in names
+
+    def contents(self, opened: Container) -> Contents:
+        from .torchscript.checkpoint import CheckpointContents
+
+        return CheckpointContents(opened)
 
 
 class _BytecodeView(_ForeignView):

@@ -49,6 +49,8 @@ _BYTE_ORDER: Final = "byteorder"
 _PICKLE_MODULE: Final = "torch.jit._pickle"
 _TYPE_TAG: Final = Global(_PICKLE_MODULE, "restore_type_tag")
 _DEVICE: Final = Global("torch", "device")
+# In checkpoints alone.
+_ORDERED_DICT: Final = Global("collections", "OrderedDict")
 
 
 class TorchScriptContents(Contents):
@@ -257,6 +259,8 @@ class _Values:
                 return self.value(content, name, type_)
             case (str(device),) if function == _DEVICE:
                 return {"device": device}
+            case () if function == _ORDERED_DICT:
+                return {"dict": [*self._pairs(name, value.items or {}, None)]}
         _, enum = self._contents.type_of(function.qualified_name)
         return {"enum": enum, "value": self.value(value.argument, name)}
 
