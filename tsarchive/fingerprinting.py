@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.container.source import open_source
@@ -29,6 +29,10 @@ VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
 # About so many bytes of a mapped file are held in memory.
 _HELD: Final = 1 << 25
+# Tensors may share their bytes, and few bytes may be expanded to many elements; more than so many
+# times the file, and these bytes, only to keep a reader busy.
+_MOST_TIMES: Final = 1 << 10
+_MOST_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ def fingerprint(
 
     ``source`` may be an archive of TorchScript or torch.export, a file of ExecuTorch, or a state
     dict that torch.save wrote; or a module that ``save`` takes, which has the fingerprint of the
-    file that ``save`` writes. Of a file nothing runs, and torch is not imported. Without ``weights`` no tensor is read. ``step`` is
-    called with the name of each tensor when it has been read.
+    file that ``save`` writes. Of a file nothing runs, and torch is not imported. Without
+    ``weights`` no tensor is read. ``step`` is called with the name of each tensor when it has been
+    read.
 
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
     cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
@@ -74,7 +79,8 @@ def fingerprint(
     with not_collecting(), closing(opened):
         contents = format_of(opened).contents(opened)
         try:
-            return fingerprint_of(contents, weights=weights, step=step, let_go=found.let_go)
+            reading = Reading(found.let_go, len(found.data) * _MOST_TIMES + _MOST_BYTES)
+            return fingerprint_of(contents, weights=weights, step=step, reading=reading)
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
@@ -89,23 +95,29 @@ def _saved(module: Any) -> BinaryIO:
     return stream
 
 
+class Reading(NamedTuple):
+    """How tensors are read: ``let_go`` is called from time to time, when what was read is needed no
+    more; more than ``most`` bytes in all are refused.
+    """
+
+    let_go: Callable[[], None]
+    most: int
+
+
 def fingerprint_of(
     contents: Contents,
     *,
+    reading: Reading,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
-    let_go: Callable[[], None] = lambda: None,
 ) -> Fingerprint:
-    """Return the fingerprint of the contents of a file.
-
-    ``let_go`` is called from time to time, when what was read is needed no more.
-    """
+    """Return the fingerprint of the contents of a file."""
     code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
     extra = _digest("extra files", files)
     if not weights:
         return Fingerprint(code, structure, "", extra, "", {})
-    digests = _Tensors(let_go).digests(contents.tensors, step)
+    digests = _Tensors(reading).digests(contents.tensors, step)
     of_all = _digest("weights", digests)
     model = _digest("model", [code, structure, of_all])
     return Fingerprint(code, structure, of_all, extra, model, digests)
@@ -114,16 +126,22 @@ def fingerprint_of(
 class _Tensors:
     """Digests tensors, several at a time; what has several names is read once."""
 
-    def __init__(self, let_go: Callable[[], None]) -> None:
-        self._let_go = let_go
+    def __init__(self, reading: Reading) -> None:
+        self._let_go, self._most = reading
         self._read = 0
 
     def digests(
         self, tensors: Mapping[str, TensorContent], step: Callable[[str], None]
     ) -> Mapping[str, str]:
         found: dict[str, str] = {}
+        each = {id(tensor): tensor for tensor in tensors.values()}
+        total = sum(tensor.elements.nbytes for tensor in each.values())
+        if total > self._most:
+            message = (
+                f"the elements of all tensors would be {total:,} bytes, the same again and again"
+            )
+            raise FormatError(message, limit=self._most)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            each = {id(tensor): tensor for tensor in tensors.values()}
             waiting = {key: pool.submit(self._digest, tensor) for key, tensor in each.items()}
             try:
                 for name, tensor in tensors.items():

@@ -266,6 +266,14 @@ def test_tensors_have_the_names_of_the_archive():
         assert archive.tensors.keys() <= of(data).tensors.keys()
 
 
+def test_elements_that_repeat_without_end_are_refused():
+    """A few bytes that stand for a terabyte, which would be read for hours."""
+    stream = io.BytesIO()
+    torch.save({"held": torch.ones(1).expand(1 << 20, 1 << 18)}, stream)
+    with pytest.raises(tsarchive.FormatError, match="again and again"):
+        of(stream.getvalue())
+
+
 def test_code_that_cannot_be_read_has_no_fingerprint():
     records = records_of((ARCHIVES / "sequential.pt").read_bytes())
     broken = {

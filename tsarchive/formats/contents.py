@@ -18,8 +18,6 @@ from tsarchive.errors import FormatError
 _PIECE: Final = 1 << 20
 # Longer runs are given in pieces, so that what was read can be let go of.
 _LONGEST: Final = 1 << 24
-# An expanded tensor has few bytes and many elements; more than this only to keep a reader busy.
-_MOST_REPEATED: Final = 1 << 30
 
 
 class Elements(NamedTuple):
@@ -37,10 +35,15 @@ class Elements(NamedTuple):
     unit: int
     is_swapped: bool = False
 
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that :meth:`pieces` gives."""
+        return 0 if self.storage is None else prod(self.shape) * self.itemsize
+
     def pieces(self) -> Iterator[memoryview | bytes]:
         """Yield the elements in the order of their indices, in pieces.
 
-        Raises FormatError where the storage is too short, or elements repeat without end.
+        Raises FormatError where the storage is too short.
         """
         if self.storage is None or 0 in self.shape:
             return
@@ -54,9 +57,6 @@ class Elements(NamedTuple):
         end = self.offset + last + self.itemsize
         if end > size:
             raise FormatError(f"a tensor ends at byte {end:,} of its storage", limit=size)
-        count = prod(self.shape) * self.itemsize
-        if count > size + _MOST_REPEATED:
-            raise FormatError(f"a tensor repeats {size:,} bytes up to {count:,}")
 
     def _swapped(self, piece: memoryview | bytes) -> bytes:
         swapped = bytearray(len(piece))

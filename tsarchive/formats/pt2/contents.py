@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.formats.contents import Contents, Elements, TensorContent
 
 from . import schema
-from .payloads import Payload, PickledPayload, StoredView
+from .payloads import Payload, PickledPayload, Storage, StoredView
 from .view import Pt2View
 
 # Symbols of sizes are numbered by the process that exported.
@@ -53,7 +53,11 @@ class Pt2Contents(Contents):
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorContent]:
-        return {name: _content(self._view, found) for name, found in self._view.named_payloads()}
+        # A record that is compressed is inflated once for all tensors in it.
+        data = cache(Storage.data)
+        return {
+            name: _content(self._view, found, data) for name, found in self._view.named_payloads()
+        }
 
     @cached_property
     def extra_files(self) -> Mapping[str, bytes]:
@@ -78,7 +82,9 @@ def _meaning(view: StoredView) -> Plain:
     return ["dense", view.dtype.dtype, [*view.shape], []]
 
 
-def _content(view: Pt2View, payload: Payload) -> TensorContent:
+def _content(
+    view: Pt2View, payload: Payload, data: Callable[[Storage], memoryview]
+) -> TensorContent:
     if isinstance(payload, PickledPayload):
         container = view.records.container
         size = container.records[payload.record].size
@@ -86,7 +92,7 @@ def _content(view: Pt2View, payload: Payload) -> TensorContent:
         return TensorContent(["pickled"], elements)
     itemsize = schema.DTYPES[payload.dtype].itemsize
     elements = Elements(
-        payload.storage.data if payload.has_data else None,
+        partial(data, payload.storage) if payload.has_data else None,
         payload.offset * itemsize,
         payload.shape,
         [step * itemsize for step in payload.strides],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
@@ -65,6 +65,8 @@ class TorchScriptContents(Contents):
         self._data = _Values(self, self.values_record)
         self._table = _Values(self, self.constants_record)
         self._constants: dict[int, str] = {}
+        # A record that is compressed is inflated once for all tensors in it.
+        self._storage = cache(container.view)
 
     @cached_property
     def importer(self) -> CodeImporter:
@@ -126,7 +128,7 @@ class TorchScriptContents(Contents):
         is_complex = storage.dtype.startswith("complex")
         name = storage_record(record, storage.key, self._container.records)
         return Elements(
-            None if storage.is_meta else lambda: self._container.view(name),
+            None if storage.is_meta else lambda: self._storage(name),
             view.offset * itemsize,
             view.size,
             [step * itemsize for step in view.stride],
