@@ -24,6 +24,7 @@ from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
     import torch
+    from torch.export import ExportedProgram
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
@@ -55,7 +56,13 @@ class Fingerprint:
 
 
 def fingerprint(
-    source: str | os.PathLike[str] | BinaryIO | torch.nn.Module,
+    source: str
+    | os.PathLike[str]
+    | BinaryIO
+    | torch.nn.Module
+    | Callable[..., Any]
+    | ExportedProgram
+    | dict[str, ExportedProgram],
     *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
@@ -63,8 +70,8 @@ def fingerprint(
     """Return the fingerprint of a file (path or binary file object), or of a module.
 
     ``source`` may be an archive of TorchScript or torch.export, a file of ExecuTorch, or a state
-    dict that torch.save wrote; or a module that ``save`` takes, which has the fingerprint of the
-    file that ``save`` writes. Of a file nothing runs, and torch is not imported. Without
+    dict that torch.save wrote; or a module or program that ``save`` takes, which has the
+    fingerprint of the file that ``save`` writes. Of a file nothing runs, and torch is not imported. Without
     ``weights`` no tensor is read. ``step`` is called with the name of each tensor when it has been
     read.
 
