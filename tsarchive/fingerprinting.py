@@ -71,9 +71,9 @@ def fingerprint(
 
     ``source`` may be an archive of TorchScript or torch.export, a file of ExecuTorch, or a state
     dict that torch.save wrote; or a module or program that ``save`` takes, which has the
-    fingerprint of the file that ``save`` writes. Of a file nothing runs, and torch is not imported. Without
-    ``weights`` no tensor is read. ``step`` is called with the name of each tensor when it has been
-    read.
+    fingerprint of the file that ``save`` writes. Of a file nothing runs, and torch is not
+    imported. Without ``weights`` no tensor is read. ``step`` is called with the name of each tensor
+    when it has been read.
 
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
     cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
