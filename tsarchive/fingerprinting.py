@@ -79,9 +79,7 @@ def fingerprint(
     cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
     """
     given: Any = source
-    is_file = isinstance(source, str | os.PathLike) or hasattr(given, "read")
-    file = given if is_file else _saved(given)
-    found = open_source(file)
+    found = open_source(given if _is_file(given) else _saved(given))
     opened = opened_source(found)
     with not_collecting(), closing(opened):
         contents = format_of(opened).contents(opened)
@@ -91,6 +89,13 @@ def fingerprint(
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
+
+
+def _is_file(given: Any) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.nn.Module):
+        return False  # whatever its methods are called
+    return isinstance(given, str | os.PathLike) or hasattr(given, "read")
 
 
 def _saved(module: Any) -> BinaryIO:

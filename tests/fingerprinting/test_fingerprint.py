@@ -243,6 +243,17 @@ def test_names_of_variables_mean_nothing():
     assert of(packed(back)).code == one.code
 
 
+class Reader(torch.nn.Module):
+    @torch.jit.export
+    def read(self, count: int) -> int:
+        return count
+
+
+def test_a_module_may_have_a_method_of_files():
+    module = torch.jit.script(Reader())
+    assert tsarchive.fingerprint(module) == of(saved(module))
+
+
 def test_without_weights_no_tensor_is_read():
     records = records_of((ARCHIVES / "sequential.pt").read_bytes())
     whole = of(packed(records))
