@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,15 @@ def test_subjects_have_the_digests_of_the_file_and_of_the_model():
 
 def test_no_file_is_a_mistake():
     assert run("fingerprint").exit_code == 2
+
+
+def test_large_files_are_told_of_meanwhile(monkeypatch):
+    """A bar is drawn on terminals alone; what is printed stays the same."""
+    told: list[str] = []
+    monkeypatch.setattr("tsarchive.cli.fingerprint._BAR_FROM", 0)
+    monkeypatch.setattr(
+        "tsarchive.cli.fingerprint.progress", lambda steps: nullcontext(told.append)
+    )
+    assert run("fingerprint", VIEWS).stdout == f"{tsarchive.fingerprint(VIEWS).model}  {VIEWS}\n"
+    names = tsarchive.fingerprint(VIEWS).tensors
+    assert told == [VIEWS, *(f"{VIEWS}: {name}" for name in names)]
