@@ -277,6 +277,27 @@ def test_tensors_have_the_names_of_the_archive():
         assert archive.tensors.keys() <= of(data).tensors.keys()
 
 
+class LikeTheTable(torch.nn.Module):
+    """A submodule that is called as the table of constants, with a buffer as one of them."""
+
+    def __init__(self, number: float):
+        super().__init__()
+        self.CONSTANTS = torch.nn.Module()
+        self.CONSTANTS.register_buffer("c0", torch.full((2,), number))
+
+    def forward(self, x):
+        return x * self.CONSTANTS.c0 + torch.tensor([1.0, 2.0])
+
+
+def test_constants_hide_no_tensor_of_their_name():
+    one, other = (
+        of(torch_saved(torch.jit.trace(LikeTheTable(number), torch.ones(2))))
+        for number in (1.0, 2.0)
+    )
+    assert differing(one, other) == {"weights", "model"}
+    assert [*one.tensors] == ["CONSTANTS.c0", "CONSTANTS.c0 (2)"]
+
+
 def test_elements_that_repeat_without_end_are_refused():
     """A few bytes that stand for a terabyte, which would be read for hours."""
     stream = io.BytesIO()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 
 import numpy
 import pytest
@@ -107,6 +108,85 @@ def test_each_change_of_a_program_is_seen_where_it_is(change, tmp_path):
     make, parts = CHANGES[change]
     other = changed(path, MODEL, make, tmp_path / "other.pt2")
     assert differing(tsarchive.fingerprint(path), tsarchive.fingerprint(other)) == parts
+
+
+class TwoLayers(torch.nn.Module):
+    """Layers whose names look like symbols of sizes."""
+
+    def __init__(self, first: str, second: str):
+        super().__init__()
+        self.order = (first, second)
+        numbers = {"s1": [[1.0, 2.0], [3.0, 4.0]], "s2": [[0.0, 1.0], [1.0, 1.0]]}
+        for name in self.order:
+            weight = torch.nn.Parameter(torch.tensor(numbers[name]))
+            self.register_module(name, torch.nn.ParameterDict({"weight": weight}))
+
+    def forward(self, x):
+        for name in self.order:
+            x = x @ self.get_submodule(name)["weight"]
+        return x
+
+
+class Named(torch.nn.Module):
+    """Outputs in a dict, whose keys look like symbols."""
+
+    def __init__(self, first: str, second: str):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x):
+        return {self.first: x + 1, self.second: x * 2}
+
+
+LIKE_SYMBOLS = {
+    "parameters": (TwoLayers, ("s2", "s1"), (torch.ones(1, 2),), {"code", "model"}),
+    "keys": (
+        Named,
+        ("s3", "s4"),
+        (torch.ones(2),),
+        {"structure", "model"},
+    ),
+}
+
+
+@pytest.mark.parametrize("names", LIKE_SYMBOLS)
+def test_names_that_look_like_symbols_are_names(names):
+    module, others, inputs, parts = LIKE_SYMBOLS[names]
+    one, other = (
+        of(export_saved(export(module(*given), inputs))) for given in (("s1", "s2"), others)
+    )
+    assert differing(one, other) == parts
+
+
+def test_names_in_guards_are_names(tmp_path):
+    path = tmp_path / "program.pt2"
+    path.write_bytes(export_saved(exported()))
+
+    def guarded(name):
+        def change(values):
+            values["guards_code"] = [f"L['{name}'].size()[0] >= 3"]
+
+        return tsarchive.fingerprint(changed(path, MODEL, change, tmp_path / f"{name}.pt2"))
+
+    assert differing(guarded("s1"), guarded("s2")) == {"structure", "model"}
+
+
+class Asserting(torch.nn.Module):
+    """The message of what torch asserts of a size that data determine has its symbol."""
+
+    def forward(self, x, y):
+        count = y.sum().item()
+        torch._check(count >= 2)
+        return x.new_zeros(count)
+
+
+def test_symbols_in_messages_have_no_numbers():
+    data = export_saved(export(Asserting(), (torch.ones(2), torch.ones(2, dtype=torch.int64))))
+    records = records_of(data)
+    text = records[MODEL].decode()
+    assert "for expression u" in text
+    renumbered = re.sub(r"\bu(\d+)\b", r"u7\1", text)
+    assert of(packed({**records, MODEL: renumbered.encode()})) == of(data)
 
 
 def test_one_bit_of_a_weight_of_a_program_is_seen(tmp_path):

@@ -16,8 +16,13 @@ from . import schema
 from .payloads import Payload, PickledPayload, Storage, StoredView
 from .view import Pt2View
 
-# Symbols of sizes are numbered by the process that exported.
-_SYMBOL: Final = re.compile(r"\b([su])\d+\b")
+# Symbols of sizes and numbers are numbered by the process that exported. A quoted name of an
+# expression is that of a symbol; elsewhere quoted text and attributes have names of the user.
+_SYMBOL: Final = re.compile(r"\b(s|u|zf|zuf|ps)\d+\b")
+_OUTSIDE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"]*"|(?<!\.)""" + _SYMBOL.pattern)
+# What torch asserts of symbols; its message is the only text of a call that names them.
+_ASSERTION: Final = "torch.ops.aten._assert_scalar.default"
+_MESSAGE: Final = "Runtime assertion failed for expression "
 # Places in source, names of values, and layouts that torch tells in several ways.
 _NOT_MEANING: Final = frozenset(
     {
@@ -124,7 +129,9 @@ class _Program:
         module = self._program.graph_module
         inputs = [self._input(module.graph, value) for value in module.graph.inputs]
         calls = [self._plain(entry) for entry in module.module_call_graph if entry.fqn == ""]
-        guards = [self._text(text) for text in self._program.guards_code]
+        guards = [
+            _OUTSIDE_QUOTES.sub(self._declared_symbol, text) for text in self._program.guards_code
+        ]
         return [inputs, calls, self._ranges(), guards]
 
     def _ranges(self) -> Plain:
@@ -145,8 +152,14 @@ class _Program:
         return [inputs, nodes, [self._plain(value) for value in graph.outputs]]
 
     def _node(self, node: schema.Node) -> Plain:
-        inputs = [[given.name, self._plain(given.arg)] for given in node.inputs]
+        argument = self._asserted if node.target == _ASSERTION else self._plain
+        inputs = [[given.name, argument(given.arg)] for given in node.inputs]
         return [node.target, inputs, [self._plain(value) for value in node.outputs]]
+
+    def _asserted(self, value: schema.Argument) -> Plain:
+        if value.tag == "as_string" and value.value.startswith(_MESSAGE):
+            return {"as_string": _OUTSIDE_QUOTES.sub(self._symbol, value.value)}
+        return self._plain(value)
 
     def _plain(self, value: Any) -> Plain:
         match value:
@@ -158,15 +171,15 @@ class _Program:
                 return {tag: self._plain(content)}
             case schema.TensorArgument(name) | schema.CustomObjArgument(name):
                 return self._number(name)
+            case schema.SymExpr(text, hint):
+                return {"expr_str": _SYMBOL.sub(self._symbol, text), "hint": self._plain(hint)}
             case IntEnum():
                 return int(value)
-            case str():
-                return self._text(value)
             case list() | tuple():
                 return [self._plain(item) for item in value]
             case dict():
                 return {key: self._plain(item) for key, item in value.items()}
-            case None | bool() | int() | float():
+            case None | bool() | int() | float() | str():
                 return value
         names = (field.name for field in fields(value) if field.name not in _NOT_MEANING)
         return {name: self._plain(getattr(value, name)) for name in names}
@@ -174,8 +187,11 @@ class _Program:
     def _number(self, name: str) -> int:
         return self._values.setdefault(name, len(self._values))
 
-    def _text(self, text: str) -> str:
-        return _SYMBOL.sub(self._symbol, text)
+    def _declared_symbol(self, match: re.Match[str]) -> str:
+        return self._symbol(match) if match[0] in self._program.range_constraints else match[0]
 
     def _symbol(self, match: re.Match[str]) -> str:
+        """Return the number of a symbol, and quoted text as it is."""
+        if match[1] is None:
+            return match[0]
         return self._symbols.setdefault(match[0], f"{match[1]}#{len(self._symbols)}")

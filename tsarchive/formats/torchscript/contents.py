@@ -95,7 +95,7 @@ class TorchScriptContents(Contents):
     @property
     def tensors(self) -> Mapping[str, TensorContent]:
         _ = self.code  # which constants there are
-        return {**self._data.tensors, **self._table.tensors}
+        return dict(uniquely_named([*self._data.tensors, *self._table.tensors]))
 
     @cached_property
     def extra_files(self) -> Mapping[str, bytes]:
@@ -159,17 +159,13 @@ class _Values:
     """Plain data of the values of one pickle, and the tensors among them by name."""
 
     def __init__(self, contents: TorchScriptContents, record: str) -> None:
-        self._found: list[tuple[str, TensorContent]] = []
+        self.tensors: list[tuple[str, TensorContent]] = []
+        """The tensors that were met, by name; several may have one name."""
         self._contents = contents
         self._record = record
         self._stored = StoredTensors(record)
         self._objects: dict[int, _Met] = {}
         self._depth = self._letters = 0
-
-    @property
-    def tensors(self) -> Mapping[str, TensorContent]:
-        """The tensors that were met, by name."""
-        return dict(uniquely_named(self._found))
 
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
@@ -220,16 +216,16 @@ class _Values:
     def _object(self, value: Object, name: str) -> Plain:
         met = self._objects.get(id(value))
         if met is not None:
-            for inner, content in self._found[met.start : met.end]:
+            for inner, content in self.tensors[met.start : met.end]:
                 self._add(name + inner.removeprefix(met.name), content)
             return {"object": met.number}
-        met = self._objects[id(value)] = _Met(len(self._objects), name, len(self._found))
+        met = self._objects[id(value)] = _Met(len(self._objects), name, len(self.tensors))
         class_, own = self._contents.class_named(value.cls.qualified_name)
         if isinstance(value.state, dict) and not class_.has_state_methods:
             plain = {"class": own, "attributes": self._slots(value.state, class_, name)}
         else:
             plain = {"class": own, "state": self._state(value.state, class_, name)}
-        met.end = len(self._found)
+        met.end = len(self.tensors)
         return plain
 
     def _slots(self, state: dict[Any, Any], class_: ClassType, name: str) -> Plain:
@@ -313,10 +309,10 @@ class _Values:
 
     def _add(self, name: str, content: TensorContent) -> None:
         self._letters += len(name)
-        if len(self._found) >= MAX_NAMES or self._letters > MAX_LETTERS:
+        if len(self.tensors) >= MAX_NAMES or self._letters > MAX_LETTERS:
             limit = MAX_LETTERS if self._letters > MAX_LETTERS else MAX_NAMES
             raise PickleError("too many named tensors", record=self._record, limit=limit)
-        self._found.append((name, content))
+        self.tensors.append((name, content))
 
 
 def _types_of_items(value: tuple[Any, ...], type_: Type | None) -> Sequence[Type | None]:
