@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from dataclasses import asdict
+from typing import Any, Optional, Union
 
 import pytest
 import torch
@@ -208,6 +209,56 @@ def test_storages_and_strides_mean_nothing(layout):
     assert tsarchive.fingerprint(value(LAYOUTS[layout])) == tsarchive.fingerprint(value(ONE))
 
 
+class Holding(torch.nn.Module):
+    """Where values of any type may stand, or of several."""
+
+    def __init__(self):
+        super().__init__()
+        self.anything, self.either = None, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+# What torch.jit takes where annotations are kept as text.
+Holding.__annotations__ = {
+    "anything": Optional[Any],  # noqa: UP045
+    "either": Union[list[int], list[float], dict[str, int], dict[str, float], int],  # noqa: UP007
+}
+
+# Attribute, type of an empty container, and the value that it stands in.
+HELD = [
+    ("anything", "List[int]", "held"),
+    ("anything", "List[bool]", "held"),
+    ("anything", "List[str]", "held"),
+    ("anything", "Dict[str, int]", "held"),
+    ("anything", "List[int]", "(held, 1)"),
+    ("anything", "Dict[str, int]", "(held, 1)"),
+    ("anything", "Dict[str, float]", "(held, 1)"),
+    ("either", "List[int]", "held"),
+    ("either", "List[float]", "held"),
+    ("either", "Dict[str, int]", "held"),
+    ("either", "Dict[str, float]", "held"),
+]
+
+
+def test_types_of_empty_containers_count_where_any_may_stand():
+    """No item tells them."""
+    module = torch.jit.script(Holding())
+    for number, (attribute, type_, whole) in enumerate(HELD):
+        empty = "{}" if type_.startswith("Dict") else "[]"
+        lines = [f"held: {type_} = {empty}", f"self.{attribute} = {whole}", ""]
+        module.define("\n  ".join([f"def fill_{number}(self):", *lines]))
+    structures = []
+    for number in range(len(HELD)):
+        module.anything, module.either = None, 0
+        getattr(module, f"fill_{number}")()
+        found = of(torch_saved(module))
+        structures.append(found.structure)
+        assert of(torch_saved(torch_loaded(torch_saved(module)))) == found
+    assert len({*structures}) == len(HELD), structures
+
+
 class Swapping(torch.nn.Module):
     def forward(self, x: torch.Tensor, n: int):
         a, b = x, x + 1
@@ -303,6 +354,31 @@ def test_elements_that_repeat_without_end_are_refused():
     stream = io.BytesIO()
     torch.save({"held": torch.ones(1).expand(1 << 20, 1 << 18)}, stream)
     with pytest.raises(tsarchive.FormatError, match="again and again"):
+        of(stream.getvalue())
+
+
+def doubled(value, times: int):
+    """A list of twice the list of twice ... the value."""
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+SHARED = {
+    "values": (doubled(1, 11), "too many values"),
+    "letters": (doubled("text" * 1000, 8), "too many letters"),
+}
+
+
+@pytest.mark.parametrize("what", SHARED)
+def test_values_that_are_shared_without_end_are_refused(what, monkeypatch):
+    """A few bytes that stand for gigabytes."""
+    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_NAMES", 1000)
+    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_LETTERS", 1 << 19)
+    value, message = SHARED[what]
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    with pytest.raises(tsarchive.PickleError, match=message):
         of(stream.getvalue())
 
 

@@ -2,8 +2,8 @@
 
 Objects are told by the order in which they are met, classes by canonical names, and tensors by the
 names of :attr:`tsarchive.Archive.tensors`; constants are counted in the order in which code
-mentions them. An archive has no type tags where the type is declared, and old ones have none at
-all, so that only values of undeclared types have one here.
+mentions them. Old archives have no type tags, so that only a tag of another type than is declared
+counts here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tsarchive.errors import FormatError, PickleError
 from tsarchive.formats.contents import Contents, Elements, TensorContent
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
-from tsarchive.ir.types import DictType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
 from tsarchive.pickler import Global, Memoised, Object, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .inspection import MAX_LETTERS, MAX_NAMES, storage_record
-from .pickled import MAX_DEPTH
+from .pickled import LIST_BUILDERS, MAX_DEPTH, is_list_builder
 from .program import program_of
 from .stored_tensors import (
     DenseTensor,
@@ -46,8 +46,7 @@ _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
 _EXTRA: Final = "extra/"
 _BYTE_ORDER: Final = "byteorder"
-_PICKLE_MODULE: Final = "torch.jit._pickle"
-_TYPE_TAG: Final = Global(_PICKLE_MODULE, "restore_type_tag")
+_TYPE_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
 _DEVICE: Final = Global("torch", "device")
 # In checkpoints alone.
 _ORDERED_DICT: Final = Global("collections", "OrderedDict")
@@ -117,10 +116,17 @@ class TorchScriptContents(Contents):
             raise FormatError(f"{qualified_name} is not a class", record=self.values_record)
         return found, self._encoding.name(found)
 
-    def type_of(self, tag: str) -> tuple[Type, str]:
-        """Return the type that a tag tells, and its canonical text."""
-        found = self.importer.parse_type(tag)
-        return found, self._encoding.type(found)
+    def type_of(self, tag: str) -> Type:
+        """Return the type that a tag tells."""
+        return self.importer.parse_type(tag)
+
+    def text_of(self, type_: Type) -> str:
+        """Return the canonical text of a type, whose definition becomes part of the code."""
+        return self._encoding.type(type_)
+
+    def size(self, record: str) -> int:
+        """Return the size of a record, 0 where there is none."""
+        return self._container.size(record) or 0
 
     def elements(self, record: str, view: StridedView) -> Elements:
         storage = view.storage
@@ -166,9 +172,14 @@ class _Values:
         self._stored = StoredTensors(record)
         self._objects: dict[int, _Met] = {}
         self._depth = self._letters = 0
+        # Shared values are told wherever they stand: few bytes may lead to many of them.
+        own = contents.size(record)
+        self._most_values, self._most_letters = MAX_NAMES + own, MAX_LETTERS + own
+        self._values = 0
 
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
+        self._count(_letters(value))
         if value is None or isinstance(value, bool | int | float | complex | str):
             return value
         self._depth += 1
@@ -250,17 +261,29 @@ class _Values:
         function = value.function
         match value.argument:
             case (content, str(tag)) if function == _TYPE_TAG:
-                tagged, text = self._contents.type_of(tag)
-                plain = self.value(content, name, tagged)
-                return plain if type_ in (None, tagged) else {"type": text, "value": plain}
-            case (list() as content,) if function.module == _PICKLE_MODULE:
-                return self.value(content, name, type_)
+                return self._typed(content, name, self._contents.type_of(tag), type_)
+            case (list() as content,) if is_list_builder(function):
+                own = ListType(LIST_BUILDERS[function.name])
+                return self._typed(content, name, own, type_)
             case (str(device),) if function == _DEVICE:
                 return {"device": device}
             case () if function == _ORDERED_DICT:
                 return {"dict": [*self._pairs(name, value.items or {}, None)]}
-        _, enum = self._contents.type_of(function.qualified_name)
-        return {"enum": enum, "value": self.value(value.argument, name)}
+        enum = self._contents.type_of(function.qualified_name)
+        text = self._text(enum)
+        return {"enum": text, "value": self.value(value.argument, name)}
+
+    def _typed(self, content: Value, name: str, own: Type, declared: Type | None) -> Plain:
+        """Return a value that tells its type, which counts where another is declared."""
+        if declared in (None, own):
+            return self.value(content, name, own)
+        text = self._text(own)
+        return {"type": text, "value": self.value(content, name, own)}
+
+    def _text(self, type_: Type) -> str:
+        text = self._contents.text_of(type_)
+        self._count(len(text))
+        return text
 
     def _tensor(self, tensor: StoredTensor, name: str, *, grad: bool | None = None) -> Plain:
         meaning: list[Plain]
@@ -308,18 +331,37 @@ class _Values:
         self._add(name, TensorContent(["dense", dtype, shape, []], elements))
 
     def _add(self, name: str, content: TensorContent) -> None:
-        self._letters += len(name)
-        if len(self.tensors) >= MAX_NAMES or self._letters > MAX_LETTERS:
-            limit = MAX_LETTERS if self._letters > MAX_LETTERS else MAX_NAMES
-            raise PickleError("too many named tensors", record=self._record, limit=limit)
+        self._count(len(name))
         self.tensors.append((name, content))
+
+    def _count(self, letters: int) -> None:
+        self._values += 1
+        self._letters += letters
+        if self._values > self._most_values:
+            raise self._too_many("values", self._most_values)
+        if self._letters > self._most_letters:
+            raise self._too_many("letters", self._most_letters)
+
+    def _too_many(self, what: str, limit: int) -> PickleError:
+        message = f"too many {what}, shared ones counted wherever they stand"
+        return PickleError(message, record=self._record, limit=limit)
+
+
+def _letters(value: Any) -> int:
+    """Return how long a value is, beside the values in it."""
+    if isinstance(value, str):
+        return len(value)
+    return value.bit_length() // 8 if isinstance(value, int) else 0
 
 
 def _types_of_items(value: tuple[Any, ...], type_: Type | None) -> Sequence[Type | None]:
-    """Return the declared type of each item, none where a state is that of an older library."""
+    """Return the declared type of each item, none where a state is that of an older library.
+
+    What is declared to be anything, or one of several types, says nothing of the items.
+    """
     if isinstance(type_, TupleType) and len(type_.elements) == len(value):
         return type_.elements
-    return [None] * len(value)
+    return [None if type_ is None or isinstance(type_, TupleType) else ANY] * len(value)
 
 
 def _joined(name: str, part: object) -> str:

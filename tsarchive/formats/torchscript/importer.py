@@ -52,7 +52,7 @@ from tsarchive.run.operators import find_native
 from tsarchive.run.slots import get_slot, link_lists, set_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
-from .pickled import Conversion
+from .pickled import LIST_BUILDERS, Conversion
 from .stored_code import ReadSchemas, StoredCode, folder_for
 from .stored_tensors import is_device, is_tensor
 from .tensors import TensorReader, parse_device
@@ -67,13 +67,6 @@ if TYPE_CHECKING:
 # Types of dict keys, also within a tuple: comparing them never runs code of the archive.
 _KEYS = frozenset({type(None), bool, int, float, complex, str})
 _KEY_OBJECTS = (torch.Tensor, torch.device, Enum)
-# What builds lists, and the type of their elements.
-_LIST_BUILDERS: Mapping[str, Type] = {
-    "build_intlist": INT,
-    "build_tensorlist": TENSOR,
-    "build_doublelist": FLOAT,
-    "build_boollist": BOOL,
-}
 
 
 class Code(Protocol):
@@ -264,7 +257,7 @@ class Unpickling(Conversion):
     def _container(self, name: str, argument: Any) -> tuple[Callable[[Any], Any], Any]:
         """Return the builder of a container and its argument, uncalled to limit recursion."""
         match name, argument:
-            case _, (list() as items,) if name in _LIST_BUILDERS:
+            case _, (list() as items,) if name in LIST_BUILDERS:
                 return self.list_of, items
             case "restore_type_tag", (list() as content, str()):
                 return self.list_of, content
@@ -361,8 +354,8 @@ class Unpickling(Conversion):
         """Return the type of a state whose class is not known: containers tell theirs."""
         match stored:
             case Reduce(function=Global(module="torch.jit._pickle", name=name)):
-                if name in _LIST_BUILDERS:
-                    return ListType(_LIST_BUILDERS[name])
+                if name in LIST_BUILDERS:
+                    return ListType(LIST_BUILDERS[name])
                 from tsarchive.ir.type_parser import parse_type
 
                 arguments: Any = stored.argument

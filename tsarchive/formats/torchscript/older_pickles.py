@@ -10,7 +10,7 @@ from tsarchive.operators.overloads import methods_of
 from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
 
-from .pickled import Conversion, reachable
+from .pickled import LIST_BUILDERS, Conversion, reachable
 from .stored_tensors import is_tensor
 
 _TABLE: Final = "constants.pkl"
@@ -88,12 +88,7 @@ def untagged(record: str, data: bytes) -> bytes:
 
 
 _TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
-_BUILDERS: Final = {
-    "List[int]": "build_intlist",
-    "List[float]": "build_doublelist",
-    "List[bool]": "build_boollist",
-    "List[Tensor]": "build_tensorlist",
-}
+_BUILDERS: Final = {f"List[{element.name}]": name for name, element in LIST_BUILDERS.items()}
 
 
 class _Untagging(Conversion):

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 from tsarchive.errors import PickleError
+from tsarchive.ir.types import BOOL, FLOAT, INT, TENSOR, SimpleType
 from tsarchive.pickler import Global, Memoised, Object, PersistentId, Reduce
 from tsarchive.pickler.values import parts_of
 
 # Deeper than any model; only a file made to exhaust the stack has more.
 MAX_DEPTH = 200
+
+_JIT: Final = "torch.jit._pickle"
+LIST_BUILDERS: Final[Mapping[str, SimpleType]] = MappingProxyType(
+    {
+        "build_intlist": INT,
+        "build_tensorlist": TENSOR,
+        "build_doublelist": FLOAT,
+        "build_boollist": BOOL,
+    }
+)
+"""The functions of torch.jit._pickle that build lists, and the type of their elements."""
+
+
+def is_list_builder(function: Global) -> bool:
+    """Return whether a function of a pickle is one of those."""
+    return function.module == _JIT and function.name in LIST_BUILDERS
 
 
 class Conversion:

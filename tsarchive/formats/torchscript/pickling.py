@@ -44,15 +44,13 @@ from tsarchive.ir.values import type_of_constant
 from tsarchive.pickler import Global, MarkedTuple, Memo, Memoised, Object, Reduce, Value
 from tsarchive.printer.literals import ConstantTable
 
+from .pickled import LIST_BUILDERS
 from .tensors import TensorWriter
 
 _JIT = "torch.jit._pickle"
 _TAG = Global(_JIT, "restore_type_tag")
 _LIST_BUILDERS: dict[Type, Global] = {
-    INT: Global(_JIT, "build_intlist"),
-    FLOAT: Global(_JIT, "build_doublelist"),
-    BOOL: Global(_JIT, "build_boollist"),
-    TENSOR: Global(_JIT, "build_tensorlist"),
+    element: Global(_JIT, name) for name, element in LIST_BUILDERS.items()
 }
 _COMPLEX = Global("builtins", "complex")
 

@@ -24,7 +24,7 @@ from tsarchive.findings import (
 )
 from tsarchive.formats.torchscript.debug_records import read_any_debug_record
 from tsarchive.formats.torchscript.inspection import storage_record
-from tsarchive.formats.torchscript.pickled import MAX_DEPTH, reachable
+from tsarchive.formats.torchscript.pickled import LIST_BUILDERS, MAX_DEPTH, reachable
 from tsarchive.formats.torchscript.stored_tensors import tensor_findings
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType
@@ -43,7 +43,6 @@ _DEBUG = re.compile(r"code/.*\.py\.debug_pkl|debug/.*\.pkl", re.DOTALL)
 
 # Functions of pickles, by whether their arguments are as they must be. Those of tensors are
 # looked at with the storages.
-_LISTS = ("build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
 _FUNCTIONS: dict[str, Callable[[Any], bool]] = {
     **{
         f"torch._utils.{name}": lambda argument: isinstance(argument, tuple)
@@ -54,7 +53,10 @@ _FUNCTIONS: dict[str, Callable[[Any], bool]] = {
             "_rebuild_parameter",
         )
     },
-    **{f"torch.jit._pickle.{name}": lambda argument: _fits(argument, list) for name in _LISTS},
+    **{
+        f"torch.jit._pickle.{name}": lambda argument: _fits(argument, list)
+        for name in LIST_BUILDERS
+    },
     "torch.jit._pickle.restore_type_tag": lambda argument: _fits(argument, (list, dict), str),
     "torch.jit._pickle.build_tensor_from_id": lambda argument: _fits(argument, int),
     "torch._tensor._rebuild_from_type_v2": lambda argument: (
