@@ -396,7 +396,7 @@ def test_code_that_cannot_be_read_has_no_fingerprint():
 def test_a_mapped_file_is_let_go_of(tmp_path, monkeypatch):
     """More than is held at once, so that some of it is read after it was let go of."""
     monkeypatch.setattr("tsarchive.fingerprinting._HELD", 1 << 16)
-    monkeypatch.setattr("tsarchive.formats.contents._LONGEST", 1 << 14)
+    monkeypatch.setattr("tsarchive.formats.strides._LONGEST", 1 << 14)
     module = value(torch.arange(1 << 18, dtype=torch.int32))
     path = tmp_path / "large.pt"
     tsarchive.save(module, path)
