@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
-from tsarchive.container.source import open_source
+from tsarchive.container.faults import STRICT
+from tsarchive.container.source import Source, open_source
 from tsarchive.errors import FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.registry import format_of, opened_source
@@ -84,11 +85,13 @@ def fingerprint(
     with not_collecting(), closing(opened):
         contents = format_of(opened).contents(opened)
         try:
-            reading = Reading(found.let_go, len(found.data) * _MOST_TIMES + _MOST_BYTES)
-            return fingerprint_of(contents, weights=weights, step=step, reading=reading)
+            reading = Reading(found, len(found.data) * _MOST_TIMES + _MOST_BYTES)
+            result = fingerprint_of(contents, weights=weights, step=step, reading=reading)
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
+        reading.require_unchanged()
+        return result
 
 
 def _is_file(given: Any) -> bool:
@@ -108,12 +111,14 @@ def _saved(module: Any) -> BinaryIO:
 
 
 class Reading(NamedTuple):
-    """How tensors are read: ``let_go`` is called from time to time, when what was read is needed no
-    more; more than ``most`` bytes in all are refused.
-    """
+    """How tensors are read: from which source, and how many bytes at most in all."""
 
-    let_go: Callable[[], None]
+    source: Source
     most: int
+
+    def require_unchanged(self) -> None:
+        """Raise FormatError when the file was written to since it was opened."""
+        self.source.require_unchanged(STRICT, contents=True)
 
 
 def fingerprint_of(
@@ -139,7 +144,7 @@ class _Tensors:
     """Digests tensors, several at a time; what has several names is read once."""
 
     def __init__(self, reading: Reading) -> None:
-        self._let_go, self._most = reading
+        self._reading = reading
         self._read = 0
 
     def digests(
@@ -148,11 +153,11 @@ class _Tensors:
         found: dict[str, str] = {}
         each = {id(tensor): tensor for tensor in tensors.values()}
         total = sum(tensor.elements.nbytes for tensor in each.values())
-        if total > self._most:
+        if total > self._reading.most:
             message = (
                 f"the elements of all tensors would be {total:,} bytes, the same again and again"
             )
-            raise FormatError(message, limit=self._most)
+            raise FormatError(message, limit=self._reading.most)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             waiting = {key: pool.submit(self._digest, tensor) for key, tensor in each.items()}
             try:
@@ -166,16 +171,19 @@ class _Tensors:
 
     def _digest(self, tensor: TensorContent) -> str:
         digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-        for piece in tensor.elements.pieces():
+        pieces = tensor.elements.pieces()
+        self._reading.require_unchanged()
+        while (piece := next(pieces, None)) is not None:
             digest.update(piece)
             self._count(len(piece))
+            self._reading.require_unchanged()
         return f"{VERSION}:{digest.hexdigest()}"
 
     def _count(self, size: int) -> None:
         self._read += size  # what another thread adds meanwhile may be lost, and does not matter
         if self._read >= _HELD:
             self._read = 0
-            self._let_go()
+            self._reading.source.let_go()
 
 
 def _digest(part: str, value: Plain) -> str:

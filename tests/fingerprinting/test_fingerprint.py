@@ -401,3 +401,39 @@ def test_a_mapped_file_is_let_go_of(tmp_path, monkeypatch):
     path = tmp_path / "large.pt"
     tsarchive.save(module, path)
     assert tsarchive.fingerprint(path) == of(path.read_bytes())
+
+
+def overwritten(path) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(-200_000, os.SEEK_END)
+        stream.write(b"other")
+
+
+def cut(path) -> None:
+    os.truncate(path, 4096)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be written to")
+@pytest.mark.parametrize("change", [overwritten, cut])
+def test_a_file_that_changes_meanwhile_is_refused(change, tmp_path, monkeypatch):
+    """What is read of it afterwards would be another model, or end the process."""
+    monkeypatch.setattr("tsarchive.fingerprinting._HELD", 1 << 14)
+    monkeypatch.setattr("tsarchive.formats.strides._LONGEST", 1 << 14)
+    path = tmp_path / "changing.pt"
+    tsarchive.save(value(torch.arange(1 << 16)), path)
+
+    def changed(source) -> None:
+        change(path)
+        os.utime(path, ns=(0, 0))  # the clock of files may not have ticked
+
+    monkeypatch.setattr("tsarchive.container.source.Source.let_go", changed)
+    with pytest.raises(tsarchive.FormatError, match=r"written to|bytes when it was opened"):
+        tsarchive.fingerprint(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be written to")
+def test_a_file_that_changes_at_last_is_refused(tmp_path):
+    path = tmp_path / "changing.pt"
+    tsarchive.save(value(ONE), path)
+    with pytest.raises(tsarchive.FormatError, match="written to"):
+        tsarchive.fingerprint(path, step=lambda name: os.utime(path, ns=(0, 0)))
