@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source, open_source
-from tsarchive.errors import FormatError
+from tsarchive.container.source import Source, not_a_file, open_source
+from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
@@ -45,7 +45,7 @@ class Fingerprint:
     attributes, shapes, dtypes and devices; ``weights`` of the values of all tensors by name, and
     ``tensors`` of those of each; ``extra_files`` of extra files by name. ``model`` is of code,
     structure and weights. ``weights``, ``tensors`` and ``model`` are empty where weights were left
-    out.
+    out. Fingerprints are hashable, so that equal models are one key of a dict or set.
     """
 
     code: str
@@ -53,7 +53,7 @@ class Fingerprint:
     weights: str
     extra_files: str
     model: str
-    tensors: Mapping[str, str]
+    tensors: Mapping[str, str] = field(hash=False)
 
 
 def fingerprint(
@@ -77,7 +77,8 @@ def fingerprint(
     when it has been read.
 
     Raises ArchiveError for a file that is broken or of another kind, SourceError for code that
-    cannot be read, OSError for a file that cannot be read; for a module what ``save`` raises.
+    cannot be read, CallError for what is neither a file nor a module, OSError for a file that
+    cannot be read; for a module what ``save`` raises.
     """
     given: Any = source
     found = open_source(given if _is_file(given) else _saved(given))
@@ -104,10 +105,21 @@ def _is_file(given: Any) -> bool:
 def _saved(module: Any) -> BinaryIO:
     from tsarchive.saving import save
 
+    _require_savable(module)
     stream = io.BytesIO()
     save(module, stream, debug=False)
     stream.seek(0)
     return stream
+
+
+def _require_savable(given: Any) -> None:
+    """Raise CallError for what is neither a file nor a module or program."""
+    if isinstance(given, dict):
+        if not all(map(callable, given.values())):
+            hint = "Write it by torch.save to a file or io.BytesIO, and pass that"
+            raise CallError("a state dict in memory has no fingerprint", hint=hint)
+    elif not callable(given):
+        raise not_a_file(type(given).__name__)
 
 
 class Reading(NamedTuple):

@@ -294,6 +294,26 @@ def test_names_of_variables_mean_nothing():
     assert of(packed(back)).code == one.code
 
 
+def test_fingerprints_are_keys():
+    data = (ARCHIVES / "sequential.pt").read_bytes()
+    assert {of(data): 1}[of(data)] == 1
+    assert len({of(data), of(data, weights=False)}) == 2
+
+
+NO_MODELS = {
+    "bytes": (b"PK", "BytesIO"),
+    "none": (None, "path"),
+    "state dict": ({"weight": ONE}, "torch.save"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_MODELS)
+def test_what_is_no_model_is_told(kind):
+    given, hint = NO_MODELS[kind]
+    with pytest.raises(tsarchive.CallError, match=hint):
+        tsarchive.fingerprint(given)
+
+
 class Reader(torch.nn.Module):
     @torch.jit.export
     def read(self, count: int) -> int:
