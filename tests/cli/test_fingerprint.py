@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES
 from tests.support.command_line import SEQUENTIAL, document, error, run
 
+DIGEST = "tsf1:" + "0123456789abcdef" * 4
 VIEWS = str(ARCHIVES / "views.pt")
 
 
@@ -71,7 +75,7 @@ def test_another_model_is_a_finding(listed):
 
 def test_a_file_that_cannot_be_read_is_unusable(listed, tmp_path):
     gone = tmp_path / "gone.pt"
-    listed.write_text(f"{listed.read_text()}tsf1:00  {gone}\n")
+    listed.write_text(f"{listed.read_text()}{DIGEST}  {gone}\n")
     result = run("fingerprint", "--check", listed)
     assert result.exit_code == 2
     assert f"{gone}: not read" in result.stdout
@@ -80,11 +84,77 @@ def test_a_file_that_cannot_be_read_is_unusable(listed, tmp_path):
     assert rows[2]["error"]["type"] == "FileNotFoundError"
 
 
-@pytest.mark.parametrize("text", ["", "not a digest  file.pt\n", "tsf1:00\n", "tsf2:00  file.pt\n"])
-def test_other_lists_are_unusable(text, tmp_path):
+OTHER_LISTS = {
+    "empty": "",
+    "no digest": "not a digest  file.pt\n",
+    "no file": f"{DIGEST}\n",
+    "other version": f"{DIGEST.replace('tsf1', 'tsf2')}  file.pt\n",
+    "short digest": "tsf1:00  file.pt\n",
+    "long digest": f"{DIGEST}0  file.pt\n",
+    "no hexadecimal digits": f"{DIGEST[:-1]}g  file.pt\n",
+    "unknown escape": f"\\{DIGEST}  a\\z\n",
+    "end in an escape": f"\\{DIGEST}  a\\\n",
+    "name with NUL": f"\\{DIGEST}  a\\x00\n",
+}
+
+
+@pytest.mark.parametrize("what", OTHER_LISTS)
+def test_other_lists_are_unusable(what, tmp_path):
     path = tmp_path / "list"
-    path.write_text(text)
+    path.write_text(OTHER_LISTS[what])
     assert error("fingerprint", "--check", path)["type"] == "CallError"
+
+
+FORMS = {
+    "ends of lines of Windows": lambda text: text.replace("\n", "\r\n").encode(),
+    "byte order mark": lambda text: text.encode("utf-8-sig"),
+    "capitals": lambda text: text.replace(
+        tsarchive.fingerprint(VIEWS).model[5:], tsarchive.fingerprint(VIEWS).model[5:].upper()
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_other_forms_of_lists_are_read(form, listed):
+    listed.write_bytes(FORMS[form](listed.read_text()))
+    assert run("fingerprint", "--check", listed).exit_code == 0
+
+
+# Two spaces stand between a digest and a name.
+ODD_NAMES = [
+    "a\nb", "a\\nb", "\\", "a\rb", "ends in \r", "  spaces  .pt  ", "escape \x1b[31m", "\udcff.pt",
+    "\u200b", "\xe4 \\x41",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_a_file_of_any_name_is_listed_and_found(name, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(Path(VIEWS).read_bytes())
+    path = tmp_path / "sums.tsf"
+    path.write_text(run("fingerprint", file).stdout)
+    assert path.read_text().count("\n") == 1
+    (row,) = document("fingerprint", "--check", path)["files"]
+    assert row["file"] == str(file)
+    assert row["same"] is True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other systems have no such names")
+@pytest.mark.parametrize("name", ["back\\slash", "new\nline"])
+def test_sha256sum_writes_such_names_alike(name, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(Path(VIEWS).read_bytes())
+    found = tsarchive.fingerprint(file).model
+    shown = name.replace("\\", "\\\\").replace("\n", "\\n")
+    assert run("fingerprint", file).stdout == f"\\{found}  {tmp_path}/{shown}\n"
+
+
+@pytest.mark.parametrize("option", ["--parts", "--tensors", "--no-weights", "--in-toto", VIEWS])
+def test_beside_a_check_other_options_are_mistakes(option, listed):
+    result = run("fingerprint", "--check", listed, option)
+    assert result.exit_code == 2
+    assert "--check takes the files that its list names" in result.stderr
 
 
 def test_what_other_files_hold_is_shown_all_the_same(tmp_path):
@@ -120,6 +190,36 @@ def test_subjects_have_the_digests_of_the_file_and_of_the_model():
         "sha256": hashlib.sha256(Path(VIEWS).read_bytes()).hexdigest(),
         "tsf1": tsarchive.fingerprint(VIEWS).model.removeprefix("tsf1:"),
     }
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = Path(VIEWS).read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    writer.start()
+    (subject,) = document("fingerprint", "--in-toto", pipe)
+    writer.join()
+    assert subject["digest"] == {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "tsf1": tsarchive.fingerprint(VIEWS).model.removeprefix("tsf1:"),
+    }
+
+
+def test_a_file_that_changes_between_its_digests_has_none(tmp_path, monkeypatch):
+    path = tmp_path / "changing.pt"
+    path.write_bytes(Path(VIEWS).read_bytes())
+    found = tsarchive.fingerprint(path)
+
+    def changing(*_given, **_options):
+        os.utime(path, ns=(0, 0))
+        return found
+
+    monkeypatch.setattr("tsarchive.fingerprint", changing)
+    result = run("fingerprint", "--in-toto", path)
+    assert result.exit_code == 2
+    assert "written to while it was read" in result.stderr
 
 
 def test_no_file_is_a_mistake():

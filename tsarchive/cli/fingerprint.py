@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import click
 
 import tsarchive
-from tsarchive.errors import ArchiveError, CallError
+from tsarchive.container.source import read_all
+from tsarchive.errors import ArchiveError, CallError, FormatError
 from tsarchive.fingerprinting import VERSION
 
 from .command import FINDINGS, UNUSABLE, Command, Failure, describe, json_option, report
@@ -25,6 +28,12 @@ _PARTS: Final = ("code", "structure", "weights", "extra_files")
 # Smaller files are done before a bar is seen.
 _BAR_FROM: Final = 100 << 20
 _PIECE: Final = 1 << 20
+_DIGEST: Final = re.compile(rf"{VERSION}:[0-9a-f]{{64}}", re.IGNORECASE)
+# Names with backslashes or characters that are not printable are written as sha256sum writes them:
+# the line begins with a backslash. Other bytes than ends of lines are \xNN, which it lacks.
+_ESCAPED: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+_ESCAPE: Final = re.compile(rb"\\(?:([\\nr])|x([0-9a-f]{2})|)")
+_UNESCAPED: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 
 @click.command(cls=Command)
@@ -63,13 +72,17 @@ def command(
       tsarchive fingerprint model.pt --in-toto
     """
     if check is not None:
+        if files or parts or tensors or no_weights or in_toto:
+            raise click.UsageError("--check takes the files that its list names, and only --json.")
         return _check(check, as_json=as_json)
     if not files:
         raise click.UsageError("Missing argument 'FILE...', or --check with a list.")
-    rows = [*_each(files, weights=not no_weights, is_told=not as_json or in_toto)]
+    read = _read_with_digest if in_toto else _read
+    is_told = not as_json or in_toto
+    rows = [*_each(files, weights=not no_weights, is_told=is_told, read=read)]
     found = [(row.file, row.found) for row in rows if row.found is not None]
     if in_toto:
-        print_json([_subject(*each) for each in found])
+        print_json([_subject(row) for row in rows if row.found is not None])
     elif as_json:
         print_json({"files": [_document(row) for row in rows]})
     else:
@@ -84,28 +97,54 @@ class _Row(NamedTuple):
     file: str
     found: Fingerprint | None = None
     error: Failure | None = None
+    sha256: str = ""
 
 
-def _each(files: Sequence[str], *, weights: bool, is_told: bool) -> Iterator[_Row]:
+def _each(
+    files: Sequence[str], *, weights: bool, is_told: bool, read: Callable[..., _Row]
+) -> Iterator[_Row]:
     """Yield a row for each file; errors are reported if ``is_told``."""
     has_bar = sum(map(_size, files)) >= _BAR_FROM
     with progress(None) if has_bar else nullcontext(_no_step) as step:
         for file in files:
-            row = _row(file, weights=weights, step=step)
+            row = _row(read, file, weights=weights, step=step)
             if row.error is not None and is_told:
                 report(row.error, as_json=False, file=file)
             yield row
 
 
-def _row(file: str, *, weights: bool, step: Callable[[str], None]) -> _Row:
+def _row(
+    read: Callable[..., _Row], file: str, *, weights: bool, step: Callable[[str], None]
+) -> _Row:
     step(file)
     try:
-        found = tsarchive.fingerprint(
-            file, weights=weights, step=lambda name: step(f"{file}: {name}")
-        )
+        return read(file, weights=weights, step=lambda name: step(f"{file}: {name}"))
     except (ArchiveError, OSError) as error:
         return _Row(file, error=describe(error))
-    return _Row(file, found)
+
+
+def _read(file: str, **options: Any) -> _Row:
+    return _Row(file, tsarchive.fingerprint(file, **options))
+
+
+def _read_with_digest(file: str, **options: Any) -> _Row:
+    """Open a file once, which may be a pipe, for its fingerprint and its own digest."""
+    with open(file, "rb") as stream:
+        before = os.fstat(stream.fileno()).st_mtime_ns
+        content: BinaryIO = stream if stream.seekable() else io.BytesIO(read_all(stream))
+        sha256 = _sha256(content)
+        content.seek(0)
+        found = tsarchive.fingerprint(content, **options)
+        if content is stream and os.fstat(stream.fileno()).st_mtime_ns != before:
+            raise FormatError("the file was written to while it was read")
+    return _Row(file, found, sha256=sha256)
+
+
+def _sha256(stream: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := stream.read(_PIECE):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def _no_step(description: str) -> None:
@@ -123,7 +162,7 @@ def _document(row: _Row) -> dict[str, Any]:
 
 
 def _show(file: str, found: Fingerprint, *, parts: bool, tensors: bool) -> None:
-    say(f"{found.model}  {file}" if found.model else file)
+    say(_line(found.model, file) if found.model else file)
     if parts:
         for name in _PARTS:
             digest = getattr(found, name)
@@ -134,14 +173,24 @@ def _show(file: str, found: Fingerprint, *, parts: bool, tensors: bool) -> None:
             say(f"  {digest}  {name}")
 
 
-def _subject(file: str, found: Fingerprint) -> dict[str, Any]:
+def _line(digest: str, file: str) -> str:
+    """Return a line of a list, which :func:`_listed` reads."""
+    name = "".join(map(_escaped, file))
+    return f"{digest}  {file}" if name == file else f"\\{digest}  {name}"
+
+
+def _escaped(char: str) -> str:
+    if char.isprintable() and char != "\\":
+        return char
+    as_bytes = char.encode("utf-8", "surrogateescape")
+    return _ESCAPED.get(char) or "".join(f"\\x{byte:02x}" for byte in as_bytes)
+
+
+def _subject(row: _Row) -> dict[str, Any]:
     """Return a subject of a statement of in-toto: the digests of the file, and of the model."""
-    digest = hashlib.sha256()
-    with open(file, "rb") as stream:
-        while piece := stream.read(_PIECE):
-            digest.update(piece)
-    model = {} if not found.model else {VERSION: found.model.partition(":")[2]}
-    return {"name": file, "digest": {"sha256": digest.hexdigest(), **model}}
+    model = row.found.model if row.found else ""
+    own = {VERSION: model.partition(":")[2]} if model else {}
+    return {"name": row.file, "digest": {"sha256": row.sha256, **own}}
 
 
 class _Listed(NamedTuple):
@@ -153,7 +202,8 @@ class _Listed(NamedTuple):
 
 def _check(path: str, *, as_json: bool) -> int:
     listed = [*_lines(path)]
-    rows = [*_each([line.file for line in listed], weights=True, is_told=not as_json)]
+    files = [line.file for line in listed]
+    rows = [*_each(files, weights=True, is_told=not as_json, read=_read)]
     results = [_result(*pair) for pair in zip(listed, rows, strict=True)]
     if as_json:
         print_json({"files": results})
@@ -180,17 +230,35 @@ def _tell(result: dict[str, Any]) -> None:
 def _lines(path: str) -> Iterator[_Listed]:
     """Yield what a list names. Raises CallError for a line of another form, and for no line."""
     count = 0
-    with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
         for number, line in enumerate(stream, 1):
             if line.startswith("  ") or not line.strip():
                 continue  # parts of the model before
-            digest, _, file = line.rstrip("\n").partition("  ")
-            if not digest.startswith(f"{VERSION}:") or not file:
+            found = _listed(line.removesuffix("\n").removesuffix("\r"))
+            if found is None:
                 raise _no_list(f"{path}, line {number}: this is no fingerprint and name of a file")
             count += 1
-            yield _Listed(digest, file)
+            yield found
     if not count:
         raise _no_list(f"{path}: no file is listed")
+
+
+def _listed(line: str) -> _Listed | None:
+    digest, _, file = line.removeprefix("\\").partition("  ")
+    name = file.encode("utf-8", "surrogateescape")
+    if line.startswith("\\"):
+        try:
+            name = _ESCAPE.sub(_unescaped, name)
+        except KeyError:
+            return None
+    if not _DIGEST.fullmatch(digest) or not name or b"\0" in name:
+        return None
+    return _Listed(digest.lower(), name.decode("utf-8", "surrogateescape"))
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    """Return what an escape stands for. Raises KeyError for one that is unknown."""
+    return bytes.fromhex(match[2].decode()) if match[2] else _UNESCAPED[match[1]]
 
 
 def _no_list(message: str) -> CallError:
