@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import sys
+import textwrap
 from dataclasses import asdict
+from itertools import permutations
 from typing import Any, Optional, Union
 
 import pytest
@@ -312,6 +315,67 @@ def test_what_is_no_model_is_told(kind):
     given, hint = NO_MODELS[kind]
     with pytest.raises(tsarchive.CallError, match=hint):
         tsarchive.fingerprint(given)
+
+
+# Bodies of functions of x and n, in which p, q and r are variables.
+CARRYING = {
+    "first used by one call": """
+        p, q = x, x + 1
+        for i in range(n):
+            print(p - q)
+            p = p * 2
+            q = q + 3
+        return x
+    """,
+    "first used by a loop inside": """
+        p, q = x, x + 1
+        for i in range(n):
+            for j in range(i):
+                print(p - q)
+                p = p * 2
+                q = q + 3
+        return x
+    """,
+    "used by loops one after the other": """
+        p, q, r = x, x + 1, x + 2
+        for i in range(n):
+            for j in range(i):
+                p, q, r = q, r, p * 2
+            for j in range(i):
+                q, r = r, q - p
+        return torch.stack([r, q, p])
+    """,
+    "chosen inside": """
+        p, q, r = x, x + 1, x + 2
+        for i in range(n):
+            if i > 2:
+                p, q = q, r
+            elif i > 1:
+                q, r = r, q - p
+            else:
+                p = r - q
+        return r - q - p
+    """,
+    "carried by two loops and given back": """
+        p, q = x, x + 1
+        while n > 0:
+            for j in range(n):
+                p, q = q, p
+            n -= 1
+        return p - q
+    """,
+}
+
+
+@pytest.mark.parametrize("body", CARRYING)
+def test_names_of_variables_mean_nothing_where_uses_are_at_one_place(body):
+    codes = set()
+    for names in permutations("aem"):
+        renamed = dict(zip("pqr", names, strict=True))
+        text = re.sub(r"\b[pqr]\b", lambda match, new=renamed: new[match[0]], CARRYING[body])
+        source = "def f(x: Tensor, n: int):" + textwrap.indent(textwrap.dedent(text), "  ")
+        codes.add(tsarchive.fingerprint(torch.jit.CompilationUnit(f"{source}\n").f).code)
+    assert len(codes) == 1
 
 
 class Reader(torch.nn.Module):

@@ -31,21 +31,36 @@ class CarriedOrder:
 
     Of two outputs the first is the one that is used first; of a loop, first inside of it. Outputs
     that nothing uses come last, in the order in which they are.
+
+    Where a use is itself to be ordered, as an initial value of a loop inside, outputs may share a
+    rank at first. They are told apart by the ranks of their uses, again until nothing changes.
     """
 
     def __init__(self, graph: Block) -> None:
         self._places: dict[Node, int] = {}
         self._returned: dict[Node, _Returned] = {}
         self._ranks: dict[Node, Sequence[int]] = {}
-        for node in reversed(self._walk(graph)):
-            # What comes later and what stands around the node is known already.
-            keys = [self._key(node, index) for index in range(len(node.outputs))]
-            order = sorted(range(len(keys)), key=keys.__getitem__)
-            self._ranks[node] = _inverse(order)
+        nodes = self._walk(graph)
+        for node in nodes:
+            self._ranks[node] = [0] * len(node.outputs)
+        # What comes later and what stands around a node is known before it.
+        shared = nodes[::-1]
+        while shared:
+            refined = [node for node in shared if self._is_refined(node)]
+            shared = [node for node in shared if _has_ties(self._ranks[node])] if refined else []
+
+    def _is_refined(self, node: Node) -> bool:
+        """Tell outputs of one rank apart by their uses; return whether any differ."""
+        before = self._ranks[node]
+        keys = [(rank, self._key(node, index)) for index, rank in enumerate(before)]
+        places = {key: place for place, key in reversed([*enumerate(sorted(keys))])}
+        self._ranks[node] = [places[key] for key in keys]
+        return self._ranks[node] != before
 
     def of(self, node: Node) -> Sequence[int]:
         """Return the numbers of the outputs of a condition or loop, in order."""
-        return _inverse(self._ranks[node])
+        ranks = self._ranks[node]
+        return sorted(range(len(ranks)), key=ranks.__getitem__)
 
     def _walk(self, block: Block) -> list[Node]:
         """Give nodes and ends of blocks their places; return conditions and loops by their ends."""
@@ -66,7 +81,7 @@ class CarriedOrder:
         if node.kind == _LOOP:
             (body,) = node.blocks
             own = (use for use in body.params[index + 1].uses if use.user is not body.return_node)
-            inside = (min((self._places[use.user] for use in own), default=math.inf), 0)
+            inside = self._first(own)
         return inside, self._first(node.outputs[index].uses)
 
     def _first(self, uses: Iterable[Use]) -> _Place:
@@ -94,11 +109,8 @@ def is_carrying(node: Node) -> bool:
     return node.kind in (_IF, _LOOP)
 
 
-def _inverse(order: Sequence[int]) -> Sequence[int]:
-    found = [0] * len(order)
-    for rank, index in enumerate(order):
-        found[index] = rank
-    return found
+def _has_ties(ranks: Sequence[int]) -> bool:
+    return len({*ranks}) < len(ranks)
 
 
 def reordered(values: Sequence[Value], order: Sequence[int]) -> list[Value]:
