@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+from hashlib import sha256
 
 import numpy
 import pytest
@@ -18,6 +19,7 @@ from tests.support.command_line import run
 from tests.support.executorch_files import FIXTURES as EXECUTORCH
 from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
 from tests.support.verifying import packed
+from tsarchive.analyses.encoding import encode
 
 from .test_fingerprint import differing, of
 
@@ -268,9 +270,86 @@ def test_other_values_of_a_checkpoint_are_its_structure():
     assert [*one.tensors] == ["state.0"]
 
 
-def test_a_checkpoint_with_objects_has_none():
-    with pytest.raises(tsarchive.UnsupportedError, match="Linear"):
-        of(checkpoint(torch.nn.Linear(2, 2)))
+NO_PLAIN_VALUES = {
+    "Linear": lambda: torch.nn.Linear(2, 2),
+    "_rebuild_nested_tensor": lambda: torch.nested.nested_tensor([torch.ones(2)]),
+    "range": lambda: range(3),
+    "a torch.Tensor": lambda: torch.Tensor,
+    "quint4x2": lambda: torch.quantize_per_channel(
+        torch.ones(3, 5), torch.ones(3), torch.zeros(3), 0, torch.quint4x2
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", NO_PLAIN_VALUES)
+def test_a_checkpoint_with_others_than_plain_values_has_none(name):
+    with pytest.raises(tsarchive.UnsupportedError, match=name):
+        of(checkpoint({"held": NO_PLAIN_VALUES[name]()}))
+
+
+# Pairs that differ a little.
+VALUES = {
+    "size": (torch.Size([1, 2]), torch.Size([1, 3])),
+    "size for tuple": (torch.Size([1, 2]), (1, 2)),
+    "dtype": (torch.float32, torch.uint16),
+    "bytes": (b"a\xff", b"a\xfe"),
+    "no bytes": (b"", bytearray()),
+    "bytes for text": (b"a", "a"),
+    "bytearray": (bytearray(b"ab"), b"ab"),
+    "set": ({1, 2}, {1, 3}),
+    "frozen set": (frozenset({1, 2}), {1, 2}),
+    "complex": (1 + 2j, 1 - 2j),
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("pair", VALUES)
+def test_values_of_a_checkpoint_that_differ_a_little_differ(pair):
+    one, other = (of(checkpoint({"held": value})) for value in VALUES[pair])
+    assert differing(one, other) == {"structure", "model"}
+
+
+def test_the_order_of_a_set_means_nothing():
+    words = ["a", "b", "c", "d"]
+    ordered = [of(checkpoint({"held": set(order)})) for order in (words, words[::-1])]
+    data = checkpoint({"held": {"aa", "bb"}})
+    records = records_of(data)
+    swapped = records["data.pkl"].replace(b"aa", b"xx").replace(b"bb", b"aa").replace(b"xx", b"bb")
+    assert ordered[0] == ordered[1]
+    assert swapped != records["data.pkl"]
+    assert of(packed({**records, "data.pkl": swapped})) == of(packed(records))
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize(
+    "dtype", ["uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e8m0fnu"]
+)
+def test_tensors_without_a_storage_type_have_their_elements(dtype):
+    """As torch.save writes them, in storages of bytes."""
+    tensor = torch.zeros(4, dtype=getattr(torch, dtype))
+    other = tensor.clone()
+    other.view(torch.uint8)[-1] ^= 1
+    one = of(checkpoint({"held": tensor, "parameter": torch.ones(2)}))
+    two = of(checkpoint({"held": other, "parameter": torch.ones(2)}))
+    assert differing(one, two) == {"weights", "model"}
+    part = torch.zeros(8, dtype=tensor.dtype)[4:]
+    assert of(checkpoint({"held": part, "parameter": torch.ones(2)})) == one
+    expected = ["tsf1", "tensor", ["dense", dtype, [4], []]]
+    elements = bytes(tensor.view(torch.uint8).numpy())
+    assert one.tensors["held"] == f"tsf1:{sha256(encode(expected) + elements).hexdigest()}"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_parts_of_sparse_tensors_of_checkpoints_have_names():
+    numbers = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0]), (2,))
+    other = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, 3.0]), (2,))
+    one, two, coalesced = (
+        of(checkpoint({"held": held})) for held in (numbers, other, numbers.coalesce())
+    )
+    assert {name for name in one.tensors if one.tensors[name] != two.tensors[name]} == {"held.1"}
+    assert differing(one, two) == {"weights", "model"}
+    assert differing(one, coalesced) == {"structure", "model"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "int16", "uint8", "bool"])

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
-from tsarchive.analyses.encoding import Plain
-from tsarchive.errors import UnsupportedError
+from tsarchive.analyses.encoding import Plain, encode
+from tsarchive.errors import PickleError, UnsupportedError
+from tsarchive.ir.types import Type
+from tsarchive.pickler import Global, PersistentId, Reduce
+from tsarchive.pickler.values import STORAGE_TYPES
 
-from .contents import TorchScriptContents
+from .contents import TorchScriptContents, Values
+from .stored_tensors import TENSOR_MODULE, StoredTensor, StoredTensors
+
+_DENSE: Final = Global(TENSOR_MODULE, "_rebuild_tensor_v2")
+# Of a dtype that has no storage type of its own.
+_OF_DTYPE: Final = Global(TENSOR_MODULE, "_rebuild_tensor_v3")
+_SPARSE: Final = Global(TENSOR_MODULE, "_rebuild_sparse_tensor")
+_TENSORS: Final = frozenset(
+    {_DENSE, _OF_DTYPE}
+    | {Global(TENSOR_MODULE, name) for name in ("_rebuild_qtensor", "_rebuild_parameter")}
+)
+_LAYOUT: Final = Global("torch.serialization", "_get_layout")
+_KINDS: Final = {storage.dtype: kind for kind, storage in STORAGE_TYPES.items()}
 
 
 class CheckpointContents(TorchScriptContents):
@@ -17,15 +32,96 @@ class CheckpointContents(TorchScriptContents):
     def code(self) -> Plain:
         return []
 
+    def values_in(self, record: str) -> Values:
+        return _CheckpointValues(self, record)
+
     def class_named(self, qualified_name: str) -> NoReturn:
-        self._refuse(qualified_name)
+        raise _unknown(qualified_name, self.values_record)
 
     def type_of(self, tag: str) -> NoReturn:
-        self._refuse(tag)
+        raise _unknown(tag, self.values_record)
 
-    def _refuse(self, name: str) -> NoReturn:
-        raise UnsupportedError(
-            f"the checkpoint holds a {name[:100]}, of which nothing is known",
-            record=self.values_record,
-            hint="Fingerprints are of models, and of checkpoints of tensors and plain values",
-        )
+
+def _unknown(name: str, record: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the checkpoint holds a {name[:100]}, of which nothing is known",
+        record=record,
+        hint="Fingerprints are of models, and of checkpoints of tensors and plain values",
+    )
+
+
+class _CheckpointValues(Values):
+    """Reads what torch.save writes beside what an archive has."""
+
+    def stored(self, record: str) -> StoredTensors:
+        return _CheckpointTensors(record)
+
+    def part(self, value: Any, name: str, type_: Type | None) -> Plain:
+        if isinstance(value, Global):
+            if value.module == "torch" and value.name in _KINDS:
+                return {"dtype": value.name}
+            raise _unknown(value.qualified_name, self.record)
+        return super().part(value, name, type_)
+
+    def reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
+        module, _, function = value.function.qualified_name.rpartition(".")
+        if module in ("__builtin__", "builtins"):
+            return self._built_in(function, value, name)
+        match value.function, value.argument:
+            case Global("torch", "Size"), (tuple(size),):
+                return {"size": self.items(name, size, [None] * len(size))}
+            case Global("_codecs", "encode"), (str(text), "latin1"):
+                return self._bytes(text)
+            case made, (Reduce(layout, (str(kind),)), tuple(parts)) if (
+                made == _SPARSE and layout == _LAYOUT
+            ):
+                return {"sparse": kind, "parts": self.items(name, parts, [None] * len(parts))}
+        is_plain = value.function.module != TENSOR_MODULE or value.function in _TENSORS
+        if not is_plain:
+            raise _unknown(value.function.qualified_name, self.record)
+        return super().reduce(value, name, type_)
+
+    def _built_in(self, function: str, value: Reduce, name: str) -> Plain:
+        match function, value.argument:
+            case "bytes", ():
+                return b""
+            case "bytearray", ():
+                return {"bytearray": b""}
+            case "bytearray", (content,):
+                return {"bytearray": self.value(content, name)}
+            case "complex", (float(real), float(imag)):
+                return complex(real, imag)
+            case "set" | "frozenset", (list(items),):
+                # They are in the order of their hashes, which differ from process to process.
+                return {function: sorted(self.items(name, items, [None] * len(items)), key=encode)}
+        raise _unknown(value.function.qualified_name, self.record)
+
+    def _bytes(self, text: str) -> bytes:
+        """Return bytes, which pickles of protocol 2 hold as text."""
+        self.count(len(text))
+        try:
+            return text.encode("latin1")
+        except UnicodeEncodeError:
+            raise PickleError("bytes are malformed", record=self.record) from None
+
+
+class _CheckpointTensors(StoredTensors):
+    def tensor(self, value: Reduce) -> StoredTensor:
+        match value.function, value.argument:
+            case function, (PersistentId() as storage, *view, Global("torch", dtype)) if (
+                function == _OF_DTYPE
+            ):
+                value = Reduce(_DENSE, (_typed(storage, dtype), *view))
+        return super().tensor(value)
+
+
+def _typed(storage: PersistentId, dtype: str) -> PersistentId:
+    """Give a storage of bytes the type of the elements in it."""
+    match storage.value:
+        case ("storage", Global("torch.storage", "UntypedStorage"), key, device, int(size)) if (
+            dtype in _KINDS
+        ):
+            kind = _KINDS[dtype]
+            count = size // STORAGE_TYPES[kind].itemsize
+            return PersistentId(("storage", Global("torch", kind), key, device, count))
+    return storage

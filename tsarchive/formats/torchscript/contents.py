@@ -17,7 +17,7 @@ from typing import Any, Final
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
-from tsarchive.errors import FormatError, PickleError
+from tsarchive.errors import FormatError, PickleError, UnsupportedError
 from tsarchive.formats.contents import Contents, Elements, TensorContent
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
@@ -38,6 +38,7 @@ from .stored_tensors import (
     StoredTensors,
     StridedView,
     Wrapped,
+    is_packed,
     is_tensor,
     plain_tensor,
 )
@@ -61,11 +62,15 @@ class TorchScriptContents(Contents):
     def __init__(self, container: Container) -> None:
         self._container = container
         self._encoding = ProgramEncoding(self._constant)
-        self._data = _Values(self, self.values_record)
-        self._table = _Values(self, self.constants_record)
+        self._data = self.values_in(self.values_record)
+        self._table = self.values_in(self.constants_record)
         self._constants: dict[int, str] = {}
         # A record that is compressed is inflated once for all tensors in it.
         self._storage = cache(container.view)
+
+    def values_in(self, record: str) -> Values:
+        """Return what reads the values of a record."""
+        return Values(self, record)
 
     @cached_property
     def importer(self) -> CodeImporter:
@@ -161,15 +166,15 @@ class _Met:
     end: int = 0
 
 
-class _Values:
+class Values:
     """Plain data of the values of one pickle, and the tensors among them by name."""
 
     def __init__(self, contents: TorchScriptContents, record: str) -> None:
         self.tensors: list[tuple[str, TensorContent]] = []
         """The tensors that were met, by name; several may have one name."""
         self._contents = contents
-        self._record = record
-        self._stored = StoredTensors(record)
+        self.record = record
+        self._stored = self.stored(record)
         self._objects: dict[int, _Met] = {}
         self._depth = self._letters = 0
         # Shared values are told wherever they stand: few bytes may lead to many of them.
@@ -177,37 +182,45 @@ class _Values:
         self._most_values, self._most_letters = MAX_NAMES + own, MAX_LETTERS + own
         self._values = 0
 
+    def stored(self, record: str) -> StoredTensors:
+        """Return what reads descriptions of tensors."""
+        return StoredTensors(record)
+
     def value(self, value: Any, name: str, type_: Type | None = None) -> Plain:
         """Return the plain data of a value; ``type_`` is the type that is declared, if any is."""
-        self._count(_letters(value))
+        self.count(_letters(value))
         if value is None or isinstance(value, bool | int | float | complex | str):
             return value
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise PickleError("values are nested too deeply", record=self._record, limit=MAX_DEPTH)
-        found = self._part(value, name, type_.element if isinstance(type_, OptionalType) else type_)
+            raise PickleError("values are nested too deeply", record=self.record, limit=MAX_DEPTH)
+        found = self.part(value, name, type_.element if isinstance(type_, OptionalType) else type_)
         self._depth -= 1
         return found
 
-    def _part(self, value: Any, name: str, type_: Type | None) -> Plain:
+    def part(self, value: Any, name: str, type_: Type | None) -> Plain:
+        """Return the plain data of a value that may have others in it."""
         match value:
             case Object():
                 return self._object(value, name)
             case Reduce():
-                return self._reduce(value, name, type_)
+                return self.reduce(value, name, type_)
             case Memoised():
                 return self.value(value.value, name, type_)
             case tuple():
-                return {"tuple": self._items(name, value, _types_of_items(value, type_))}
+                return {"tuple": self.items(name, value, _types_of_items(value, type_))}
             case list():
                 type_ = type_.element if isinstance(type_, ListType) else type_
-                return {"list": self._items(name, value, [type_] * len(value))}
+                return {"list": self.items(name, value, [type_] * len(value))}
             case dict():
                 return {"dict": [*self._pairs(name, value, type_)]}
         message = f"a {type(value).__name__} is no value of a module"
-        raise PickleError(message, record=self._record)
+        raise PickleError(message, record=self.record)
 
-    def _items(self, name: str, items: Iterable[Any], types: Iterable[Type | None]) -> Plain:
+    def items(
+        self, name: str, items: Iterable[Any], types: Iterable[Type | None]
+    ) -> Sequence[Plain]:
+        """Return the plain data of items, called by their numbers."""
         return [
             self.value(item, _joined(name, index), type_)
             for index, (item, type_) in enumerate(zip(items, types, strict=True))
@@ -244,7 +257,7 @@ class _Values:
         for key, item in state.items():
             if not isinstance(key, str):
                 message = "the state of an object has a name that is no text"
-                raise PickleError(message, record=self._record)
+                raise PickleError(message, record=self.record)
             slot = class_.attributes.get(key)
             type_ = None if slot is None else slot.type
             slots.append([key, self.value(item, _joined(name, key), type_)])
@@ -255,9 +268,14 @@ class _Values:
         type_ = None if schema is None else schema.return_type
         return self.value(state, _joined(name, "__getstate__"), type_)
 
-    def _reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
+    def reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
+        """Return the plain data of what a function makes."""
         if is_tensor(value):
-            return self._tensor(self._stored.tensor(plain_tensor(value, self._record)), name)
+            plain = plain_tensor(value, self.record)
+            if is_packed(plain):
+                message = "torch does not read tensors whose elements share bytes, as of quint4x2"
+                raise UnsupportedError(message, record=self.record)
+            return self._tensor(self._stored.tensor(plain), name)
         function = value.function
         match value.argument:
             case (content, str(tag)) if function == _TYPE_TAG:
@@ -282,7 +300,7 @@ class _Values:
 
     def _text(self, type_: Type) -> str:
         text = self._contents.text_of(type_)
-        self._count(len(text))
+        self.count(len(text))
         return text
 
     def _tensor(self, tensor: StoredTensor, name: str, *, grad: bool | None = None) -> Plain:
@@ -302,7 +320,7 @@ class _Values:
                 meaning = ["channels", view.storage.dtype, [*view.size], axis]
                 return self._strided(view, name, meaning, bool(grad))
             case SparseTensor(layout, size, parts, own_grad):
-                dense = self._items(name, parts, [None] * len(parts))
+                dense = self.items(name, parts, [None] * len(parts))
                 return {"sparse": layout, "shape": [*size], "parts": dense, "grad": own_grad}
         raise AssertionError(tensor)
 
@@ -315,7 +333,7 @@ class _Values:
         values: Sequence[Plain] = (),
     ) -> Plain:
         """Note a tensor; ``values`` belong to what its elements mean, and are no structure."""
-        elements = self._contents.elements(self._record, view)
+        elements = self._contents.elements(self.record, view)
         self._add(name, TensorContent([*meaning, *values], elements))
         return {"tensor": meaning, "device": view.storage.device, "grad": grad}
 
@@ -331,10 +349,11 @@ class _Values:
         self._add(name, TensorContent(["dense", dtype, shape, []], elements))
 
     def _add(self, name: str, content: TensorContent) -> None:
-        self._count(len(name))
+        self.count(len(name))
         self.tensors.append((name, content))
 
-    def _count(self, letters: int) -> None:
+    def count(self, letters: int) -> None:
+        """Count a value of so many letters. Raises PickleError where there are too many."""
         self._values += 1
         self._letters += letters
         if self._values > self._most_values:
@@ -344,7 +363,7 @@ class _Values:
 
     def _too_many(self, what: str, limit: int) -> PickleError:
         message = f"too many {what}, shared ones counted wherever they stand"
-        return PickleError(message, record=self._record, limit=limit)
+        return PickleError(message, record=self.record, limit=limit)
 
 
 def _letters(value: Any) -> int:

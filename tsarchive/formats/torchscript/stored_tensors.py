@@ -315,6 +315,14 @@ def is_tensor(value: Reduce) -> bool:
     return value.function.module == TENSOR_MODULE or value.function == _FROM_TYPE
 
 
+def is_packed(value: Reduce) -> bool:
+    """Return whether elements of a tensor share a byte, which torch writes and does not read."""
+    match value.argument:
+        case (PersistentId(value=("storage", Global("torch", kind), *_)), *_):
+            return kind in _PACKED_KINDS
+    return False
+
+
 def plain_tensor(value: Reduce, record: str) -> Reduce:
     """Unwrap a tensor of a subclass to the plain one inside, which torch.jit loads as well."""
     if value.function.module == TENSOR_MODULE or value.function != _FROM_TYPE:
