@@ -96,6 +96,7 @@ class Scaled(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("weight", torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t())
+        self.root = 1 + 2j
 
     def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
         return x * self.weight if x.dim() == 2 else x
@@ -116,6 +117,7 @@ def test_a_model_has_the_digests_that_the_document_tells():
             ["weight", {"tensor": meaning, "device": "cpu", "grad": False}],
             ["training", True],
             ["_is_full_backward_hook", None],
+            ["root", 1 + 2j],
         ],
     }
     dim = ["aten::dim", None, [1], {}, [], ["int"]]
@@ -133,6 +135,7 @@ def test_a_model_has_the_digests_that_the_document_tells():
         ["weight", "Tensor", False, True],
         ["training", "bool", False, False],
         ["_is_full_backward_hook", "Optional[bool]", False, False],
+        ["root", "complex", False, False],
     ]
     code = [[name, ["module", slots, [], [["forward", [signature, body]]], [], [], []]]]
     assert found.structure == digest("structure", structure)

@@ -6,6 +6,8 @@ import contextlib
 import io
 import json
 import re
+import sys
+import tracemalloc
 from hashlib import sha256
 
 import numpy
@@ -370,6 +372,21 @@ HOSTILE = sorted((ROOT / "fixtures" / "hostile").glob("*.pt"))
 
 @pytest.mark.parametrize("path", HOSTILE, ids=lambda path: path.stem)
 def test_hostile_files_are_refused_or_have_one(path):
-    """Whatever they hold, in bounded time and memory."""
-    with contextlib.suppress(tsarchive.ArchiveError):
-        assert tsarchive.fingerprint(path).model
+    """Whatever they hold, in little memory and few steps."""
+    calls = 0
+
+    def count(_frame, event, _argument) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    tracemalloc.start()
+    sys.setprofile(count)
+    try:
+        with contextlib.suppress(tsarchive.ArchiveError):
+            assert tsarchive.fingerprint(path).model
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        sys.setprofile(None)
+        tracemalloc.stop()
+    assert peak < (64 << 20) + 20 * path.stat().st_size
+    assert calls < 3_000_000

@@ -69,7 +69,7 @@ def _item(letter: bytes, content: bytes, put: Callable[[bytes], Any]) -> None:
 
 
 # Blocks stand by themselves, and what they are forked for; how arguments are written means nothing.
-_NOT_MEANING: Final = frozenset({"subgraph", "arguments", "is_forked"})
+_LEFT_OUT: Final = frozenset({"subgraph", "arguments", "is_forked"})
 
 
 class ProgramEncoding:
@@ -231,7 +231,7 @@ class _Body:
         return {
             name: self._attribute(value)
             for name, value in node.attributes.items()
-            if name not in _NOT_MEANING
+            if name not in _LEFT_OUT
         }
 
     def _attribute(self, value: Any) -> Plain:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PARTS: Final = ("code", "structure", "weights", "extra_files")
 # Smaller files are done before a bar is seen.
 _BAR_FROM: Final = 100 << 20
-_PIECE: Final = 1 << 20
+_READ_AT_ONCE: Final = 1 << 20
 _DIGEST: Final = re.compile(rf"{VERSION}:[0-9a-f]{{64}}", re.IGNORECASE)
 # Names with backslashes or characters that are not printable are written as sha256sum writes them:
 # the line begins with a backslash. Other bytes than ends of lines are \xNN, which it lacks.
@@ -142,7 +142,7 @@ def _read_with_digest(file: str, **options: Any) -> _Row:
 
 def _sha256(stream: BinaryIO) -> str:
     digest = hashlib.sha256()
-    while piece := stream.read(_PIECE):
+    while piece := stream.read(_READ_AT_ONCE):
         digest.update(piece)
     return digest.hexdigest()
 

@@ -65,7 +65,7 @@ class _CheckpointValues(Values):
 
     def reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
         module, _, function = value.function.qualified_name.rpartition(".")
-        if module in ("__builtin__", "builtins"):
+        if module in ("__builtin__", "builtins") and function != "complex":
             return self._built_in(function, value, name)
         match value.function, value.argument:
             case Global("torch", "Size"), (tuple(size),):
@@ -89,8 +89,6 @@ class _CheckpointValues(Values):
                 return {"bytearray": b""}
             case "bytearray", (content,):
                 return {"bytearray": self.value(content, name)}
-            case "complex", (float(real), float(imag)):
-                return complex(real, imag)
             case "set" | "frozenset", (list(items),):
                 # They are in the order of their hashes, which differ from process to process.
                 return {function: sorted(self.items(name, items, [None] * len(items)), key=encode)}

@@ -48,6 +48,7 @@ _CONSTANTS: Final = "constants.pkl"
 _EXTRA: Final = "extra/"
 _BYTE_ORDER: Final = "byteorder"
 _TYPE_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
+_COMPLEX: Final = frozenset(Global(name, "complex") for name in ("builtins", "__builtin__"))
 _DEVICE: Final = Global("torch", "device")
 # In checkpoints alone.
 _ORDERED_DICT: Final = Global("collections", "OrderedDict")
@@ -283,6 +284,8 @@ class Values:
             case (list() as content,) if is_list_builder(function):
                 own = ListType(LIST_BUILDERS[function.name])
                 return self._typed(content, name, own, type_)
+            case (float(real), float(imag)) if function in _COMPLEX:
+                return complex(real, imag)
             case (str(device),) if function == _DEVICE:
                 return {"device": device}
             case () if function == _ORDERED_DICT:
