@@ -164,6 +164,10 @@ RELATIONS = [
     (TypedList(ListType(OptionalType(INT)), [1]), ListType(INT), False),
     (TypedDict(DictType(STRING, INT)), DictType(STRING, FLOAT), False),
     ((1, 2.5), TupleType((INT, FLOAT)), True), ((1,), TupleType((INT, FLOAT)), False),
+    (({}, 1), TupleType((DictType(STRING, INT), INT)), True),
+    (({}, 1), UnionType((INT, TupleType((DictType(STRING, INT), INT)))), True),
+    (({}, 1), TupleType((ListType(INT), INT)), False), (({}, 1), TupleType((ANY,)), False),
+    ((TypedList(ListType(INT)), 1), TupleType((ListType(FLOAT), INT)), False),
     (torch.nn.Parameter(torch.ones(1)), TENSOR, True), (object(), TENSOR, False),
     (Future(int), HandleType("Future", INT), True), (Future(int), HandleType("Await", INT), False),
 ]  # fmt: skip

@@ -167,7 +167,17 @@ def is_instance(value: Any, type_: Type) -> bool:
     found = type_of(value)
     if found in _UNTYPED:
         return any(_is_alike(found, member) for member in (type_, *flat_members(type_)))
-    return is_subtype(found, type_)
+    if is_subtype(found, type_):
+        return True
+    # Items of a tuple may be untyped, too.
+    members = (type_, *flat_members(type_))
+    return type(value) is tuple and any(_is_tuple_of(value, member) for member in members)
+
+
+def _is_tuple_of(value: tuple[Any, ...], type_: Type) -> bool:
+    if not isinstance(type_, TupleType) or type_.qualified_name is not None:
+        return False
+    return len(value) == len(type_.elements) and all(map(is_instance, value, type_.elements))
 
 
 def _is_alike(found: Type, wanted: Type) -> bool:
