@@ -359,6 +359,17 @@ CARRYING = {
                 p = r - q
         return r - q - p
     """,
+    "given back twice": """
+        p, q, r = x + 1, x + 2, x + 3
+        for i in range(n):
+            if i > 2:
+                p = q
+            else:
+                print(p)
+                p, r = q + r, r + 1
+            q = p
+        return p
+    """,
     "carried by two loops and given back": """
         p, q = x, x + 1
         while n > 0:

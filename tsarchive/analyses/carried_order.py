@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 from tsarchive.ir.graph import Block, Node, Use, Value, carried_index, nested_blocks
 
 _Place: TypeAlias = tuple[float, int]
+_Uses: TypeAlias = tuple[_Place, ...]
 
 _IF: Final = "prim::If"
 _LOOP: Final = "prim::Loop"
-_NOWHERE: Final[_Place] = (math.inf, 0)
+_NOWHERE: Final[_Uses] = ((math.inf, 0),)
 
 
 class _Returned(NamedTuple):
@@ -76,16 +77,17 @@ class CarriedOrder:
         self._places[block.return_node] = len(self._places)
         return found
 
-    def _key(self, node: Node, index: int) -> tuple[_Place, _Place]:
-        inside = _NOWHERE
+    def _key(self, node: Node, index: int) -> tuple[_Uses, _Uses]:
+        inside: _Uses = _NOWHERE
         if node.kind == _LOOP:
             (body,) = node.blocks
             own = (use for use in body.params[index + 1].uses if use.user is not body.return_node)
-            inside = self._first(own)
-        return inside, self._first(node.outputs[index].uses)
+            inside = self._uses(own)
+        return inside, self._uses(node.outputs[index].uses)
 
-    def _first(self, uses: Iterable[Use]) -> _Place:
-        return min(map(self._place, uses), default=_NOWHERE)
+    def _uses(self, uses: Iterable[Use]) -> _Uses:
+        """Return where a value is used, the first use first."""
+        return tuple(sorted(map(self._place, uses))) or _NOWHERE
 
     def _place(self, use: Use) -> _Place:
         """Return where a value is used: the place of the user, and which of its inputs it is."""
