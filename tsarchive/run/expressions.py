@@ -438,10 +438,6 @@ class Expressions:
         for made in layer.lists:
             self.constant_lists.add(made)
             self.text[made.output] = f"[{', '.join(map(self.use, made.inputs))}]"
-        for value, given in zip(layer.operator.inputs, layer.given, strict=True):
-            if value is not given:
-                text = self.use(given)
-                self.text[value] = f"({text})" if text.startswith("-") else text
         for condition in layer.conditions:
             if isinstance(condition, Dims):
                 value = condition.measured.input
