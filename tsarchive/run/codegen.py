@@ -219,6 +219,7 @@ class _Writer(Expressions):
             if node.kind == "prim::Enter":
                 exit_ = matching_exit(running, position)
                 self._with(running[position : exit_ + 1])
+                self._reads.clear()  # leaving it may have set attributes
                 position = exit_
             else:
                 self.ending = ending = ends.get(node, ())

@@ -211,9 +211,7 @@ def _most(numbers: Numbers) -> int:
     return max(numbers) if numbers else 0  # torch.compile knows no max with a default
 
 
-def _is_usual_cell(
-    gates: int, data: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, *_: Any
-) -> bool:
+def _is_usual_cell(gates: int, data: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, *_: Any) -> bool:
     states = (hx,) if isinstance(hx, Tensor) else hx
     if data.dim() != _MATRIX or len(states) != (_PAIR if gates == _LSTM_GATES else 1):
         return False
