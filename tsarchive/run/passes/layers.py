@@ -63,9 +63,8 @@ class Layer(NamedTuple):
     """A method that runs one operator.
 
     Its operands are parameters of the method, constants, attributes that it ``reads``, and
-    ``lists`` that it makes of constants. ``conditions`` tell where the operator
-    stands for a call, ``steps`` lead to it, and ``named`` are all operators of the functions on
-    the way.
+    ``lists`` that it makes of constants. ``conditions`` tell where the operator stands for a call,
+    ``steps`` lead to it, and ``named`` are all operators of the functions on the way.
     """
 
     operator: Node
