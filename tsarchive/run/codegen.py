@@ -45,7 +45,8 @@ from .passes.liveness import (
     holds_memory,
     last_uses,
 )
-from .passes.peephole import nodes_on_numbers, whole_slices
+from .passes.peephole import whole_slices
+from .passes.sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .tracebacks import LAYERS
 
