@@ -18,9 +18,10 @@ from torch import Tensor
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import TENSOR
+from tsarchive.operators.effects import may_write
 
 from .freezing import Written
-from .graphs import Inserter, each_node, may_write, remove, replace, sweep, tensor_of
+from .graphs import Inserter, each_node, remove, replace, sweep, tensor_of
 
 ShapeOf = Callable[[Value], "tuple[int, ...] | None"]
 """The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""

@@ -21,11 +21,12 @@ from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NONE, TENSOR, ListType, TupleType
 from tsarchive.ir.values import Builder
+from tsarchive.operators.effects import is_pure, may_write
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation, operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
-from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep, tensor_of
+from .graphs import Inserter, each_node, remove, replace, sweep, tensor_of
 from .inlining import Inlined, Slot, inlined
 
 _MOST_ROUNDS: Final = 64

@@ -12,7 +12,7 @@ from torch import Tensor
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import TENSOR
-from tsarchive.operators.effects import IS_TRAINING
+from tsarchive.operators.effects import IS_TRAINING, NEW_TENSORS
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE
 
@@ -40,14 +40,9 @@ _TRANSPOSED: Final = frozenset(
     {"aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"}
 )
 _FOLDED_INTO: Final = CONVOLUTIONS | _TRANSPOSED | {"aten::linear"}
-# Results that are new tensors, of floating point where an argument is, which no gradient needs.
-_FRESH: Final = _FOLDED_INTO | {
-    "aten::batch_norm",
-    "aten::addmm",
-    "aten::add",
-    "aten::sub",
-    "aten::cat",
-}
+# No gradient needs the results of these. Those of layers are of floating point.
+_LAYERS: Final = _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"}
+_SUMS: Final = frozenset({"aten::add", "aten::sub", "aten::cat"})
 _IN_PLACE: Final = {
     f"aten::{name}": f"aten::{name}_"
     for name in ("relu", "relu6", "hardtanh", "hardswish", "silu", "leaky_relu", "elu", "mish")
@@ -248,10 +243,10 @@ def write_in_place(graph: Block, done: Counter[str]) -> None:
 
 def _is_own(node: Node, block: Block, graph: Block, written: Written) -> bool:
     """Return whether a node is given a new tensor that it alone uses."""
-    value = node.input
-    if value.node.kind not in _FRESH or value.node not in block.nodes:
+    value, made = node.input, node.input.node
+    if made.operator not in NEW_TENSORS or made not in block.nodes:
         return False
-    if value.node.kind in ("aten::add", "aten::sub", "aten::cat") and not _is_float(value.node):
+    if not (made.kind in _LAYERS or (made.kind in _SUMS and _is_float(made))):
         return False
     return len(uses_of_content(value)) == 1 and OUTSIDE not in written.aliases.places(value)
 
@@ -259,6 +254,4 @@ def _is_own(node: Node, block: Block, graph: Block, written: Written) -> bool:
 def _is_float(node: Node) -> bool:
     """Return whether a sum has a term that is a layer's result, and so is its type."""
     terms = node.input.node.inputs if node.kind == "aten::cat" else node.inputs[:2]
-    return any(
-        term.node.kind in _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"} for term in terms
-    )
+    return any(term.node.kind in _LAYERS for term in terms)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
+from tsarchive.operators.effects import NEW_TENSORS, may_write
 from tsarchive.run.costs import PlainMode
 from tsarchive.run.natives.onednn import (
     CONVOLUTION,
@@ -34,12 +35,10 @@ from tsarchive.run.operators import operator_schemas
 
 from .freezing import Written, value_of
 from .graphs import (
-    FRESH,
     Inserter,
     SizesOf,
     blocks_in,
     is_in_place,
-    may_write,
     operator_of,
     remove,
     replace,
@@ -293,7 +292,7 @@ def _is_free(block: Block, layer: Layer, node: Node, other: Value, sizes_of: Siz
     places = {each: place for place, each in enumerate(block.nodes)}
     own, others = places[layer.node], [use.user for use in other.uses if use.user is not node]
     is_before = all(places.get(user, own) < own for user in (other.node, *others))
-    is_read = all(operator_of(user) in FRESH for user in (other.node, *others))
+    is_read = all(operator_of(user) in NEW_TENSORS for user in (other.node, *others))
     return is_before and is_read and len(others) == len(other.uses) - 1
 
 

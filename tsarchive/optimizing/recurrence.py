@@ -18,6 +18,7 @@ import torch
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
 from tsarchive.ir.types import TENSOR, ListType
+from tsarchive.operators.effects import is_pure, may_write
 
 from .affine import whole
 from .cells import Cell, Item, cells_of, item_of_list
@@ -27,8 +28,6 @@ from .graphs import (
     SizesOf,
     blocks_in,
     is_in_place,
-    is_pure,
-    may_write,
     remove,
     set_input,
     sweep,

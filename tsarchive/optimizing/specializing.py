@@ -30,6 +30,7 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
+from tsarchive.operators.effects import ASKING_SIZES, ASKING_TYPES, is_pure
 
 from .attention import fuse_attention
 from .freezing import Written, number_of, result_of, simplify
@@ -39,7 +40,6 @@ from .graphs import (
     copy_block,
     copy_node,
     each_node,
-    is_pure,
     remove,
     replace,
     set_input,
@@ -54,11 +54,7 @@ from .views import join_views
 _UNKNOWN: Final = object()
 _PLAIN: Final = (bool, int, float, str, type(None), torch.device)
 # What these tell of a tensor does not depend on its numbers, their order, or autocast.
-_OF_TENSORS: Final = frozenset(
-    {"aten::dim", "aten::size", "aten::size.int", "aten::numel", "aten::len.Tensor", "prim::device",
-     "prim::requires_grad"}
-)  # fmt: skip
-_OF_PARAMETERS: Final = frozenset({"prim::dtype", "aten::is_floating_point", "aten::is_complex"})
+_OF_TENSORS: Final = ASKING_SIZES | {"prim::device", "prim::requires_grad"}
 _CHANGES_SHAPE: Final = frozenset(
     f"aten::{name}"
     for name in (
@@ -377,7 +373,7 @@ class _Facts:
                 output.type == TENSOR or output.type == ListType(TENSOR) for output in node.outputs
             ):
                 return True
-            is_own = node.operator in _OF_PARAMETERS and node.input in self._params
+            is_own = node.operator in ASKING_TYPES and node.input in self._params
             return is_own or node.operator in _OF_TENSORS
         return is_pure(node)
 
