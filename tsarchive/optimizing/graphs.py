@@ -265,6 +265,14 @@ class Inserter:
         return value
 
 
+def all_true(inserter: Inserter, conditions: Sequence[Value]) -> Value:
+    """Return whether all conditions hold, of which there is one at least."""
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = inserter.operator("aten::__and__.bool", [total, condition])
+    return total
+
+
 Visit = Callable[[Block, Node], None]
 
 

@@ -37,6 +37,7 @@ from .freezing import Written, number_of, result_of, simplify
 from .graphs import (
     Inserter,
     SizesOf,
+    all_true,
     copy_block,
     copy_node,
     each_node,
@@ -177,12 +178,9 @@ def _write_guard(graph: Block, known: Mapping[Value, Any]) -> None:
     if any(node.operator == _ASKS_AUTOCAST for node in walk(branch.blocks[1].nodes)):
         asked = inserter.operator(_ASKS_AUTOCAST, [])
         conditions.append(inserter.operator("aten::__not__", [asked]))
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = inserter.operator("aten::__and__.bool", [total, condition])
     branch.inputs[0].uses.clear()
     branch.inputs.clear()
-    branch.add_input(total)
+    branch.add_input(all_true(inserter, conditions))
 
 
 def _make_lists_first(graph: Block) -> None:
