@@ -123,6 +123,13 @@ def _drop_carried(node: Node) -> bool:
     return changed
 
 
+def argument(node: Node, name: str) -> Value:
+    """Return the input of an operator that its schema gives a name."""
+    assert node.schema is not None
+    names = [each.name for each in node.schema.arguments]
+    return node.inputs[names.index(name)]
+
+
 def tensor_of(value: Value) -> Tensor | None:
     """Return the tensor that a value is a constant of, if it is one."""
     constant = value.constant

@@ -19,6 +19,7 @@ from tsarchive.run.passes.alias_analysis import OUTSIDE
 from .freezing import Written
 from .graphs import (
     Inserter,
+    argument,
     each_node,
     remove,
     replace,
@@ -73,13 +74,6 @@ def weights_of(node: Node) -> Weights | None:
     if node.kind == "aten::_convolution":
         transposed = argument(node, "transposed").constant
     return Weights(1, 2, transposed) if isinstance(transposed, bool) else None
-
-
-def argument(node: Node, name: str) -> Value:
-    """Return the input of an operator that its schema gives a name."""
-    assert node.schema is not None
-    names = [each.name for each in node.schema.arguments]
-    return node.inputs[names.index(name)]
 
 
 def remove_dropout(graph: Block, done: Counter[str]) -> None:

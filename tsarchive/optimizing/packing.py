@@ -37,6 +37,7 @@ from .freezing import Written, value_of
 from .graphs import (
     Inserter,
     SizesOf,
+    argument,
     blocks_in,
     is_in_place,
     operator_of,
@@ -46,7 +47,7 @@ from .graphs import (
     unknown_sizes,
     uses_of_content,
 )
-from .layers import CONVOLUTIONS, argument, weights_of
+from .layers import CONVOLUTIONS, weights_of
 from .measuring import compared, times_of
 
 _OPERATORS: Final = (CONVOLUTION, CONVOLUTION_INTO, LINEAR, PACK_CONVOLUTION, PACK_LINEAR)
@@ -339,30 +340,27 @@ def pack(
     ``takes_images`` tells whether results may be images in another order, ``sizes_of`` the sizes
     of tensors of 32-bit floating point on the CPU.
     """
-    found = []
+    found: list[Packed] = []
     sums = _sums(graph, sizes_of) if takes_images and samples else {}
     for block, layer in list(layers_of(graph)):
-        kind = "linear layer" if layer.is_linear else "convolution"
         if not (layer.is_linear or takes_images):
             left["convolution, as code sees the order of its result"] += 1
             continue
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
-        total = sums.get(layer.node)
+        total, kind = sums.get(layer.node), "linear layer" if layer.is_linear else "convolution"
         if total is not None and sample is not None and _sum_pays(total, sample):
             found.append(_put_sum(block, total, tuple(sample.shape)))
-            done["convolution packed"] += 1
             done["sum in its layer"] += 1
-            done["activation in its layer"] += total.activation is not None
-            continue
-        is_chosen = _by_rule(layer) if sample is None else _by_sample(layer, sample)
-        if not is_chosen:
+            has_activation = total.activation is not None
+        elif _by_rule(layer) if sample is None else _by_sample(layer, sample):
+            found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
+            has_activation = layer.activation is not None
+        else:
             reason = "as no example was measured" if sample is None else "as quick without oneDNN"
             left[f"{kind}, {reason}"] += 1
             continue
-        found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
         done[f"{kind} packed"] += 1
-        if layer.activation is not None:
-            done["activation in its layer"] += 1
+        done["activation in its layer"] += has_activation
     return found
 
 

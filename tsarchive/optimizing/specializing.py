@@ -83,11 +83,8 @@ def specialize(
     In that body attention becomes one operator, as recurrence does where ``is_recurrent`` is set,
     and sizes are known of tensors of 32-bit floating point on the CPU.
     """
-    nodes, has_sum = list(walk(graph.nodes)), has_sums(graph)
-    if any(map(_changes_shape, nodes)) or not (has_sum or any(map(_may_be_known, nodes))):
-        return None
-    found = _arguments(graph, method, example)
-    if not found:
+    has_sum, found = has_sums(graph), _arguments(graph, method, example)
+    if not (found and _may_gain(graph, has_sum)):
         return None
     made = _with_two_bodies(graph)
     special = made.nodes[-1].blocks[0]
@@ -105,13 +102,20 @@ def specialize(
     if is_recurrent:
         find_recurrence(special, done, facts.shape)
     _make_lists_first(made)
-    known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
-    if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
+    if _frees_early(made):
         return None
     fuse_attention(special, made, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
     return made, facts.shape
+
+
+def _may_gain(graph: Block, has_sum: bool) -> bool:
+    """Return whether a body of its own may bring something, and nothing changes what is known."""
+    nodes = list(walk(graph.nodes))
+    if any(map(_changes_shape, nodes)):
+        return False
+    return has_sum or any(map(_may_be_known, nodes))
 
 
 def _changes_shape(node: Node) -> bool:
@@ -212,6 +216,13 @@ def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
         grad = call("prim::requires_grad", [param])
         found.append(call("aten::__not__", [grad]))
     return found
+
+
+def _frees_early(graph: Block) -> bool:
+    """Return whether a body of the branch that ends a graph has a value that is freed early."""
+    *before, branch = graph.nodes
+    known = {*graph.params, *(value for node in before for value in node.outputs)}
+    return any(_is_freed_early(block, known, set()) for block in branch.blocks)
 
 
 def _is_freed_early(block: Block, outside: Set[Value], later: Set[Value]) -> bool:
