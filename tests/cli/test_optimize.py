@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tsarchive
 from tests.support.command_line import document, error, run
 from tests.support.processes import torch_process
+from tsarchive import optimizing
+from tsarchive.cli.optimize import command
 
 
 @pytest.fixture
@@ -84,3 +86,16 @@ def test_an_example_that_the_model_does_not_take(net, tmp_path, example, message
     out = tmp_path / "fast.pt"
     assert message in error("optimize", net, *example, "-o", out)["message"]
     assert not out.exists()
+
+
+def test_errors_that_are_not_of_the_model(net, tmp_path, monkeypatch, capsys):
+    def broken(*_):
+        raise IndexError("not of the model")
+
+    monkeypatch.setattr(optimizing, "_optimized", broken)
+    arguments = [str(net), "--random", "1x3x8x8", "-o", str(tmp_path / "fast.pt")]
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    shown = capsys.readouterr().err
+    assert "defect of tsarchive" in shown
+    assert "the model raised" not in shown

@@ -261,8 +261,7 @@ def test_sizes_of_traces_are_numbers():
     check(module, optimized, (x,), (torch.randn(2, 6),), (torch.randn(7, 6),))
     code = torch.jit.load(io.BytesIO(saved(optimized))).code
     assert code.count("torch.size(x, 0)") == 1
-    # Of a difference nobody knows that it is not negative.
-    assert code.count("NumToTensor") <= 1
+    assert "NumToTensor" not in code
 
 
 def test_what_a_constant_depends_on_is_computed_once():

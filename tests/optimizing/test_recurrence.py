@@ -254,7 +254,7 @@ STYLES = ("first", "second", "last", "each")
 
 
 def example_of(style):
-    return torch.randn(4, 2, INPUT) if style == "first" else torch.randn(2, 4, INPUT)
+    return torch.randn(6, 2, INPUT) if style == "first" else torch.randn(2, 6, INPUT)
 
 
 @pytest.mark.sample(12)
@@ -329,7 +329,7 @@ class Long(Loop):
 def test_loops_of_scripts(name, each_way_pays):
     torch.manual_seed(0)
     make, kind = CELLS[name]
-    step, x = make(), torch.randn(2, 4, INPUT)
+    step, x = make(), torch.randn(2, 6, INPUT)
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
     optimized = tsarchive.optimize(module, example=x)
     found = [what for what in done(optimized) if what.startswith("loop")]
@@ -343,11 +343,39 @@ def test_loops_of_scripts(name, each_way_pays):
 def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
     step = CELLS[name][0]()
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
-    example = torch.randn(2, 4, INPUT) if has_example else None
+    example = torch.randn(2, 6, INPUT) if has_example else None
     optimized = tsarchive.optimize(module, example=example)
-    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 4), (3, 1), (3, 2), (1, 7), (0, 3))]
+    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 6), (3, 7), (1, 9), (0, 8))]
     assert layers_run(optimized, *calls) == len(calls)
-    check(module, optimized, *((x,) for x in calls))
+    short = [torch.randn(*sizes, INPUT) for sizes in ((2, 1), (3, 2), (1, 5), (0, 3))]
+    assert layers_run(optimized, *short) == 0
+    check(module, optimized, *((x,) for x in (*calls, *short)))
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_short_examples_leave_the_layer_to_longer_calls(length, each_way_pays):
+    module = torch.jit.script(Loop(Gated()).eval())
+    x, longer = torch.randn(2, length, INPUT), torch.randn(2, 6, INPUT)
+    optimized = tsarchive.optimize(module, example=x)
+    assert (layers_run(optimized, x), layers_run(optimized, longer)) == (0, 1)
+    check(module, optimized, (x,), (longer,))
+
+
+class Last(Loop):
+    """A loop that gives its state alone, also where there is nothing to read."""
+
+    def forward(self, x: Tensor, hidden: Tensor):
+        for place in range(x.size(0)):
+            hidden = self.step(x[place], [hidden])[0]
+        return hidden
+
+
+@pytest.mark.parametrize("sizes", [(0,), (0, 2), (0, 2, INPUT), (6, 2, INPUT), (2, INPUT)])
+def test_sequences_of_any_rank_may_be_empty(sizes):
+    module = torch.jit.script(Last(Gated()).eval())
+    optimized = tsarchive.optimize(module)
+    assert "loop of GRU as one layer" in done(optimized)
+    check(module, optimized, (torch.randn(sizes), torch.randn(2, 3)))
 
 
 class Headed(Loop):
@@ -368,7 +396,7 @@ class Headed(Loop):
 @pytest.mark.parametrize("step", [Gated, lambda: Own(nn.GRUCell)])
 def test_layers_whose_results_are_not_equal_are_left(step, each_way_pays, monkeypatch):
     """All else is done."""
-    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 6, INPUT)
     right = Cell.weights.fget
     monkeypatch.setattr(Cell, "weights", property(lambda cell: [-each for each in right(cell)]))
     optimized = tsarchive.optimize(module, example=x)
@@ -383,9 +411,19 @@ class Unpacked(Loop):
     """Steps over all items of a sequence, whose number the code tells."""
 
     def forward(self, x: Tensor):
-        first, second, third = x.unbind(1)
-        hidden = self.step(first, [torch.zeros(x.size(0), 3)])[0]
-        return self.step(third, self.step(second, [hidden]))[0]
+        a, b, c, d, e, f = x.unbind(1)
+        hidden = self.step(b, self.step(a, [torch.zeros(x.size(0), 3)]))
+        return self.step(f, self.step(e, self.step(d, self.step(c, hidden))))[0]
+
+
+class Few(Loop):
+    """Too few steps for a layer to gain."""
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        for place in range(5):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
 
 
 class FromTheEnd(Loop):
@@ -393,18 +431,18 @@ class FromTheEnd(Loop):
 
     def forward(self, x: Tensor):
         hidden = torch.zeros(x.size(0), 3)
-        for place in (-2, -1, 0):
+        for place in (-5, -4, -3, -2, -1, 0):
             hidden = self.step(x[:, place], [hidden])[0]
         return hidden
 
 
-@pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0)])
+@pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0), (Few, 0)])
 def test_lengths_that_steps_are_for(make, count):
-    x = torch.randn(2, 3, INPUT)
+    x = torch.randn(2, 6, INPUT)
     module = torch.jit.trace(make(Gated()).eval(), x)
     optimized = tsarchive.optimize(module)
     assert layers_run(optimized, x) == count
-    check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 3, 4)))
+    check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 5, 6, 7)))
 
 
 class Appending(nn.Module):
@@ -430,7 +468,7 @@ class Appending(nn.Module):
 
 @pytest.mark.parametrize("has_own", [False, True])
 def test_lists_from_outside_the_loop_keep_what_they_have(has_own):
-    module, x = torch.jit.script(Appending(has_own).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(Appending(has_own).eval()), torch.randn(2, 6, INPUT)
     optimized = tsarchive.optimize(module)
     assert ("loop of GRU as one layer" in done(optimized)) is has_own
     check(module, optimized, *((x, rounds) for rounds in range(4)))
@@ -442,7 +480,7 @@ def test_lists_from_outside_the_loop_keep_what_they_have(has_own):
 )
 def test_loops_in_other_ways(make, step, kind):
     torch.manual_seed(0)
-    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 6, INPUT)
     optimized = tsarchive.optimize(module)
     found = [what for what in done(optimized) if what.startswith("loop")]
     assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
@@ -461,7 +499,7 @@ class Given(nn.Module):
         kept = []
         for place, item in enumerate(x.unbind(0)):
             hidden = self.step(item, [hidden])[0]
-            if self.changes == "between" and place == 1:
+            if self.changes == "between" and place == 5:
                 hidden.mul_(2.0)
             kept.append(hidden)
         if self.changes == "after":
@@ -474,11 +512,11 @@ class Given(nn.Module):
 @pytest.mark.parametrize("changes", ["nothing", "between", "after", "sequence"])
 def test_what_is_written_to_stays(changes):
     torch.manual_seed(0)
-    live, x, state = Given(changes).eval(), torch.randn(4, 2, INPUT), torch.randn(1, 2, 3)
+    live, x, state = Given(changes).eval(), torch.randn(12, 2, INPUT), torch.randn(1, 2, 3)
     module = torch.jit.trace(live, (x.clone(), state), check_trace=False)
     optimized = tsarchive.optimize(module)
     assert ("steps of GRU as one layer" in done(optimized)) is (changes == "nothing")
-    longer, single = torch.randn(5, 2, INPUT), torch.randn(4, 1, INPUT)
+    longer, single = torch.randn(13, 2, INPUT), torch.randn(12, 1, INPUT)
     check(module, optimized, (x, state), (longer, state), (single, state), (x, state[:, :1]))
 
 
@@ -493,12 +531,12 @@ def test_first_state_may_look_like_an_item(width):
 
         def forward(self, x: Tensor, state: Tensor):
             hidden = state[0]
-            for place in range(3):
+            for place in range(6):
                 hidden = self.layer(x[place], hidden)
             return hidden
 
     torch.manual_seed(0)
-    x, state = torch.randn(3, 2, width), torch.randn(1, 2, 3)
+    x, state = torch.randn(6, 2, width), torch.randn(1, 2, 3)
     module = torch.jit.trace(Both().eval(), (x, state))
     optimized = tsarchive.optimize(module)
     assert done(optimized)["steps of tanh RNN as one layer"] == 1

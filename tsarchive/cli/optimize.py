@@ -74,10 +74,9 @@ def command(
 
 
 def _optimized(module: Any, inputs: Inputs | None) -> Any:
-    if inputs is None:
-        return tsarchive.optimize(module)
-    with errors_of_model():
-        return tsarchive.optimize(module, example=tuple(inputs.args))
+    from tsarchive.optimizing import optimized_for
+
+    return optimized_for(module, None if inputs is None else tuple(inputs.args), errors_of_model())
 
 
 def _show(report: OptimizeReport, output: str) -> None:

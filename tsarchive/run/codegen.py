@@ -26,7 +26,7 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import INT, TENSOR, ListType, OptionalType
-from tsarchive.operators.effects import size_of_made
+from tsarchive.operators.effects import COMPUTING, schema_may_write, size_of_made
 from tsarchive.operators.python_forms import TURNS
 
 from .expressions import LIST, SCALARS, Expressions
@@ -45,7 +45,8 @@ from .passes.liveness import (
     holds_memory,
     last_uses,
 )
-from .passes.peephole import nodes_on_numbers, whole_slices
+from .passes.peephole import whole_slices
+from .passes.sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .tracebacks import LAYERS
 
@@ -53,10 +54,7 @@ from .tracebacks import LAYERS
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
 # Nodes beside operators after which what was read is still there.
-_READERS: Final = ALIASES | {
-    "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
-    "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleUnpack", "prim::isinstance",
-}  # fmt: skip
+_READERS: Final = ALIASES | COMPUTING
 _READS: Final = frozenset({"aten::size", "prim::GetAttr"})
 _READ_ONCE: Final = SCALARS | {TENSOR, OptionalType(TENSOR)}
 _NUMBER: Final = "0123456789_"
@@ -360,8 +358,7 @@ class _Writer(Expressions):
             return node.kind not in _READERS
         found = self._changing.get(id(schema))
         if found is None:
-            is_of_torch = schema.name.startswith(("aten::", "prim::"))
-            found = not is_of_torch or any(argument.is_write for argument in schema.arguments)
+            found = schema_may_write(schema)
             self._changing[id(schema)] = found
         return found
 

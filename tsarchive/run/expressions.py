@@ -76,7 +76,7 @@ from .own_objects import own_member, own_value
 from .passes.layers import Dims, Flag, Layer
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ
-from .passes.peephole import form_on_numbers
+from .passes.sizes import asks_truth, operands, operator_on_ints
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
@@ -695,17 +695,15 @@ class Expressions:
 
     def _on_numbers(self, node: Node) -> str:
         """The text of a node that works on the numbers in tensors, with those of its operands."""
-        key = form_on_numbers(node)
+        key = operator_on_ints(node)
         if key is None:
             self.ranges[node.output] = self._range(node.input)
             self.pure.add(node)
-            return self.use(node.input)
-        texts, ranges = zip(*map(self._number_operand, node.inputs[:2]), strict=True)
-        if key not in RANGED and ranges[0][0] >= 0:
-            key = "aten::floordiv.int"
-        form = exact_form(key, ranges, self._wide) if key in RANGED else None
-        if form is None:
-            return f"{self._called('native', key)}({', '.join(texts)})"
+            text = self.use(node.input)
+            return f"{text} != 0" if asks_truth(node) else text
+        texts, ranges = zip(*map(self._number_operand, operands(node)), strict=True)
+        ranged = exact_form(key, ranges, self._wide) if key in RANGED else None
+        form = ranged or EXACT_FORMS[key]
         self.ranges[node.output] = form.range
         if form.is_pure:
             self.pure.add(node)

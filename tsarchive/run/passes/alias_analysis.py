@@ -16,7 +16,12 @@ from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
-from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS, WITH_STATISTICS
+from tsarchive.operators.effects import (
+    COPIES_LISTS,
+    OF_TORCH,
+    RUNNING_STATISTICS,
+    WITH_STATISTICS,
+)
 
 
 class _Outside:
@@ -273,8 +278,7 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
     name = schema.full_name
     if name not in _known_roles:
         # Operators of extensions may be registered without promises about their arguments.
-        is_of_torch = name.startswith(("aten::", "prim::"))
-        report = "" if is_of_torch else torch._C._dispatch_dump(name)
+        report = "" if name.startswith(OF_TORCH) else torch._C._dispatch_dump(name)
         is_conservative = "alias analysis kind: CONSERVATIVE" in report
         _known_roles[name] = None if is_conservative else _annotated_roles(schema)
     return _known_roles[name]

@@ -14,7 +14,7 @@ from typing import Final
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import ANY, BOOL, FLOAT, INT, TENSOR, DictType, ListType, TupleType, Type
-from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTICS
+from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
 
 from .alias_analysis import OUTSIDE, Aliases, Place
 
@@ -247,7 +247,7 @@ class Liveness:
         if node.kind in CALLS:
             callee = called_function(node)
             return callee is None or self._effects.of(callee)  # None: known at run time only
-        return _may_write(node) and self._writes_to_live(node)
+        return operator_may_write(node) and self._writes_to_live(node)
 
     def _writes_to_live(self, node: Node) -> bool:
         self._depends = True
@@ -258,15 +258,3 @@ class Liveness:
             self._live_places = set().union(*map(aliases.places, self.values))
         written = aliases.written(node)
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
-
-
-def _may_write(node: Node) -> bool:
-    schema = node.schema
-    if schema is None:
-        return False
-    if node.kind in WITH_STATISTICS:
-        is_training = node.inputs[IS_TRAINING].node
-        return not is_training.is_constant or bool(is_training.attributes["value"])
-    if any(argument.is_write for argument in schema.arguments):
-        return True
-    return not schema.name.startswith(("aten::", "prim::"))
