@@ -369,9 +369,10 @@ def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
     Archives of equal code would replace each other's entry. What tells whether an entry fits is
     still the number itself.
     """
-    records = container.records.items()
-    small = [one for one in records if one[0].startswith(_CONSTANTS) and one[1].size <= _NUMBER]
-    return sorted((name, record.size, record.crc) for name, record in small)
+    records = container.records
+    found = [(name, records[name]) for name in records if name.startswith(_CONSTANTS)]
+    small = [(name, record.size, record.crc) for name, record in found if record.size <= _NUMBER]
+    return sorted(small)
 
 
 def _decides(record: str) -> bool:
