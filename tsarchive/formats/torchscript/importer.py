@@ -49,7 +49,7 @@ from tsarchive.run.foreign import ForeignObject, any_native_class, is_foreign, r
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 from tsarchive.run.objects import new_object, unset_object
 from tsarchive.run.operators import find_native
-from tsarchive.run.slots import get_slot, link_lists, set_slot
+from tsarchive.run.slots import ClassSlots, get_slot, link_lists, put_into_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
 from .pickled import Conversion
@@ -230,6 +230,7 @@ class Unpickling(Conversion):
         self.importer = importer
         self.tensors = tensors
         self.moved = moved
+        self._slots: dict[ClassType, ClassSlots] = {}
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -335,15 +336,23 @@ class Unpickling(Conversion):
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
-        for name, attribute in class_.attributes.items():
+        slots = self._slots_of(class_)
+        for attribute, kind, key in slots.places:
+            name = attribute.name
             if name not in value.state:
                 raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
             content = self.value(value.state[name])
             check_slot(class_, attribute, content, self.record)
-            set_slot(built, attribute, content)
-        if class_.is_module:
+            put_into_slot(built, kind, key, content)
+        if slots.has_lists:
             link_lists(built)
         return built
+
+    def _slots_of(self, class_: ClassType) -> ClassSlots:
+        found = self._slots.get(class_)
+        if found is None:
+            found = self._slots[class_] = ClassSlots(class_)
+        return found
 
     def _set_state(self, built: Any, class_: ClassType, state: Any) -> None:
         try:
