@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
 from .conversion import Converters, type_of_class
@@ -19,6 +18,7 @@ from .operators import native_class
 from .slots import set_slot, unset_slots
 
 if TYPE_CHECKING:
+    from tsarchive.ir.constants import ObjectValue
     from tsarchive.ir.graph import Node
 
 
@@ -130,6 +130,15 @@ class Objects:
 
     def value(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""
+        # Code that is stored has no graphs.
+        from tsarchive.ir.constants import (
+            Device,
+            EnumMember,
+            GeneratorSeed,
+            ObjectValue,
+            TableConstant,
+        )
+
         match value:
             case TableConstant(content):
                 return self.value(content)

@@ -20,9 +20,9 @@ from tsarchive.errors import (
 )
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
-from tsarchive.ir.constants import TableConstant, conforms
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.subtyping import conforms
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -141,7 +141,7 @@ class Importer(BaseImporter):
             self.code = self._code(readable_schemas)
             return None
         stored = self.code = StoredCode(
-            *kept, self._code, self.constant, lambda: self._constants or ()
+            *kept, self._code, self.constant_value, lambda: self._constants or ()
         )
         return stored.functions
 
@@ -171,6 +171,20 @@ class Importer(BaseImporter):
 
     def constant(self, index: int) -> tuple[Any, Type]:
         """Return ``CONSTANTS.cN`` as graphs hold it, with its type."""
+        from tsarchive.ir.constants import TableConstant
+
+        value = self.constant_value(index)
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value), TENSOR
+        found = self.classes.table.type_of(value)
+        if found is not None:
+            return TableConstant(value), found
+        from .pickling import run_time_type
+
+        return value, run_time_type(value)
+
+    def constant_value(self, index: int) -> Any:
+        """Return ``CONSTANTS.cN`` as code has it when it runs."""
         if self._constants is None:
             table = self._read("constants.pkl", "constants")
             self._constants = table if isinstance(table, tuple) else (table,)
@@ -180,15 +194,7 @@ class Importer(BaseImporter):
                 record="constants.pkl",
                 limit=len(self._constants),
             )
-        value = self._constants[index]
-        if isinstance(value, torch.Tensor):
-            return TableConstant(value), TENSOR
-        found = self.classes.table.type_of(value)
-        if found is not None:
-            return TableConstant(value), found
-        from .pickling import run_time_type
-
-        return value, run_time_type(value)
+        return self._constants[index]
 
     def _read(self, record: str, folder: str) -> Any:
         value = loads(self.container.read(record), record=record)

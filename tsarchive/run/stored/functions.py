@@ -20,8 +20,9 @@ from torch import is_tensor
 
 from tsarchive.errors import ArchiveError
 from tsarchive.run.compiler import MovedPlaces
-from tsarchive.run.linkage import LAYERS, Call, Linkage, Source
+from tsarchive.run.linkage import Call, Linkage, Source
 from tsarchive.run.objects import as_number
+from tsarchive.run.tracebacks import LAYERS
 
 from .recipes import (
     ArchiveNames,
