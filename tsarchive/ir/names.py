@@ -83,6 +83,8 @@ def _checked_parts(name: str, separator: str) -> str:
 
 def to_identifier(name: str) -> str:
     """``name`` with every other byte replaced by ``_``, never starting with a digit."""
+    if name.isascii() and name.isidentifier():
+        return name
     prefix = "_" if not name or name[0] in "0123456789" else ""
     shown = name.encode("utf-8", "surrogateescape").decode("latin-1")
     return prefix + re.sub(_NOT_IN_IDENTIFIER, "_", shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -98,6 +98,9 @@ def unset_object(class_: type) -> Any:
     return made
 
 
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, complex, str})
+
+
 class Objects:
     """Makes run-time values; each object, list and dict is made once.
 
@@ -130,7 +133,9 @@ class Objects:
 
     def value(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""
-        # Code that is stored has no graphs.
+        if type(value) in _AS_THEY_ARE:
+            return value
+        # Code that is stored has no graphs, and default values that are plain.
         from tsarchive.ir.constants import (
             Device,
             EnumMember,
