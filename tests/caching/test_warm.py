@@ -99,6 +99,25 @@ def test_networks(name, kind):
     assert "text" not in vars(code_of(warm))
 
 
+class WithoutDefaults(nn.Module):
+    """Calls an operator with lists by default, which code that runs is not given."""
+
+    def forward(self, x):
+        return torch.conv2d(x, x, None, [1, 1], [0, 0])
+
+
+def test_globals_that_no_code_has_need_no_recipe():
+    network = torch.jit.freeze(torch.jit.script(nn.Conv2d(1, 2, 1)).eval())
+    for module in (network, torch.jit.script(WithoutDefaults())):
+        data = torch_saved(module)
+        first = loaded(data)
+        expected = first(torch.ones(1, 1, 4, 4))
+        assert kept(first) == []
+        warm = loaded(data)
+        assert equal(expected, warm(torch.ones(1, 1, 4, 4)))
+        assert compiled(warm) == []
+
+
 _WARM = """
 import sys, json, torch, tsarchive
 module = tsarchive.load(sys.argv[1])

@@ -99,7 +99,11 @@ def test_an_argument_is_what_the_parser_reads(base):
         "??",
         "[][]",
     )
-    defaults = ("", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf")
+    defaults = (
+        "", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf",
+        "=0.", "=-0.5", "=1.0000000000000001e-05", "=1e5", "=[]", "=[1, -1]", "=[1,1]", "=[01]",
+        "=[1", "=[-]", '="none"', "=''", "=9999999999999999999",
+    )  # fmt: skip
     names = (" x", " _x", " self")
     texts = [f"{base}{m}{n}{d}" for m in marks for n in names for d in defaults]
     read = [text for text in (*texts, *(base + m for m in marks)) if _usual_argument(text, True)]

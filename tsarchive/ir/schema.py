@@ -156,7 +156,7 @@ def _known_arguments(text: str) -> tuple[Argument, ...]:
 # The usual arguments: a type with a mark, made a list or optional, a name, and a plain default.
 _ARGUMENT: Final = re.compile(
     r"([A-Za-z]\w*)(?:\(\w(!?)\))?(\?)?(?:\[(\d{0,3})\](\?)?)?"
-    r"(?: ([A-Za-z_]\w*)(?:=([A-Za-z]\w*|-?(?:0|[1-9]\d{0,17})))?)?",
+    r"(?: ([A-Za-z_]\w*)(?:=([A-Za-z]\w*|-?\d+(?:\.\d*(?:e-?\d+)?)?|\[[-0-9, ]*\]|\"\w*\"))?)?",
     re.ASCII,
 )
 
@@ -178,14 +178,30 @@ def _usual_argument(text: str, kwarg_only: bool) -> Argument | None:
     repeat = int(count) if count else None
     default: Any = NO_DEFAULT
     if written is not None:
-        if written in _WORDS:
-            default = _WORDS[written]
-        elif written[0].isalpha():
+        try:
+            default = _fit(_usual_default(written), type_, repeat)
+        except ValueError:
             return None
-        else:
-            default = int(written)
-        default = _fit(default, type_, repeat)
     return Argument(name or "", type_, default, kwarg_only, repeat, write == "!")
+
+
+def _usual_default(written: str) -> Any:
+    """Return the value of a usual default. Raises ValueError for others."""
+    if written in _WORDS:
+        return _WORDS[written]
+    if written[0] == "[":
+        return [_integer(item) for item in written[1:-1].split(", ")] if written != "[]" else []
+    if written[0] == '"':
+        return written[1:-1]
+    return float(written) if "." in written else _integer(written)
+
+
+def _integer(written: str) -> int:
+    """Return the number that digits write. Raises ValueError where Python writes it otherwise."""
+    number = int(written)
+    if str(number) != written:
+        raise ValueError(written)
+    return number
 
 
 @lru_cache(1024)

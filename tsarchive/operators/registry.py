@@ -101,8 +101,13 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 
 
 @cache
+def _data() -> bytes:
+    return _table_data("schemas.txt")
+
+
+@cache
 def _text() -> str:
-    return table_text("schemas.txt")
+    return _data().decode("ascii")
 
 
 @cache
@@ -112,15 +117,22 @@ def _lines() -> list[str]:
 
 def _head() -> list[str]:
     """Return the first lines; to cut all of the text takes long, and is seldom needed."""
-    return _text().split("\n", _HEAD_LINES)[:_HEAD_LINES]
+    end = 0
+    for _ in range(_HEAD_LINES):
+        end = _data().index(b"\n", end) + 1
+    return _data()[:end].decode("ascii").splitlines()
 
 
 def table_text(name: str) -> str:
     """Return the text of a table that lies beside the modules here."""
+    return _table_data(name).decode("ascii")
+
+
+def _table_data(name: str) -> bytes:
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
     data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/{name}")
-    return data.decode("ascii")
+    return data
 
 
 @cache

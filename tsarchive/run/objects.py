@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
 from .conversion import Converters, type_of_class
@@ -19,6 +18,7 @@ from .operators import native_class
 from .slots import set_slot, unset_slots
 
 if TYPE_CHECKING:
+    from tsarchive.ir.constants import ObjectValue
     from tsarchive.ir.graph import Node
 
 
@@ -98,6 +98,9 @@ def unset_object(class_: type) -> Any:
     return made
 
 
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, complex, str})
+
+
 class Objects:
     """Makes run-time values; each object, list and dict is made once.
 
@@ -130,6 +133,17 @@ class Objects:
 
     def value(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""
+        if type(value) in _AS_THEY_ARE:
+            return value
+        # Code that is stored has no graphs, and default values that are plain.
+        from tsarchive.ir.constants import (
+            Device,
+            EnumMember,
+            GeneratorSeed,
+            ObjectValue,
+            TableConstant,
+        )
+
         match value:
             case TableConstant(content):
                 return self.value(content)

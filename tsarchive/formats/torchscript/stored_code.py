@@ -25,9 +25,8 @@ import torch
 from tsarchive.caching import CacheFolder, cache_folder
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import NamedType, Type
+from tsarchive.ir.types import NamedType
 from tsarchive.run.foreign import readable_schemas
 from tsarchive.run.operators import without_modes
 from tsarchive.run.stored.functions import StoredFunctions, numbers_in, schemas_of
@@ -53,7 +52,7 @@ _OF_TORCH: Final = ("aten::", "prim::")
 _WRONG: Final = (ArchiveError, Unstorable, LookupError, TypeError, ValueError, AttributeError)
 
 ReadSchemas = Callable[[str], Sequence[FunctionSchema]]
-Constant = Callable[[int], tuple[Any, Type]]
+Constant = Callable[[int], Any]
 
 
 class StoredCode:
@@ -156,14 +155,14 @@ class StoredCode:
 
     def constant(self, index: int) -> Any:
         value = self._read_constant(index)
-        if not isinstance(value, TableConstant):
+        if not isinstance(value, _OBJECTS):
             raise Unstorable(f"constant {index} is no object")
-        return value.value
+        return value
 
     def _read_constant(self, index: int) -> Any:
         # Constants must not become the tensors of a tracer.
         with without_modes():
-            return self._constant(index)[0]
+            return self._constant(index)
 
     def position(self, constant: Any) -> int | None:
         found = (i for i, value in enumerate(self._constants()) if value is constant)
@@ -369,9 +368,10 @@ def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
     Archives of equal code would replace each other's entry. What tells whether an entry fits is
     still the number itself.
     """
-    records = container.records.items()
-    small = [one for one in records if one[0].startswith(_CONSTANTS) and one[1].size <= _NUMBER]
-    return sorted((name, record.size, record.crc) for name, record in small)
+    records = container.records
+    found = [(name, records[name]) for name in records if name.startswith(_CONSTANTS)]
+    small = [(name, record.size, record.crc) for name, record in found if record.size <= _NUMBER]
+    return sorted(small)
 
 
 def _decides(record: str) -> bool:
