@@ -81,29 +81,26 @@ def test_schemas_put_together_from_known_arguments_are_those_of_the_grammar():
         assert found is None or repr(found) == repr(_Parser(text, resolve).schema()), text
 
 
-@pytest.mark.parametrize("base", ["Tensor", "int", "ScalarType", "t", "Dict", "Foo", "number"])
+_BASES = ("Tensor", "int", "ScalarType", "t", "tVal", "Dict", "Dict(str, t)", "Dict(str, tVal)",
+          "List(int, str)", "Future(t)", "Foo", "number")  # fmt: skip
+_LONG_WAY = ("tVal", "Dict", "Dict(str, tVal)", "List(int, str)", "Future(t)", "Foo")
+
+
+@pytest.mark.parametrize("base", _BASES)
 def test_an_argument_is_what_the_parser_reads(base):
     """The short way refuses, or gives the same, whether the text is right or not."""
     marks = (
-        "",
-        "?",
-        "[]",
-        "?[]",
-        "[]?",
-        "[3]",
-        "[3]?",
-        "[0]",
-        "(a)",
-        "(a!)",
-        "(a!)[]",
-        "??",
-        "[][]",
-    )
-    defaults = ("", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf")
+        "", "?", "[]", "?[]", "[]?", "[3]", "[3]?", "[0]", "(a)", "(a!)", "(a!)[]", "[](a!)",
+        "(*)", "[](*)", "(a -> *)", "(a! -> *)", "??", "[][]",
+    )  # fmt: skip
+    defaults = (
+        "", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf",
+        "=[]", "=[1, 1]", "=[1,1]", "=[-1]", "=[01]",
+    )  # fmt: skip
     names = (" x", " _x", " self")
     texts = [f"{base}{m}{n}{d}" for m in marks for n in names for d in defaults]
     read = [text for text in (*texts, *(base + m for m in marks)) if _usual_argument(text, True)]
     assert [repr(_usual_argument(text, True)) for text in read] == [
         repr(_parsed_argument(text, True)) for text in read
     ]
-    assert bool(read) == (base not in ("t", "Dict", "Foo"))
+    assert bool(read) == (base not in _LONG_WAY)
