@@ -6,8 +6,9 @@ An operator runs as a native Python function where there is one, else through ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
@@ -148,9 +149,16 @@ def _is_exporting() -> bool:
 
 def find_native(schema: FunctionSchema) -> Implementation | None:
     """The Python function for an operator, None when ``torch.ops`` runs it."""
+    name = schema.full_name
+    builtins, natives = _tables()
+    return builtins.get(name) or natives.get(name)
+
+
+@cache
+def _tables() -> tuple[Mapping[str, Implementation], Mapping[str, Implementation]]:
     from .natives import BUILTINS, NATIVES
 
-    return BUILTINS.get(schema.full_name) or NATIVES.get(schema.full_name)
+    return BUILTINS, NATIVES
 
 
 def _registered(schema: FunctionSchema) -> Implementation:
