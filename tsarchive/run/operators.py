@@ -21,6 +21,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 
+from .checks import registered_schemas
 from .guards import guarded
 from .packed import checked_state
 
@@ -72,7 +73,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     found = _known.get(name)
     if found is None:
         is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
-        registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
+        registered = registered_schemas(name) if is_name else ()
         found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
             _known[name] = found

@@ -27,6 +27,7 @@ from tsarchive.ir.types import (
     VarType,
 )
 from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS, WITH_STATISTICS
+from tsarchive.run.checks import registered_schemas
 
 
 class _Outside:
@@ -300,7 +301,7 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
 
 
 def _annotated_roles(schema: FunctionSchema) -> _Roles:
-    for found in torch._C._jit_get_schemas_for_operator(schema.name):
+    for found in registered_schemas(schema.name):
         if found.overload_name == schema.overload:
             return tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
     # Functions of TorchScript's own library write nothing, and may return what they are given;
