@@ -81,24 +81,18 @@ def test_schemas_put_together_from_known_arguments_are_those_of_the_grammar():
         assert found is None or repr(found) == repr(_Parser(text, resolve).schema()), text
 
 
-@pytest.mark.parametrize("base", ["Tensor", "int", "ScalarType", "t", "Dict", "Foo", "number"])
+_BASES = ("Tensor", "int", "ScalarType", "t", "tVal", "Dict", "Dict(str, t)", "Dict(str, tVal)",
+          "List(int, str)", "Future(t)", "Foo", "number")  # fmt: skip
+_LONG_WAY = ("tVal", "Dict", "Dict(str, tVal)", "List(int, str)", "Future(t)", "Foo")
+
+
+@pytest.mark.parametrize("base", _BASES)
 def test_an_argument_is_what_the_parser_reads(base):
     """The short way refuses, or gives the same, whether the text is right or not."""
     marks = (
-        "",
-        "?",
-        "[]",
-        "?[]",
-        "[]?",
-        "[3]",
-        "[3]?",
-        "[0]",
-        "(a)",
-        "(a!)",
-        "(a!)[]",
-        "??",
-        "[][]",
-    )
+        "", "?", "[]", "?[]", "[]?", "[3]", "[3]?", "[0]", "(a)", "(a!)", "(a!)[]", "[](a!)",
+        "(*)", "[](*)", "(a -> *)", "(a! -> *)", "??", "[][]",
+    )  # fmt: skip
     defaults = (
         "", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf",
         "=0.", "=-0.5", "=1.0000000000000001e-05", "=1e5", "=[]", "=[1, -1]", "=[1,1]", "=[01]",
@@ -110,4 +104,4 @@ def test_an_argument_is_what_the_parser_reads(base):
     assert [repr(_usual_argument(text, True)) for text in read] == [
         repr(_parsed_argument(text, True)) for text in read
     ]
-    assert bool(read) == (base not in ("t", "Dict", "Foo"))
+    assert bool(read) == (base not in _LONG_WAY)

@@ -89,6 +89,22 @@ _INTS: Final = (INT, OptionalType(INT))
 _enumerations: Final[dict[str, tuple[FunctionSchema, Mapping[int, str]]]] = {}
 
 
+_registered: Final[dict[str, tuple[Any, ...]]] = {}
+
+
+def registered_schemas(name: str) -> tuple[Any, ...]:
+    """Return the overloads of an operator as torch itself describes them, in its order.
+
+    Torch makes them anew each time that it is asked. One that is registered later is found later.
+    """
+    found = _registered.get(name)
+    if found is None:
+        found = tuple(torch._C._jit_get_schemas_for_operator(name))
+        if found:
+            _registered[name] = found
+    return found
+
+
 @cache
 def enum_names(full_name: str) -> Mapping[int, str]:
     """Arguments that are dtypes, layouts and memory formats, which the types of an archive hide.
@@ -96,7 +112,7 @@ def enum_names(full_name: str) -> Mapping[int, str]:
     By position; the names are ScalarType, Layout and MemoryFormat.
     """
     name = full_name.partition(".")[0]
-    for schema in torch._C._jit_get_schemas_for_operator(name):
+    for schema in registered_schemas(name):
         overload = schema.overload_name
         if (f"{schema.name}.{overload}" if overload else schema.name) == full_name:
             kinds = [str(a.real_type) for a in schema.arguments]

@@ -39,11 +39,11 @@ from .passes.liveness import (
     ALIASES,
     NOTHING,
     Liveness,
+    Order,
     Wanted,
     all_nodes,
     called_function,
     holds_memory,
-    last_uses,
 )
 from .passes.peephole import whole_slices
 from .passes.sizes import nodes_on_numbers
@@ -102,6 +102,7 @@ class _Writer(Expressions):
         self._place: Placed | None = None
         self._parts: deque[_Part] = deque()
         self._live_nodes: set[Node] = set()
+        self._order = Order()
         self._before: dict[Node, Node] = {}
         self._here: Container[Node | None] = ()
         # Variables by what they were read from, as long as that has not changed.
@@ -114,6 +115,7 @@ class _Writer(Expressions):
         analyses = self.linkage.analyses
         live = Liveness(graph, analyses.effects, wanted)
         self._live_nodes |= live.nodes
+        self._order.add(graph.nodes)
         self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
@@ -207,7 +209,7 @@ class _Writer(Expressions):
         outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
         live = self._live_nodes
         running = [node for node in nodes if node in live and node.kind != CONSTANT]
-        ends = last_uses(nodes, live, given)
+        ends = self._order.last_uses(nodes, live, given)
         self._before.update(zip(running[1:], running, strict=False))
         self._reads.clear()
         position = 0

@@ -6,8 +6,9 @@ An operator runs as a native Python function where there is one, else through ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 
+from .checks import registered_schemas
 from .guards import guarded
 from .packed import checked_state
 
@@ -71,7 +73,7 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     found = _known.get(name)
     if found is None:
         is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
-        registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
+        registered = registered_schemas(name) if is_name else ()
         found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
         if found:
             _known[name] = found
@@ -148,9 +150,16 @@ def _is_exporting() -> bool:
 
 def find_native(schema: FunctionSchema) -> Implementation | None:
     """The Python function for an operator, None when ``torch.ops`` runs it."""
+    name = schema.full_name
+    builtins, natives = _tables()
+    return builtins.get(name) or natives.get(name)
+
+
+@cache
+def _tables() -> tuple[Mapping[str, Implementation], Mapping[str, Implementation]]:
     from .natives import BUILTINS, NATIVES
 
-    return BUILTINS.get(schema.full_name) or NATIVES.get(schema.full_name)
+    return BUILTINS, NATIVES
 
 
 def _registered(schema: FunctionSchema) -> Implementation:

@@ -7,7 +7,7 @@ rules are those of torch's alias analysis, without its distinction of places by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Set
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -15,13 +15,24 @@ import torch
 from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
+from tsarchive.ir.types import (
+    ANY,
+    STORAGE,
+    TENSOR,
+    DictType,
+    HandleType,
+    ListType,
+    SimpleType,
+    Type,
+    VarType,
+)
 from tsarchive.operators.effects import (
     COPIES_LISTS,
     OF_TORCH,
     RUNNING_STATISTICS,
     WITH_STATISTICS,
 )
+from tsarchive.run.checks import registered_schemas
 
 
 class _Outside:
@@ -33,7 +44,9 @@ class _Outside:
 
 OUTSIDE: Final = _Outside()
 Place = Value | _Outside
+_NOWHERE: Final[Set[Place]] = frozenset()
 
+_MUTABLE: Final = frozenset({TENSOR, ANY, STORAGE})
 _ANY_MUTABLE = (ListType, DictType, ClassType, InterfaceType, HandleType, VarType)
 
 
@@ -62,16 +75,23 @@ class Aliases:
         self._gives_new = gives_new
         self._passed: dict[Value, Value] = {}
         self._released: list[Value] = []
-        self._targets: dict[Value, set[Place]] = {}
+        self._targets: dict[Place, set[Place]] = {}
         self._writes: dict[Node, list[Value]] = {}
+        self._places: dict[Value, Set[Place]] = {}
         for value in graph.params:
             self._release(value)
         self._block(graph)
 
-    def places(self, value: Value) -> set[Place]:
+    def places(self, value: Value) -> Set[Place]:
         """A value that points nowhere is a place of its own; immutable ones have none."""
+        found = self._places.get(value)
+        if found is None:
+            found = self._places[value] = self._reached(value)
+        return found
+
+    def _reached(self, value: Value) -> Set[Place]:
         if not is_mutable(value.type):
-            return set()
+            return _NOWHERE
         found: set[Place] = set()
         waiting: list[Place] = [self._passed.get(value, value)]
         seen: set[Place] = set()
@@ -80,7 +100,7 @@ class Aliases:
             if place in seen:
                 continue
             seen.add(place)
-            targets = self._targets.get(place) if isinstance(place, Value) else None
+            targets = self._targets.get(place) if place is not OUTSIDE else None
             if targets:
                 waiting.extend(targets)
             else:
@@ -234,9 +254,9 @@ _RULES: dict[str, Callable[[Aliases, Node], None]] = {
 
 def is_mutable(type_: Type) -> bool:
     """Return whether a value of this type can change, or hold a value that can."""
-    if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):
-        return True
-    return any(map(is_mutable, type_.parts()))
+    if isinstance(type_, SimpleType):
+        return type_ in _MUTABLE
+    return isinstance(type_, _ANY_MUTABLE) or any(map(is_mutable, type_.parts()))
 
 
 class _Role(NamedTuple):
@@ -285,7 +305,7 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
 
 
 def _annotated_roles(schema: FunctionSchema) -> _Roles:
-    for found in torch._C._jit_get_schemas_for_operator(schema.name):
+    for found in registered_schemas(schema.name):
         if found.overload_name == schema.overload:
             return tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
     # Functions of TorchScript's own library write nothing, and may return what they are given;
