@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from tsarchive.ir.names import unmangled
-from tsarchive.ir.source_ranges import Range, Source, byte_length
+from tsarchive.ir.source_ranges import Range, Source, byte_length, new_range
 
 from .function_sources import (
     BUILTIN_FILENAME,
@@ -168,6 +168,7 @@ class PlaceReader:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
+        self._places.clear()  # places lead back here
         self._is_old = self._is_old or any(_is_in_old_builtin(place.shown) for place in waiting)
         seen: list[tuple[Place, View | Piece, int, Marked]] = []
         pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}
@@ -264,7 +265,8 @@ class PlaceReader:
         # The range of a traced node is a Python stack, one frame a line, innermost first.
         frame = _FRAME.match(text)
         filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-        return Range(Source(text, filename, line, bool(code_file)), 0, byte_length(text))
+        source = Source(text, filename, line, bool(code_file))
+        return new_range((source, 0, byte_length(text)))
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None
