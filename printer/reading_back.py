@@ -457,17 +457,17 @@ class _Scan:
 def constants_in_order(body: Block) -> list[Node]:
     """Return the constants used in ``body`` by first use; fork bodies have their own."""
     found: dict[Node, None] = {}
-
-    def visit(block: Block) -> None:
-        for node in (*block.nodes, block.return_node):
-            for value in node.inputs:
-                if value.node.is_constant:
-                    found.setdefault(value.node)
-            for inner in node.blocks:
-                visit(inner)
-
-    visit(body)
+    _find_constants(body, found)
     return list(found)
+
+
+def _find_constants(block: Block, found: dict[Node, None]) -> None:
+    for node in (*block.nodes, block.return_node):
+        for value in node.inputs:
+            if value.node.is_constant:
+                found.setdefault(value.node)
+        for inner in node.blocks:
+            _find_constants(inner, found)
 
 
 FORMS = {
@@ -575,7 +575,7 @@ _ROUNDS = 2
 class Sampled(Protocol):
     """The text of a function that others share."""
 
-    def rows(self, ranges: tuple[int, ...], rounds: int) -> Sequence[tuple[int, int]]:
+    def rows(self, ranges: Sequence[int], rounds: int) -> Iterable[tuple[int, int]]:
         """Return the same as ``ranges_after_rounds``, for the nodes of the function."""
 
 

@@ -106,6 +106,11 @@ class PlaceReader:
         self._code: dict[str, list[SourceText]] = {}
         self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
 
+    def forget(self) -> None:
+        """Let go of all places, which lead back here."""
+        self._places.clear()
+        self._waiting.clear()
+
     def places(
         self, nodes: Sequence[Any], kinds: Sequence[str], function: str, shape: bytes | None
     ) -> Sequence[Place]:
@@ -168,7 +173,6 @@ class PlaceReader:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        self._places.clear()  # places lead back here
         self._is_old = self._is_old or any(_is_in_old_builtin(place.shown) for place in waiting)
         seen: list[tuple[Place, View | Piece, int, Marked]] = []
         pieces: dict[tuple[str, str], dict[str, list[Piece]]] = {}

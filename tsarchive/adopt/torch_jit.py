@@ -97,6 +97,7 @@ class Adopter:
                 functions[adopted.function] = None
         for function in functions:
             function.forget()
+        self.places.forget()
         self.__dict__.clear()
 
     # --- types ---
@@ -736,8 +737,10 @@ def adopt_placeholder(function: Any, adopter: Adopter | None = None) -> ObjectVa
 
     The schema is rebuilt from the graph, so defaults are lost, as they are in torch.
     """
-    graph = (adopter or Adopter())._graph(function.graph, function.name)
+    adopter = adopter or Adopter()
+    graph = adopter._graph(function.graph, function.name)
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
+    adopter._named.setdefault(class_.qualified_name, []).append((None, class_))
     class_.attributes["training"] = Attribute("training", BOOL)
     graph.params.insert(0, Value(graph.param_node, class_, "self"))
     arguments = tuple(
