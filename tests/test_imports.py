@@ -58,10 +58,11 @@ print(json.dumps([ready, loaded, imported()]))
 """
 # Saving a live module takes none of these.
 NOT_FOR_SAVES = (
+    "secrets", "tsarchive.adopt.code_texts", "tsarchive.adopt.hidden_functions",
     "tsarchive.caching", "tsarchive.describing", "tsarchive.formats.torchscript.importer",
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.kept_code",
     "tsarchive.formats.torchscript.stored_code", "tsarchive.frontend", "tsarchive.run.classes",
-    "tsarchive.run.compiler", "tsarchive.run.stored",
+    "tsarchive.printer.canonical", "tsarchive.run.compiler", "tsarchive.run.stored",
 )  # fmt: skip
 _SAVE = """
 import io, json, sys

@@ -6,6 +6,7 @@ import io
 import struct
 import zipfile
 import zlib
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tsarchive.container import Container, NewRecord, Packed, write_container
 from tsarchive.container.contents import crc32
 from tsarchive.container.layout import MAX32
-from tsarchive.container.writer import write_records
+from tsarchive.container.writer import deflated, write_records
 from tsarchive.errors import SaveError
 
 TAIL = [("version", b"3\n"), ("byteorder", b"little")]
@@ -371,3 +372,12 @@ def test_files_that_reserve_their_space_have_the_bytes_of_streams(tmp_path):
 def test_checksums_are_those_of_zlib(data, start):
     assert crc32(data) == zlib.crc32(data)
     assert crc32(memoryview(data), start) == zlib.crc32(data, start)
+
+
+@pytest.mark.parametrize("size", [201, 249, 250, 251, 762, 3834, 3835, 7930, 40_000])
+@pytest.mark.parametrize("code", [False, True])
+def test_small_windows_give_what_large_ones_do(size, code):
+    text = Path(write_container.__code__.co_filename).read_bytes() * 3
+    data = text[:size] if code else bytes(size)
+    usual = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    assert deflated(data) == usual.compress(data) + usual.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from tsarchive.printer import copies
-from tsarchive.printer.copies import Samples, Store
+from tsarchive.printer.copies import Pairs, Samples, Store
 from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
@@ -208,6 +209,24 @@ def test_texts_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     module = torch.jit.script(nn.TransformerEncoderLayer(4, 2))
     assert records(module) == records(module)
     assert len(Samples.kept) == 1
+
+
+def test_the_size_of_what_is_kept_is_that_of_its_memory() -> None:
+    """Layouts among it: the text is saved at other lines, and read back."""
+    saved_records(torch.jit.script(nn.TransformerEncoderLayer(4, 2)))
+    saved_records(torch.jit.script(nn.TransformerEncoderLayer(4, 2)))
+    samples = [sample for sample in Samples.kept._samples.values() if sample is not None]
+    assert samples
+    for sample in samples:
+        memory = sys.getsizeof(sample.before) + sys.getsizeof(sample.behind)
+        memory += sys.getsizeof(sample.kinds)
+        memory += sum(map(pairs_size, (sample.owners, sample.places, *sample._rows.values())))
+        memory += sum(sys.getsizeof(ranges) for ranges, _ in sample._rows)
+        assert sample.size / 8 < memory < sample.size
+
+
+def pairs_size(pairs: Pairs) -> int:
+    return sys.getsizeof(pairs._first) + sys.getsizeof(pairs._second)
 
 
 # The bodies of two forwards whose values differ in names alone, that torch prints as they are.

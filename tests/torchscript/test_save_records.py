@@ -6,6 +6,7 @@ second save, which no longer depend on reference counts.
 
 from __future__ import annotations
 
+import gc
 import io
 
 import pytest
@@ -105,3 +106,46 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         tsarchive.save(torch.nn.ReLU(), path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+class _Hooked(torch.nn.Module):
+    """Has a submodule with a hook, a list that two slots share, and a constant of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.ReLU()
+        self.inner.register_forward_hook(_doubled)
+        self.sizes = [1, 2]
+        self.same = self.sizes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + _scaled(x, self.sizes[0])
+
+
+def _doubled(module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    return output * 2
+
+
+def _scaled(x: torch.Tensor, size: int) -> torch.Tensor:
+    return x * torch.tensor([1.0, 2.0]) * size
+
+
+_LEAVES_NO_GARBAGE = {
+    "scripted": lambda: torch.jit.script(_Hooked()),
+    "traced": lambda: torch.jit.trace(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(1, 2)),
+    "function": lambda: torch.jit.script(_scaled),
+}
+
+
+@pytest.mark.parametrize("kind", _LEAVES_NO_GARBAGE)
+def test_a_save_leaves_nothing_for_the_collector(kind):
+    module = _LEAVES_NO_GARBAGE[kind]()
+    tsarchive.save(module, io.BytesIO())  # imports, and what a process keeps
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        gc.collect()
+        tsarchive.save(module, io.BytesIO())
+        assert gc.collect() == 0
+    finally:
+        (gc.enable if was_on else gc.disable)()

@@ -674,7 +674,7 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
         yield from (written[name] for name in names if name in written)
         yield config_record(folder, USUAL_NAME, found.config)
     program = written[f"{MODELS}{model}.json"]
-    yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
+    yield program._replace(name=f"{MODELS}{USUAL_NAME}.json")
     yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
     yield from end_records()
 
