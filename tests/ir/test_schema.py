@@ -105,3 +105,24 @@ def test_an_argument_is_what_the_parser_reads(base):
         repr(_parsed_argument(text, True)) for text in read
     ]
     assert bool(read) == (base not in _LONG_WAY)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "complex c=2j",
+        "complex c=0j",
+        "complex c=1.5",
+        "complex? c=3j",
+        "complex[] c=[1j, 2j]",
+        "complex[2] c=1e-5j",
+        "complex[2] c=[1j, 1e30j]",
+    ],
+)
+def test_a_complex_default_is_what_torch_shows_of_it(argument):
+    """torch writes ``2j`` as ``0.+2.j``, and reads no other form itself."""
+    library = torch.library.Library("complex_defaults", "DEF")
+    library.define(f"op(Tensor x, {argument}) -> Tensor")
+    (schema,) = torch._C._jit_get_schemas_for_operator("complex_defaults::op")
+    library._destroy()
+    assert parsed(schema).arguments[1].default == schema.arguments[1].default_value

@@ -92,8 +92,9 @@ _OTHER_NAMES = {
 }  # fmt: skip
 _BASE_TYPES = SIMPLE_TYPES | {name: SIMPLE_TYPES[own] for name, own in _OTHER_NAMES.items()}
 
-_TOKEN = r"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    |(?P<number>[-+]?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?j?))(?![\w.])
+_NUMBER: Final = r"(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)"
+_TOKEN = rf"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<number>[-+]?{_NUMBER}(?:[-+]{_NUMBER}j|j)?)(?![\w.])
     |(?P<name>[A-Za-z_]\w*(?:(?:::|\.)[A-Za-z_0-9]\w*)*)|(?P<symbol>[()\[\],*?!=|<>]))"""
 
 _VARIABLE: Final = re.compile(r"t\w{0,2}|[a-z]V")
@@ -381,6 +382,8 @@ class _Parser:
             return _WORDS[token]
         if token.lstrip("+-") in ("inf", "nan"):
             return float(token)
+        if token.endswith("j"):
+            return complex(token)  # also what torch shows, as 0.+2.j
         try:
             from .text_limits import parse_expression
 
