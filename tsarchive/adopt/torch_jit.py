@@ -712,8 +712,8 @@ def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum] | None:
 def adopting() -> Iterator[Adopter]:
     """Yield an adopter whose functions can be used inside the block only.
 
-    Functions, their classes and the adopter lead to each other: left to the collector, they would
-    take it as long as many a step of a save.
+    Functions, their classes and the adopter refer to each other: to collect such cycles takes as
+    long as some steps of a save do.
     """
     adopter = Adopter()
     try:
