@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import io
+from types import FunctionType
 
 import pytest
 import torch
@@ -152,8 +153,8 @@ def left_by_a_save(kind: str) -> list[str]:
 
 
 def _class_of(found: object) -> str:
-    """Its class, or what a function and a class are themselves, as that says who made them."""
-    named = found if hasattr(found, "__qualname__") else type(found)
+    """The name of its class; functions and classes have names of their own."""
+    named = found if isinstance(found, FunctionType | type) else type(found)
     return f"{named.__module__}.{named.__qualname__}"
 
 
