@@ -174,7 +174,7 @@ class PickleWriter:
         return memo
 
     def _named(self, key: object, value: str | Global, opcode: Callable[[Any], bytes]) -> None:
-        """Write a string or global, which is its key; a reference if it is in the pickle."""
+        """Write a string or global; a reference if the pickle has one with this key already."""
         memo = self._by_value.get(key)
         if memo is None:
             self.out += opcode(value)

@@ -30,8 +30,12 @@ from .statements import version_needed
 _MOST = 1 << 10
 _MOST_SIZE = 1 << 23
 _MOST_LAYOUTS = 1 << 2
-# The memory of a function beside its text, its nodes and what stands where.
-_FUNCTION_BYTES = 1 << 11
+# The memory of a function with nothing in it, of a tuple with a name, an entry of a dict or a
+# type, of a pointer, and of a number in an array, which has room to grow.
+_FUNCTION_BYTES = 1 << 12
+_ITEM_BYTES = 1 << 8
+_POINTER_BYTES = 8
+_NUMBER_BYTES = array("i").itemsize + 1
 
 
 class _Step(NamedTuple):
@@ -160,22 +164,22 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes at most."""
+        """The bytes of memory that it takes at most, with all layouts."""
         text = byte_length(self.before) + self.length
-        nodes, numbers = len(self.kinds) * _POINTER, 2 * _NUMBER * len(self.owners)
-        layout = numbers + _NUMBER * len(self.kinds)
-        places = 2 * _NUMBER * len(self.places)
-        return _FUNCTION_BYTES + text + nodes + numbers + places + _MOST_LAYOUTS * layout
-
-
-_POINTER, _NUMBER = 8, array("i").itemsize
+        nodes = len(self.kinds) * _POINTER_BYTES
+        layout = (2 * len(self.owners) + len(self.kinds)) * _NUMBER_BYTES
+        pairs = 2 * (len(self.owners) + len(self.places)) * _NUMBER_BYTES
+        names = [*(step.name for step in self.steps), *(one.name for one in self.called)]
+        names += self.counters
+        items = (len(names) + len(self.entries)) * _ITEM_BYTES + sum(map(byte_length, names))
+        return _FUNCTION_BYTES + text + nodes + pairs + items + _MOST_LAYOUTS * layout
 
 
 class Store:
     """Samples by all that decides over the text of a function but for names of types.
 
-    None stands for a function that is no sample. The oldest go when there are many; for all
-    threads.
+    None stands for a function that is no sample, or one too large to be kept. The oldest go when
+    there are many; for all threads.
     """
 
     def __init__(self) -> None:
@@ -195,6 +199,8 @@ class Store:
 
     def keep(self, key: Hashable, sample: Sample | None) -> None:
         added = 0 if sample is None else sample.size
+        if added > _MOST_SIZE:
+            added, sample = 0, None
         with self._lock:
             self._forget(key)
             while self._samples and (len(self) >= _MOST or self._size + added > _MOST_SIZE):

@@ -756,8 +756,8 @@ def _reloads(rounds: int) -> list[_Reloaded]:
 class _Reloaded:
     """What a loader makes of the ranges of one file: their sources become new ones.
 
-    Those that an earlier loader has made are the file's ``own``, and stand for what becomes of
-    them: no other file has them.
+    Sources that an earlier loader made of the file are its ``own``. They are kept in place of the
+    equal ones that this loader would make: no other file has them.
     """
 
     def __init__(self, own: set[Source]) -> None:

@@ -6,7 +6,7 @@ import io
 import struct
 import zipfile
 import zlib
-from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -374,10 +374,37 @@ def test_checksums_are_those_of_zlib(data, start):
     assert crc32(memoryview(data), start) == zlib.crc32(data, start)
 
 
-@pytest.mark.parametrize("size", [201, 249, 250, 251, 762, 3834, 3835, 7930, 40_000])
-@pytest.mark.parametrize("code", [False, True])
-def test_small_windows_give_what_large_ones_do(size, code):
-    text = Path(write_container.__code__.co_filename).read_bytes() * 3
-    data = text[:size] if code else bytes(size)
-    usual = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    assert deflated(data) == usual.compress(data) + usual.flush()
+def usually_deflated(data):
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return deflater.compress(data) + deflater.flush()
+
+
+WORDS = [
+    bytes(Random(seed).choices(b"abcdefghijklmnop_.:, \n", k=Random(seed).randint(1, 9)))
+    for seed in range(40)
+]
+TEXT = b" ".join(Random(0).choices(WORDS, k=10_000))
+
+
+@pytest.mark.parametrize("size", [201, 249, 250, 251, 762, 1024, 1025, 3834, 3835, 7930, 40_000])
+@pytest.mark.parametrize("text", [TEXT, bytes(40_000)], ids=["words", "zeros"])
+def test_small_windows_give_what_large_ones_do(size, text):
+    assert deflated(text[:size]) == usually_deflated(text[:size])
+
+
+# Bytes whose hashes are one in small tables, where they are two in large ones.
+COLLIDING = [b"\x61\x71", b"\x20\x30", b"\x00\x10"]
+
+
+@pytest.mark.parametrize("size", [1024, 7929])
+@pytest.mark.parametrize("symbols", COLLIDING)
+@pytest.mark.parametrize("seed", range(5))
+def test_long_chains_are_cut_where_they_usually_are(size, symbols, seed):
+    """The best match lies behind more positions than are looked at, if chains are joined."""
+    random = Random(seed)
+    noise = bytes(random.choices(symbols, k=size))
+    best = bytes(random.choices(symbols, k=120))
+    begun = b"Z" + best[:40] + b"Y" + noise[:200] + b"Z" + best + b"X"
+    data = noise[:50] + best + noise[: size - 50 - len(best) - len(begun)] + begun
+    assert len(data) == size
+    assert deflated(data) == usually_deflated(data)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain, product
+
 import pytest
 import torch
 
 from tsarchive.ir.graph import Node
+from tsarchive.ir.types import INT
 from tsarchive.operators.effects import (
     ASKING_SIZES,
     ASKING_TYPES,
@@ -69,15 +72,23 @@ def test_operators_of_the_tables_write_nothing(name):
     assert not any(argument.is_write for argument in schema.arguments)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::unsafe_split.Tensor"],
-)
-def test_parts_have_no_item_in_common(name):
-    x = torch.zeros(5, 2)
-    for part in operator(name)(x, 2):
-        part += 1
-    assert torch.equal(x, torch.ones(5, 2)) or "unsafe" in name
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("name", sorted(CUTTING))
+def test_parts_have_no_item_in_common(name, dim):
+    x = torch.zeros(5, 5)
+    taken = schema_of(name).arguments[1].type
+    parts = operator(name)(x, 2 if taken == INT else [2, 3], dim)
+    assert len(parts) > 1
+    assert sorted(chain.from_iterable(map(addresses, parts))) == sorted(addresses(x))
+
+
+def addresses(tensor):
+    """Where each item of a tensor lies."""
+    steps = [
+        range(0, size * stride, stride)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ]
+    return [tensor.data_ptr() + sum(at) * tensor.element_size() for at in product(*steps)]
 
 
 @pytest.mark.parametrize(

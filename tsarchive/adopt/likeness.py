@@ -28,7 +28,8 @@ _ODD_NAME = re.compile(r"%(?![\w.]+[ ,):\]])")
 _ANY_TENSOR, _ANY_CLASS, _ANY_VALUE = "\1", "\2", "\3"
 # Strings have no values in them, and what torch prints is never taken for a text without types.
 _PERCENT, _NO_PRINT = "\4", "\5"
-_MOST_SHAPES = 1 << 12
+# A text has two entries as a rule: with the types in it, and without them.
+_MOST_SHAPES = 1 << 13
 _DIGEST_BYTES = 32
 
 

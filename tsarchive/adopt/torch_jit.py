@@ -712,8 +712,8 @@ def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum] | None:
 def adopting() -> Iterator[Adopter]:
     """Yield an adopter whose functions can be used inside the block only.
 
-    Functions, their classes and the adopter lead to each other: left to the collector, they would
-    take it as long as many a step of a save.
+    Functions, their classes and the adopter refer to each other: to collect such cycles takes as
+    long as some steps of a save do.
     """
     adopter = Adopter()
     try:
@@ -722,9 +722,9 @@ def adopting() -> Iterator[Adopter]:
         adopter.forget()
 
 
-def adopt_module(module: Any, adopter: Adopter | None = None) -> ObjectValue:
+def adopt_module(module: Any, adopter: Adopter) -> ObjectValue:
     """Adopt a scripted or traced module: its object graph, with classes and code attached."""
-    return (adopter or Adopter()).root(module._c)
+    return adopter.root(module._c)
 
 
 def adopt_function(function: Any) -> Function:
@@ -732,12 +732,11 @@ def adopt_function(function: Any) -> Function:
     return Adopter().function(function, function.qualified_name)
 
 
-def adopt_placeholder(function: Any, adopter: Adopter | None = None) -> ObjectValue:
+def adopt_placeholder(function: Any, adopter: Adopter) -> ObjectValue:
     """Adopt a function as the ``forward`` of a module without state, the form in which it is saved.
 
     The schema is rebuilt from the graph, so defaults are lost, as they are in torch.
     """
-    adopter = adopter or Adopter()
     graph = adopter._graph(function.graph, function.name)
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
     adopter._named.setdefault(class_.qualified_name, []).append((None, class_))

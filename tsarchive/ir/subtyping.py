@@ -1,4 +1,4 @@
-"""Relations between types: subtype, common supertype, the canonical form of a Union; and values."""
+"""Subtypes, common supertypes, the canonical form of a Union, and the values that fit a type."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from io import BytesIO
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from tsarchive.errors import TorchVersionError
 
 _CLASS: Final = "__torch__."
 _HEAD_LINES: Final = 2
+_SCHEMAS: Final = "schemas.txt"
 
 
 class Entry(NamedTuple):
@@ -101,26 +103,15 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 
 
 @cache
-def _data() -> bytes:
-    return _table_data("schemas.txt")
-
-
-@cache
-def _text() -> str:
-    return _data().decode("ascii")
-
-
-@cache
 def _lines() -> list[str]:
-    return _text().splitlines()
+    return table_text(_SCHEMAS).splitlines()
 
 
+@cache
 def _head() -> list[str]:
     """Return the first lines; to cut all of the text takes long, and is seldom needed."""
-    end = 0
-    for _ in range(_HEAD_LINES):
-        end = _data().index(b"\n", end) + 1
-    return _data()[:end].decode("ascii").splitlines()
+    stream = BytesIO(_table_data(_SCHEMAS))
+    return [stream.readline().decode("ascii") for _ in range(_HEAD_LINES)]
 
 
 def table_text(name: str) -> str:

@@ -114,7 +114,7 @@ def optimized_for(
 ) -> ArchiveModule:
     """Do what :func:`optimize` does; the first call of the module is made within ``calling``.
 
-    So who asks can tell errors of the module from others.
+    This lets the caller tell errors of the module from others.
     """
     source = _own_copy(module)
     # One that torch.jit.freeze made has no mode any more.

@@ -423,10 +423,11 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
     is_bound = is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
-    # Bindings make things on the default device of Python if not like others; lists are tuples.
+    # Bindings make tensors on the default device of Python, unless they are like others.
     is_like = schema.name.endswith("_like")
     takes_device = any(a.name == "device" for a in schema.arguments) and not is_like
     results = [result.type for result in schema.returns]
+    # They give tuples for lists.
     is_given = results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
     return found if is_bound and is_given and not takes_device else None
 

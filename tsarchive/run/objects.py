@@ -135,7 +135,7 @@ class Objects:
         """The run-time value of a value that a graph holds."""
         if type(value) in _AS_THEY_ARE:
             return value
-        # Code that is stored has no graphs, and default values that are plain.
+        # Imported late: code that is stored has no graphs, and its default values are plain.
         from tsarchive.ir.constants import (
             Device,
             EnumMember,

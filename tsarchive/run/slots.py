@@ -105,7 +105,7 @@ def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
 
 
 def put_into_slot(target: Any, kind: SlotKind, key: str, value: Any) -> None:
-    """Like :func:`set_slot`, into a place that is known."""
+    """Do what :func:`set_slot` does, for a slot whose place is known."""
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
     getattr(target, kind.value)[key] = value

@@ -18,11 +18,11 @@ from .liveness import all_nodes
 ValueOf = Callable[[Value], int | float | complex | None]
 """The number that a constant tensor acts as."""
 
-_MAKING: Final = "prim::NumToTensor"
-_INTO_INTS: Final = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::ScalarImplicit"})
-_INTO_BOOLS: Final = "aten::Bool.Tensor"
-_REVERSED: Final = "aten::rsub"
-_WITH_ALPHA: Final = frozenset({"aten::add", "aten::sub", _REVERSED})
+_MAKES_TENSOR: Final = "prim::NumToTensor"
+_TO_INT: Final = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::ScalarImplicit"})
+_TO_BOOL: Final = "aten::Bool.Tensor"
+_RSUB: Final = "aten::rsub"
+_WITH_ALPHA: Final = frozenset({"aten::add", "aten::sub", _RSUB})
 _DIVISIONS: Final = frozenset({"aten::floor_divide", "aten::remainder", "aten::div"})
 _COMPARISONS: Final = frozenset(f"aten::{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _LARGE: Final = 1 << 62  # remainders of ints and of tensors differ from here on
@@ -32,7 +32,7 @@ _ROUNDED: Final = {"floor": "aten::floordiv.int", "trunc": "aten::__round_to_zer
 _ON_INTS: Final[Mapping[str, str]] = {
     **{f"aten::{name}": f"aten::{name}.int" for name in ("add", "sub", "mul", "neg", "remainder")},
     **{name: f"{name}.int" for name in _COMPARISONS},
-    _REVERSED: "aten::sub.int",
+    _RSUB: "aten::sub.int",
     "aten::floor_divide": "aten::floordiv.int",
 }
 _COMPUTING: Final = _ON_INTS.keys() | {"aten::div"}
@@ -52,12 +52,12 @@ def operator_on_ints(node: Node) -> str | None:
 
 def operands(node: Node) -> Sequence[Value]:
     """What the operator on ints is given."""
-    return node.inputs[1::-1] if node.kind == _REVERSED else node.inputs[:2]
+    return node.inputs[1::-1] if node.kind == _RSUB else node.inputs[:2]
 
 
 def makes_number(node: Node) -> bool:
     """Return whether a node makes a tensor of an int."""
-    return node.kind == _MAKING and node.input.type == INT
+    return node.kind == _MAKES_TENSOR and node.input.type == INT
 
 
 class Numbers:
@@ -118,7 +118,7 @@ def nodes_on_numbers(graph: Block, live: Container[Node], number_of: ValueOf) ->
     No tensor of theirs is left.
     """
     nodes = [node for node in all_nodes(graph.nodes) if node in live]
-    if not any(node.kind == _MAKING for node in nodes):
+    if not any(node.kind == _MAKES_TENSOR for node in nodes):
         return set()
     numbers = Numbers(number_of)
     made = numbers.among(nodes)
@@ -129,7 +129,7 @@ def nodes_on_numbers(graph: Block, live: Container[Node], number_of: ValueOf) ->
 
 def _is_unseen(node: Node, made: Container[Node], live: Container[Node], numbers: Numbers) -> bool:
     """Return whether numbers suffice for the operands of ``node`` and the users of its result."""
-    if node.kind != _MAKING and not numbers.takes_ints(node, made):
+    if node.kind != _MAKES_TENSOR and not numbers.takes_ints(node, made):
         return False
     users = [use.user for use in node.output.uses if use.user in live or use.user.kind == RETURN]
     return all(user in made or gives_number(user, node) for user in users)
@@ -137,11 +137,11 @@ def _is_unseen(node: Node, made: Container[Node], live: Container[Node], numbers
 
 def gives_number(user: Node, node: Node) -> bool:
     """Return whether ``user`` takes the number, or its truth, out of the result of ``node``."""
-    if user.operator == _INTO_BOOLS:
+    if user.operator == _TO_BOOL:
         return True
-    return user.operator in _INTO_INTS and node.kind not in _COMPARISONS
+    return user.operator in _TO_INT and node.kind not in _COMPARISONS
 
 
 def asks_truth(node: Node) -> bool:
     """Return whether a node takes out of a tensor whether its int is not zero."""
-    return node.operator == _INTO_BOOLS and node.input.node.kind not in _COMPARISONS
+    return node.operator == _TO_BOOL and node.input.node.kind not in _COMPARISONS
