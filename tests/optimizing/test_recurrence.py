@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.profiler import profile
 
 import tsarchive
-from tsarchive.optimizing.cells import Cell
+from tsarchive.optimizing.cells import GRU, LSTM, RELU, TANH, Cell
 
 from .test_optimize import check, done, left
 
@@ -217,6 +217,12 @@ CELLS = {
     "reset first": (ResetFirst, None), "peephole": (Peephole, None),
 }  # fmt: skip
 
+FEWEST = {
+    name: kind.fewest
+    for name, kind in {"products": LSTM, "gated": GRU, "simple": TANH, "rectified": RELU}.items()
+}
+"""Cells of each kind, with the fewest steps that are one layer."""
+
 
 OPERATORS = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
 
@@ -339,23 +345,27 @@ def test_loops_of_scripts(name, each_way_pays):
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("has_example", [False, True])
-@pytest.mark.parametrize("name", ["products", "gated", "simple", "rectified"])
+@pytest.mark.parametrize("name", FEWEST)
 def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
+    """From the fewest items on that the layer is for."""
     step = CELLS[name][0]()
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
     example = torch.randn(2, 6, INPUT) if has_example else None
     optimized = tsarchive.optimize(module, example=example)
-    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 6), (3, 7), (1, 9), (0, 8))]
+    fewest = FEWEST[name]
+    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, fewest), (3, 7), (1, 9), (0, fewest + 1))]
     assert layers_run(optimized, *calls) == len(calls)
-    short = [torch.randn(*sizes, INPUT) for sizes in ((2, 1), (3, 2), (1, 5), (0, 3))]
+    short = [torch.randn(*sizes, INPUT) for sizes in ((2, 1), (3, 2), (1, fewest - 1), (0, 1))]
     assert layers_run(optimized, *short) == 0
     check(module, optimized, *((x,) for x in (*calls, *short)))
 
 
-@pytest.mark.parametrize("length", [1, 5])
-def test_short_examples_leave_the_layer_to_longer_calls(length, each_way_pays):
-    module = torch.jit.script(Loop(Gated()).eval())
-    x, longer = torch.randn(2, length, INPUT), torch.randn(2, 6, INPUT)
+@pytest.mark.parametrize("name", ["gated", "simple"])
+@pytest.mark.parametrize("missing", [1, 2])
+def test_short_examples_leave_the_layer_to_longer_calls(name, missing, each_way_pays):
+    fewest = FEWEST[name]
+    module = torch.jit.script(Loop(CELLS[name][0]()).eval())
+    x, longer = (torch.randn(2, length, INPUT) for length in (fewest - missing, fewest))
     optimized = tsarchive.optimize(module, example=x)
     assert (layers_run(optimized, x), layers_run(optimized, longer)) == (0, 1)
     check(module, optimized, (x,), (longer,))
@@ -416,16 +426,6 @@ class Unpacked(Loop):
         return self.step(f, self.step(e, self.step(d, self.step(c, hidden))))[0]
 
 
-class Few(Loop):
-    """Too few steps for a layer to gain."""
-
-    def forward(self, x: Tensor):
-        hidden = torch.zeros(x.size(0), 3)
-        for place in range(5):
-            hidden = self.step(x[:, place], [hidden])[0]
-        return hidden
-
-
 class FromTheEnd(Loop):
     """Steps over items that are counted from the end, and go on at the start."""
 
@@ -436,13 +436,50 @@ class FromTheEnd(Loop):
         return hidden
 
 
-@pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0), (Few, 0)])
+@pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0)])
 def test_lengths_that_steps_are_for(make, count):
     x = torch.randn(2, 6, INPUT)
     module = torch.jit.trace(make(Gated()).eval(), x)
     optimized = tsarchive.optimize(module)
     assert layers_run(optimized, x) == count
     check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 5, 6, 7)))
+
+
+class Counted(Loop):
+    """Steps over the first items of a sequence."""
+
+    def __init__(self, step, count):
+        super().__init__(step)
+        self.count = count
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        for place in range(self.count):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
+
+
+class CountedLong(Counted):
+    def forward(self, x: Tensor):
+        hidden, cell = torch.zeros(x.size(0), 3), torch.zeros(x.size(0), 3)
+        for place in range(self.count):
+            hidden, cell = self.step(x[:, place], [hidden, cell])
+        return hidden, cell
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("is_enough", [False, True])
+@pytest.mark.parametrize("make", [torch.jit.script, torch.jit.trace])
+@pytest.mark.parametrize("name", FEWEST)
+def test_too_few_steps_for_a_layer_to_gain(name, make, is_enough):
+    torch.manual_seed(0)
+    step, count = CELLS[name][0](), FEWEST[name] - (not is_enough)
+    x, short = torch.randn(2, 6, INPUT), torch.randn(2, count - 1, INPUT)
+    live = (CountedLong if step.states > 1 else Counted)(step, count).eval()
+    module = make(live) if make is torch.jit.script else make(live, x)
+    optimized = tsarchive.optimize(module)
+    assert layers_run(optimized, x) == is_enough
+    check(module, optimized, (x,), (short,), (x[:, :count],))
 
 
 class Appending(nn.Module):

@@ -104,7 +104,8 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     tells what was done.
 
     Raises CallError for a module in training mode, for one that has such layers already, and for a
-    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example.
+    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
+    also UnsupportedError where it has what cannot be run.
     """
     return optimized_for(module, _arguments(example), nullcontext())
 
@@ -114,7 +115,8 @@ def optimized_for(
 ) -> ArchiveModule:
     """Do what :func:`optimize` does; the first call of the module is made within ``calling``.
 
-    This lets the caller tell errors of the module from others.
+    This lets the caller tell errors of the module from others. All that this call raises is raised:
+    what is not supported later leaves the module as it is.
     """
     source = _own_copy(module)
     # One that torch.jit.freeze made has no mode any more.

@@ -21,7 +21,7 @@ from tsarchive.ir.types import INT, TENSOR, ListType
 from tsarchive.operators.effects import is_pure, may_write
 
 from .affine import whole
-from .cells import Cell, Item, cells_of, item_of_list
+from .cells import Cell, Item, Kind, cells_of, item_of_list
 from .freezing import Written, number_of
 from .graphs import (
     Inserter,
@@ -37,8 +37,6 @@ from .graphs import (
 )
 
 _TENSORS: Final = ListType(TENSOR)
-_FEWEST: Final = 6
-"""Fewer steps take less time than a layer, which checks and prepares its weights in each call."""
 
 
 @dataclass(eq=False)
@@ -63,7 +61,7 @@ class _Run:
     @property
     def length(self) -> int:
         """How many items the sequence has, or has at least."""
-        return self.cell.item.total or self.first + (self.count or _FEWEST)
+        return self.cell.item.total or self.first + (self.count or self.cell.kind.fewest)
 
 
 _Make = Callable[[Inserter, Sequence[Value]], Value]
@@ -72,7 +70,7 @@ _Make = Callable[[Inserter, Sequence[Value]], Value]
 def find_recurrence(graph: Block, done: Counter[str], sizes_of: SizesOf = unknown_sizes) -> None:
     """Let operators for whole sequences compute loops, and rows of steps.
 
-    A cell alone stays as equations: what checks the operands of ``lstm_cell`` costs more here.
+    A cell alone stays as equations: ``lstm_cell`` takes as long as they do once all else is done.
     ``sizes_of`` knows tensors of 32-bit floating point on the CPU.
     """
     for block in reversed(list(blocks_in(graph))):
@@ -260,7 +258,7 @@ def _loop(block: Block, loop: Node) -> _Run | None:
     cell = next((c for last in carried for c in cells_of(last) if _is_carried(c, carried)), None)
     if cell is None or cell.item.place is not body.params[0]:
         return None
-    count = _constant_count(loop)
+    count = _constant_count(loop, cell.kind)
     if count is None and not _is_length(loop, cell.item):
         return None
     states = [carried[value] for value in cell.after]
@@ -278,9 +276,9 @@ def _is_carried(cell: Cell, carried: Mapping[Value, Carried]) -> bool:
     return len(carried) == len(params) and params == [*cell.before]
 
 
-def _constant_count(loop: Node) -> int | None:
+def _constant_count(loop: Node, kind: Kind) -> int | None:
     count = loop.inputs[0].constant
-    return count if type(count) is int and count >= _FEWEST else None
+    return count if type(count) is int and count >= kind.fewest else None
 
 
 def _is_length(loop: Node, item: Item) -> bool:
@@ -354,7 +352,7 @@ def _selected(dim: int, place: int) -> _Make:
 def _row(block: Block, last: Node, known: _CellsOf) -> _Run | None:
     """Return the run of cells in a row, one for each item of a sequence."""
     cells = _chain(last.outputs[0], known) if last.outputs else []
-    if len(cells) < _FEWEST:
+    if not cells or len(cells) < cells[0].kind.fewest:
         return None
     first, end = cells[0], cells[-1]
     assert isinstance(first.item.place, int)

@@ -94,11 +94,7 @@ def specialize(
     if not (count or has_sum):
         return None
     _write_guard(made, found)
-    simplify(made)
-    each_node(special, _remove_question)
-    lower_tuples(special)
-    gather_lists(made)
-    simplify(made)
+    _tidy(made, special)
     if is_recurrent:
         find_recurrence(special, done, facts.shape)
     _make_lists_first(made)
@@ -108,6 +104,15 @@ def specialize(
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
     return made, facts.shape
+
+
+def _tidy(made: Block, special: Block) -> None:
+    """Remove what known values leave over: branches, questions, tuples, and parts of lists."""
+    simplify(made)
+    each_node(special, _remove_question)
+    lower_tuples(special)
+    gather_lists(made)
+    simplify(made)
 
 
 def _may_gain(graph: Block, has_sum: bool) -> bool:
