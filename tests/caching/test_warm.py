@@ -22,10 +22,12 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch.library import _scoped_library
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
 from tests.support.archives import ARCHIVES, case_archive, loaded, saved, torch_loaded, torch_saved
+from tests.support.auditing import archive_with
 from tests.support.comparing import equal
 from tests.support.networks import build, each_network
 from tests.support.processes import torch_process
@@ -391,6 +393,82 @@ def test_an_entry_has_no_weights(folder):
     (entry,) = folder.entries()
     assert entry.size < module.weight.nbytes
     assert torch.tensor(1.2345678).numpy().tobytes() not in entry.path.read_bytes()
+
+
+_CALLING = """
+class Net(Module):
+  __parameters__ = []
+  def forward(self, x: Tensor) -> Tensor:
+    _0 = {}(x, 999)
+    return torch.add(x, 0)
+"""
+_PURE = "(Tensor x, int dtype) -> Tensor"
+_WRITING = "(Tensor(a!) x, int dtype) -> Tensor(a!)"
+
+
+def doubled(schema: str, kind: str = "") -> str | float:
+    """The answer of code that calls an operator of this schema, which writes to its argument."""
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{schema}", kind)
+        library.impl("f", lambda x, dtype: x.mul_(2), "CompositeExplicitAutograd")
+        code = _CALLING.format("ops.tsarchive_cached.f")
+        mine = loaded(archive_with(code), policy=Policy.trusted())
+        state, result = outcome(mine, torch.ones(1))
+        if hasattr(code_of(mine), "keep"):
+            kept(mine)
+        return result.item() if state == "result" else str(result)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((_PURE,), (_WRITING,)),
+        ((_PURE,), (_PURE, "CONSERVATIVE")),
+        ((_WRITING,), (_WRITING.replace("int", "ScalarType"),)),
+    ],
+    ids=["schemas", "promises", "types"],
+)
+def test_operators_that_are_registered_anew(monkeypatch, first, second):
+    cached = [doubled(*one) for one in (first, second, second, first, first)]
+    monkeypatch.setenv("TSARCHIVE_CACHE", "0")
+    assert cached == [doubled(*one) for one in (first, second, second, first, first)]
+    assert cached[0] != cached[1]
+
+
+def test_code_that_was_compiled_for_other_operators_is_not_kept(folder):
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{_WRITING}")
+        library.impl("f", lambda x, dtype: x.mul_(2), "CompositeExplicitAutograd")
+        code = _CALLING.format("ops.tsarchive_cached.f")
+        mine = loaded(archive_with(code), policy=Policy.trusted())
+        mine(torch.ones(1))
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{_PURE}")
+        with pytest.raises(stored_code.Unstorable, match="registered anew"):
+            kept(mine)
+    assert folder.entries() == []
+
+
+_ADDING = """
+import sys, torch, tsarchive
+path, schema = sys.argv[1:]
+library = torch.library.Library("aten", "FRAGMENT")
+library.define("tsarchive_cached" + schema)
+library.impl("tsarchive_cached", lambda x, n: x.mul_(2), "CompositeExplicitAutograd")
+print(tsarchive.load(path, policy=tsarchive.Policy.trusted())(torch.ones(1)).item())
+"""
+
+
+def test_operators_that_others_add_to_torchs(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes(archive_with(_CALLING.format("torch.tsarchive_cached")))
+    shown = []
+    pure, writing = (schema.replace("dtype", "n") for schema in (_PURE, _WRITING))
+    for schema in (pure, writing, writing):
+        done = torch_process("-c", _ADDING, path, schema, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        shown.append(float(done.stdout))
+    assert shown == [1, 2, 2]
 
 
 def test_the_policy_decides_again(failing, monkeypatch):
