@@ -29,7 +29,7 @@ def command(action: str, *, most: int | None, as_json: bool) -> int:
     """Show, trim or empty the cache of compiled code.
 
     The code of an archive is compiled to Python, and kept, so that the next process need not
-    compile it again; weights and permissions are not kept. The folder is the one that
+    compile it again. Weights and permissions are not kept. The folder is the one that
     TSARCHIVE_CACHE names, or else one in the user's cache folder; TSARCHIVE_CACHE=0
     (or off, no, false) turns the cache off. 'trim' removes the entries that were not used for
     longest, 'empty' all of them. Exit code 1: the folder cannot be used.

@@ -591,7 +591,9 @@ class Expressions:
         if id(schema) not in self._take_numbers:
             return ()
         number = self.second_number(node)
-        return () if number is None else (type(number), repr(number))
+        if number is None or isinstance(number, int):
+            return () if number is None else (int, number)
+        return float, id(self.known_tensor(node.inputs[1]))
 
     def _pattern(self, node: Node) -> _Pattern:
         texts: list[str] = []
@@ -648,8 +650,7 @@ class Expressions:
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
-            is_text = is_literal(number)
-            texts[1] = ascii(number) if is_text else self.globals.name("number", number)
+            texts[1] = self._number(node.inputs[1], number)
         name = schema.full_name.replace("::", "_")
         direct = self.dispatch.direct_call if schema is node.schema else None
         call = None if direct is None else direct(node, texts)
@@ -680,6 +681,17 @@ class Expressions:
         ):
             return text
         return self.call(number_check(kind), text)
+
+    def _number(self, value: Value, number: int | float | complex) -> str:
+        """The text of the number that a constant tensor acts as.
+
+        Code names what may be a weight, and has it beside its text, where it is found by its place.
+        """
+        if is_literal(number) and (isinstance(number, int) or not self.dispatch.inlines):
+            return ascii(number)
+        tensor = self.known_tensor(value)
+        noted = self.linkage.objects.noted_number
+        return self.globals.made(("number", id(tensor)), "number", lambda: noted(tensor, number))
 
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:

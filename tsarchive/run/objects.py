@@ -122,6 +122,7 @@ class Objects:
         self._constants: dict[Node, Any] = {}
         self._known: dict[ObjectValue, Any] = {}
         self._containers: dict[int, tuple[Any, Any]] = {}
+        self._numbers: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def constant(self, node: Node) -> Any:
         """The run-time value of a constant node, one for all calls."""
@@ -130,6 +131,16 @@ class Objects:
                 value = node.attributes["value"]
                 self._constants[node] = self.typed(value, node.output.type)
             return self._constants[node]
+
+    def noted_number(self, tensor: torch.Tensor, number: Any) -> Any:
+        """The number, of which it is known from now on that ``tensor`` acts as it."""
+        self._numbers[id(number)] = number, tensor
+        return number
+
+    def acting_as(self, number: Any) -> torch.Tensor | None:
+        """The constant tensor that acts as a number, which is this very object."""
+        noted = self._numbers.get(id(number))
+        return None if noted is None else noted[1]
 
     def value(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""

@@ -60,7 +60,7 @@ Implementation = Callable[..., Any]
 # XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
 _PACKED_LAYERS: Final = "prepacked::"
 _NATIVE_CLASS_NAME = r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}"
-_known: dict[str, tuple[FunctionSchema, ...]] = {}
+_known: dict[str, tuple[tuple[Any, ...], tuple[FunctionSchema, ...]]] = {}
 _native_classes: dict[str, ClassType] = {}
 
 
@@ -68,15 +68,16 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """Every overload of ``name`` ("aten::add"): torch's registry first, in its order.
 
     Behind them stand the functions that TorchScript itself defines under that name. Empty when
-    the process knows no such operator; one that is registered later is found later.
+    the process knows no such operator; one that is registered later is found later, and one that
+    is registered anew is read anew.
     """
-    found = _known.get(name)
-    if found is None:
-        is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
-        registered = registered_schemas(name) if is_name else ()
-        found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
-        if found:
-            _known[name] = found
+    registered = () if name.startswith(_PACKED_LAYERS) else registered_schemas(name)
+    known = _known.get(name)
+    if known is not None and known[0] is registered:
+        return known[1]
+    found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
+    if found:
+        _known[name] = registered, found
     return found
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Set
 from typing import Any, Final, NamedTuple
 
-import torch
-
 from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
@@ -28,11 +26,10 @@ from tsarchive.ir.types import (
 )
 from tsarchive.operators.effects import (
     COPIES_LISTS,
-    OF_TORCH,
     RUNNING_STATISTICS,
     WITH_STATISTICS,
 )
-from tsarchive.run.checks import registered_schemas
+from tsarchive.run.checks import may_write_unsaid, registered_schemas
 
 
 class _Outside:
@@ -287,7 +284,7 @@ def _role(argument: Any) -> _Role:
     return _Role(frozenset(info.before_set - {"*"}), info.is_write, is_wild)
 
 
-_known_roles: dict[str, _Roles | None] = {}
+_known_roles: dict[str, tuple[tuple[Any, ...], _Roles | None]] = {}
 
 
 def _roles_of(schema: FunctionSchema) -> _Roles | None:
@@ -296,16 +293,16 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
     None when nothing is known: the operator may write to every argument.
     """
     name = schema.full_name
-    if name not in _known_roles:
-        # Operators of extensions may be registered without promises about their arguments.
-        report = "" if name.startswith(OF_TORCH) else torch._C._dispatch_dump(name)
-        is_conservative = "alias analysis kind: CONSERVATIVE" in report
-        _known_roles[name] = None if is_conservative else _annotated_roles(schema)
-    return _known_roles[name]
+    registered = registered_schemas(schema.name)
+    known = _known_roles.get(name)
+    if known is None or known[0] is not registered:
+        roles = None if may_write_unsaid(name) else _annotated_roles(schema, registered)
+        known = _known_roles[name] = registered, roles
+    return known[1]
 
 
-def _annotated_roles(schema: FunctionSchema) -> _Roles:
-    for found in registered_schemas(schema.name):
+def _annotated_roles(schema: FunctionSchema, registered: tuple[Any, ...]) -> _Roles:
+    for found in registered:
         if found.overload_name == schema.overload:
             return tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
     # Functions of TorchScript's own library write nothing, and may return what they are given;

@@ -291,6 +291,14 @@ def schemas_of(functions: Iterable[Function], writer: TypeWriter) -> dict[str, A
 
 
 def numbers_in(constants: Iterable[Any]) -> bytes:
-    """Return a digest of what code is made for in constants: those that act as numbers."""
-    shown = [f"{as_number(value)!r}" if is_tensor(value) else "" for value in constants]
+    """Return a digest of what code is made for in constants: those that act as numbers.
+
+    Of numbers that are not whole, code has the place in the table, and is made for their type.
+    """
+    shown = [_number_shown(value) if is_tensor(value) else "" for value in constants]
     return hashlib.sha256("\n".join(shown).encode()).digest()
+
+
+def _number_shown(value: Any) -> str:
+    number = as_number(value)
+    return f"{number}" if isinstance(number, int) else type(number).__name__
