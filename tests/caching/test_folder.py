@@ -212,6 +212,16 @@ def test_the_environment_switches_it_off(monkeypatch, value):
     assert run("cache").stdout == f"no cache: TSARCHIVE_CACHE is '{value}'\n"
 
 
+@pytest.mark.parametrize("value", ["1", "on", "Yes", "TRUE"])
+def test_the_environment_asks_for_the_usual_folder(monkeypatch, tmp_path, value):
+    pytest.importorskip("platformdirs")
+    monkeypatch.delenv("TSARCHIVE_CACHE")
+    usual = cache_folder().path
+    monkeypatch.setenv("TSARCHIVE_CACHE", value)
+    monkeypatch.chdir(tmp_path)
+    assert cache_folder().path == usual
+
+
 def test_a_tilde_stands_for_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -223,6 +233,8 @@ def test_a_user_without_a_home_has_none(monkeypatch):
     monkeypatch.delenv("TSARCHIVE_CACHE")
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert cache_folder() is None
+    assert run("cache").stdout == "no cache: there is no folder for this user\n"
+    monkeypatch.setenv("TSARCHIVE_CACHE", "1")
     assert run("cache").stdout == "no cache: there is no folder for this user\n"
 
 

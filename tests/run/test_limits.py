@@ -96,10 +96,13 @@ def test_endless_programs_end(name, bound):
     assert caught.value.hint
 
 
-def test_one_step_is_no_steps():
-    endless = loaded(function_saved("while True:\n  x = x + 1\nreturn x"), limits=Limits(steps=1))
-    with pytest.raises(LimitError, match="its budget of 1 step in __torch__"):
+def test_errors_say_each_thing_once():
+    code = "while True:\n  x = x + 1\nreturn x"
+    endless = loaded(function_saved(code), limits=Limits(steps=4711))
+    with pytest.raises(LimitError, match="its budget of steps in __torch__") as caught:
         endless(X.clone())
+    told = str(caught.value)
+    assert (told.count("4711"), told.count("budget")) == (1, 1)
 
 
 # One operator takes too much, of bytes and of steps. Sizes are arguments: torch would compute
