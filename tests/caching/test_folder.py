@@ -276,6 +276,27 @@ def test_the_command_trims_and_empties_it(named):
     assert run("cache", "--most", 1).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("800", 800), ("1_000", 1000), ("1kB", 1000), ("1 KiB", 1024), ("0.5k", 500), ("0", 0),
+        ("2MB", 2_000_000), ("900 bytes", 900), ("0.001GiB", 1073741),
+    ],
+)  # fmt: skip
+def test_sizes_may_have_units(named, monkeypatch, text, size):
+    asked = []
+    monkeypatch.setattr(CacheFolder, "trim", lambda _, most: asked.append(most) or [])
+    assert run("cache", "trim", "--most", text).exit_code == 0
+    assert asked == [size]
+
+
+@pytest.mark.parametrize("text", ["ten", "-1", "1PB", "1 2", "", "nan", "1e3"])
+def test_what_is_no_size(named, text):
+    done = run("cache", "trim", "--most", text)
+    assert done.exit_code == 2
+    assert "is no size" in done.stderr
+
+
 @posix
 def test_the_command_tells_why_it_is_not_used(named):
     named.path.chmod(0o777)

@@ -196,7 +196,7 @@ def test_each_call_has_a_budget_of_its_own():
 
 def test_no_time_at_all():
     module = loaded(function_saved("return x + 1"), limits=Limits(seconds=0))
-    with pytest.raises(LimitError, match="0 seconds"):
+    with pytest.raises(LimitError, match=r"budget of seconds .*\(limit 0\)"):
         module(X)
 
 
@@ -459,7 +459,7 @@ def test_messages_name_the_place(endless):
     with pytest.raises(LimitError) as caught:
         loaded(endless, limits=Limits(steps=100)).forked(X, 1_000_000_000)
     message = caught.value.message
-    assert "100 steps" in message
+    assert "budget of steps" in message
     assert "turns" in message
     assert f"{__file__}:" in message
     assert pickle.loads(pickle.dumps(caught.value)).limit == 100
@@ -509,7 +509,7 @@ def test_compilation_ends(endless):
     compiled = torch.compile(
         loaded(endless, limits=Limits(steps=100)), backend="eager", fullgraph=True
     )
-    with pytest.raises(Exception, match="100 steps"):
+    with pytest.raises(Exception, match=r"budget of steps .*\(limit 100\)"):
         compiled(X, 1_000_000)
 
 

@@ -100,10 +100,10 @@ def chosen_policy(allow: tuple[str, ...], *, trust: bool) -> Policy:
     return (Policy.trusted() if trust else Policy.default()).allow(*allow)
 
 
-class Size(click.ParamType):
+class Size(click.types.StringParamType):
     """A number of bytes: ``50_000_000``, ``50MB``, ``1.5 GiB``."""
 
-    name = "bytes"
+    name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, int):
