@@ -341,6 +341,13 @@ def test_optimized_modules_without_packed_layers_are_optimized_again(never_quick
     check(module, optimized, (x,))
 
 
+def lower_packed(module):
+    """Lower a module for ExecuTorch, whose package need not be there to refuse it."""
+    from tsarchive.executorch_export import lower
+
+    lower({"forward": tsarchive.to_exported_program(module, (torch.randn(1, 3, 8, 8),))})
+
+
 @needs_onednn
 @pytest.mark.parametrize(
     "write",
@@ -350,9 +357,10 @@ def test_optimized_modules_without_packed_layers_are_optimized_again(never_quick
         lambda module, folder: tsarchive.convert(
             folder / "net.pt", folder / "net.pt2", args=(torch.randn(1, 3, 8, 8),)
         ),
+        lambda module, folder: lower_packed(module),
         lambda module, folder: tsarchive.decompile(folder / "net.pt", folder / "package"),
     ],
-    ids=["pickle", "torch.save", "convert", "decompile"],
+    ids=["pickle", "torch.save", "convert", "lower", "decompile"],
 )
 def test_packed_weights_are_not_written_otherwise(write, tmp_path, always_quicker):
     x = torch.randn(1, 3, 8, 8)

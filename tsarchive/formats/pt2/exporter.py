@@ -112,7 +112,7 @@ class PayloadWriter:
             if tensor.is_mkldnn:
                 raise SaveError(
                     f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
-                    hint="Export the module that it was packed from, before it is optimized",
+                    hint="Convert the module that it was packed from, before it is optimized",
                 )
             if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
