@@ -356,8 +356,7 @@ def pack(
             found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
             has_activation = layer.activation is not None
         else:
-            reason = "as no example was measured" if sample is None else "as quick without oneDNN"
-            left[f"{kind}, {reason}"] += 1
+            left[f"{kind}, {_reason(samples, sample)}"] += 1
             continue
         done[f"{kind} packed"] += 1
         done["activation in its layer"] += has_activation
@@ -367,6 +366,13 @@ def pack(
 def _pays(layer: Layer, sample: Tensor | None) -> bool:
     """Return whether oneDNN is quicker: measured for a sample, and by a rule without one."""
     return _by_rule(layer) if sample is None else _by_sample(layer, sample)
+
+
+def _reason(samples: Mapping[int, Tensor] | None, sample: Tensor | None) -> str:
+    """Return why a layer is left."""
+    if sample is not None:
+        return "as quick without oneDNN"
+    return "as no example was measured" if samples is None else "not reached by the example"
 
 
 def _by_rule(layer: Layer) -> bool:
