@@ -37,8 +37,8 @@ from tsarchive.caching import CacheFolder
 from tsarchive.formats.torchscript import stored_code
 from tsarchive.operators.risks import Risk, Row
 
-# Functions that have constants which no recipe tells: lists that calls may change, a generator.
-UNSTORED = {"list_arguments", "generator_constant"}
+# A function with a constant that no recipe tells: a generator.
+UNSTORED = {"generator_constant"}
 
 
 @pytest.fixture(autouse=True)
