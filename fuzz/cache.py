@@ -3,8 +3,9 @@
 python fuzz/cache.py --attacks 2000 --seed 0
 
 Each attack fills a folder from two archives, changes it, and loads and calls one of them in a
-child. Entries of others hold code that leaves a trace where it runs. A violation is
-another answer than without a cache, a trace, or a child that fails. The exit status is 0 without
+child. Entries of others hold code that leaves a trace where it runs. In between, a process fills
+the folder that has registered operators otherwise than the one that takes code from it. A violation
+is another answer than without a cache, a trace, or a child that fails. The exit status is 0 without
 violations, 1 with some.
 """
 
@@ -20,14 +21,16 @@ import shutil
 import sys
 import tempfile
 import traceback
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 import tsarchive
+from tsarchive import Policy
 from tsarchive.caching import CacheFolder
 
 _HEADER, _DIGEST = 16, 32
@@ -166,6 +169,74 @@ ATTACKS: tuple[Attack, ...] = (
 )  # fmt: skip
 
 
+_CALLS = """
+class Net(Module):
+  __parameters__ = []
+  def forward(self, x: Tensor) -> Tensor:
+    _0 = torch.fuzzed_write(x, 1)
+    _1 = ops.fuzzed.fuzzed_write(x, 1)
+    return torch.add(x, 0)
+"""
+_SCHEMAS: Final = (
+    "(Tensor x, int n) -> Tensor", "(Tensor(a!) x, int n) -> Tensor(a!)",
+    "(Tensor x, ScalarType n) -> Tensor",
+)  # fmt: skip
+_PROMISES: Final = ("FROM_SCHEMA", "CONSERVATIVE")
+
+
+def calling() -> bytes:
+    """An archive that calls two operators, one of them in a namespace of torch."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("m/data.pkl", b"\x80\x02c__torch__\nNet\n)\x81}b.")
+        archive.writestr("m/constants.pkl", b"\x80\x02).")
+        archive.writestr("m/code/__torch__.py", _CALLS)
+        archive.writestr("m/version", "3\n")
+    return data.getvalue()
+
+
+def trusted_answer(data: bytes) -> float:
+    """What the archive gives in this process, which may have registered its operators."""
+    result = tsarchive.load(io.BytesIO(data), policy=Policy.trusted())(torch.ones(1)).item()
+    gc.collect()
+    return float(result)
+
+
+def registered_otherwise(random: Random) -> str | None:
+    """Take code in a process that has registered its operators otherwise than the one before."""
+    folder, data = Path(tempfile.mkdtemp(prefix="cache")), calling()
+
+    def check() -> None:
+        found = []
+        register(random)
+        for cache in (str(folder / "cache"), "0", str(folder / "cache")):
+            os.environ["TSARCHIVE_CACHE"] = cache
+            found.append(trusted_answer(data))
+        assert found[0] == found[1] == found[2], found
+
+    try:
+        for _ in range(3):
+            random.seed(random.random())  # a child's draws are its own
+            _, status = os.waitpid(in_child(check, quiet=False), 0)
+            if status:
+                return f"the child ended with status {status}"
+        return None
+    finally:
+        shutil.rmtree(folder)
+
+
+def register(random: Random) -> None:
+    """Register operators that write to what they are given, whatever their schemas say."""
+    for namespace in ("aten", "fuzzed"):
+        library = torch.library.Library(namespace, "FRAGMENT")
+        library.define(f"fuzzed_write{random.choice(_SCHEMAS)}", random.choice(_PROMISES))
+        library.impl("fuzzed_write", lambda x, n: x.mul_(2), "CompositeExplicitAutograd")
+        _libraries.append(library)
+
+
+_libraries: list[torch.library.Library] = []
+
+
 def in_child(work: Callable[[], object], *, quiet: bool = True) -> int:
     child = os.fork()
     if child == 0:
@@ -228,11 +299,15 @@ def main() -> int:
     gc.freeze()  # each collection would look through all of torch
     for number in range(options.attacks):
         random = Random(f"{options.seed} {number}")
-        attack = ATTACKS[number % len(ATTACKS)]
-        wrong = violation(attack, random, subjects, inputs)
+        attack = (*ATTACKS, None)[number % (len(ATTACKS) + 1)]
+        if attack is None:
+            wrong = registered_otherwise(random)
+        else:
+            wrong = violation(attack, random, subjects, inputs)
         if wrong is not None:
             found += 1
-            print(f"attack {number}, {attack.__name__}: {wrong}")
+            name = registered_otherwise.__name__ if attack is None else attack.__name__
+            print(f"attack {number}, {name}: {wrong}")
     print(f"{options.attacks} attacks, {found} violations")
     return int(found > 0)
 

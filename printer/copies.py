@@ -8,8 +8,10 @@ nodes are asked for. Texts are kept for later saves of the process, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,10 +26,16 @@ from .literals import ConstantTable
 from .reading_back import Copy, constants_in_order, places_of_nodes, ranges_after_rounds
 from .statements import version_needed
 
-# What is kept: functions, letters of their texts and nodes in all, and layouts of each.
+# What is kept: functions and bytes in all, and layouts of each function.
 _MOST = 1 << 10
-_MOST_SIZE = 1 << 22
-_MOST_LAYOUTS = 1 << 4
+_MOST_SIZE = 1 << 23
+_MOST_LAYOUTS = 1 << 2
+# The memory of a function with nothing in it, of a tuple with a name, an entry of a dict or a
+# type, of a pointer, and of a number in an array, which has room to grow.
+_FUNCTION_BYTES = 1 << 12
+_ITEM_BYTES = 1 << 8
+_POINTER_BYTES = 8
+_NUMBER_BYTES = array("i").itemsize + 1
 
 
 class _Step(NamedTuple):
@@ -42,6 +50,24 @@ class _Called(NamedTuple):
 
     node: int
     name: str
+
+
+class Pairs:
+    """Pairs of small numbers, in a tenth of the memory of a list of tuples."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        self._first, self._second = array("i"), array("i")
+        for first, second in pairs:
+            self._first.append(first)
+            self._second.append(second)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._first, self._second, strict=True)
+
+    def __len__(self) -> int:
+        return len(self._first)
 
 
 class _Entry(NamedTuple):
@@ -68,14 +94,14 @@ class Sample:
     behind: str
     length: int
     kinds: Sequence[str]
-    owners: Sequence[tuple[int, int]]
-    places: Sequence[tuple[int, int]]
+    owners: Pairs
+    places: Pairs
     steps: Sequence[_Step]
     called: Sequence[_Called]
     entries: Sequence[_Entry]
     needed: int
     counters: Mapping[str, int]
-    _rows: dict[Hashable, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    _rows: dict[Hashable, Pairs] = field(default_factory=dict)
 
     def submodules(self, class_: ClassType) -> list[ClassType] | None:
         """Return the classes that the code of ``class_`` reaches, its own first.
@@ -121,15 +147,16 @@ class Sample:
         body.parts += (self.before, name, self.behind)
         body.length = start + gap + self.length
 
-    def rows(self, ranges: tuple[int, ...], rounds: int) -> Sequence[tuple[int, int]]:
+    def rows(self, ranges: Sequence[int], rounds: int) -> Iterable[tuple[int, int]]:
         """Return where the text changes its range, once it was written and read so many times.
 
         ``ranges`` are those of the nodes, by number.
         """
-        key = ranges, rounds
+        key = array("i", ranges).tobytes(), rounds
         known = self._rows.get(key)
         if known is None:
-            known = ranges_after_rounds(self.owners, self.places, ranges, rounds)
+            owners, places = list(self.owners), list(self.places)
+            known = Pairs(ranges_after_rounds(owners, places, ranges, rounds))
             if len(self._rows) >= _MOST_LAYOUTS:
                 self._rows.clear()
             self._rows[key] = known
@@ -137,15 +164,22 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """The letters of the text and the nodes, to which the memory that it takes is in ratio."""
-        return self.length + len(self.kinds)
+        """The bytes of memory that it takes at most, with all layouts."""
+        text = byte_length(self.before) + self.length
+        nodes = len(self.kinds) * _POINTER_BYTES
+        layout = (2 * len(self.owners) + len(self.kinds)) * _NUMBER_BYTES
+        pairs = 2 * (len(self.owners) + len(self.places)) * _NUMBER_BYTES
+        names = [*(step.name for step in self.steps), *(one.name for one in self.called)]
+        names += self.counters
+        items = (len(names) + len(self.entries)) * _ITEM_BYTES + sum(map(byte_length, names))
+        return _FUNCTION_BYTES + text + nodes + pairs + items + _MOST_LAYOUTS * layout
 
 
 class Store:
     """Samples by all that decides over the text of a function but for names of types.
 
-    None stands for a function that is no sample. The oldest go when there are many; for all
-    threads.
+    None stands for a function that is no sample, or one too large to be kept. The oldest go when
+    there are many; for all threads.
     """
 
     def __init__(self) -> None:
@@ -165,6 +199,8 @@ class Store:
 
     def keep(self, key: Hashable, sample: Sample | None) -> None:
         added = 0 if sample is None else sample.size
+        if added > _MOST_SIZE:
+            added, sample = 0, None
         with self._lock:
             self._forget(key)
             while self._samples and (len(self) >= _MOST or self._size + added > _MOST_SIZE):
@@ -216,9 +252,9 @@ def sample_of(
         before,
         behind,
         text.length - gap,
-        tuple([node.kind for node in nodes[:-1]]),
-        [(at - gap, numbers[owner]) for at, owner in owners],
-        [(numbers[node], at - gap) for node, at in places_of_nodes(text.marks)],
+        tuple([intern(node.kind) for node in nodes[:-1]]),
+        Pairs((at - gap, numbers[owner]) for at, owner in owners),
+        Pairs((numbers[node], at - gap) for node, at in places_of_nodes(text.marks)),
         steps,
         [_Called(numbers[node], rename(type_)) for node, type_ in _called(graph)],
         [

@@ -353,6 +353,7 @@ class Program:
     def close(self) -> None:
         """Release the text and the graphs of everything printed; nothing else may need them."""
         self._files.clear()
+        del self._literals  # which lead back here
         for named in self._printed:
             match named:
                 case FunctionType(function):

@@ -457,17 +457,17 @@ class _Scan:
 def constants_in_order(body: Block) -> list[Node]:
     """Return the constants used in ``body`` by first use; fork bodies have their own."""
     found: dict[Node, None] = {}
-
-    def visit(block: Block) -> None:
-        for node in (*block.nodes, block.return_node):
-            for value in node.inputs:
-                if value.node.is_constant:
-                    found.setdefault(value.node)
-            for inner in node.blocks:
-                visit(inner)
-
-    visit(body)
+    _find_constants(body, found)
     return list(found)
+
+
+def _find_constants(block: Block, found: dict[Node, None]) -> None:
+    for node in (*block.nodes, block.return_node):
+        for value in node.inputs:
+            if value.node.is_constant:
+                found.setdefault(value.node)
+        for inner in node.blocks:
+            _find_constants(inner, found)
 
 
 FORMS = {
@@ -575,7 +575,7 @@ _ROUNDS = 2
 class Sampled(Protocol):
     """The text of a function that others share."""
 
-    def rows(self, ranges: tuple[int, ...], rounds: int) -> Sequence[tuple[int, int]]:
+    def rows(self, ranges: Sequence[int], rounds: int) -> Iterable[tuple[int, int]]:
         """Return the same as ``ranges_after_rounds``, for the nodes of the function."""
 
 
@@ -613,7 +613,7 @@ def fixpoint_ranges(files: Mapping[str, TaggedText]) -> _Ranges:
     is_read = any(range_.source.is_read for range_ in set(known) if range_ is not None)
     rounds = 0 if is_read else _ROUNDS
     places = _places(files) if rounds else {}
-    reloaded = {name: [_Reloaded() for _ in range(rounds)] for name in files}
+    reloaded = {name: _reloads(rounds) for name in files}
     for number in range(rounds):
         loaded = {
             name: reloaded[name][number].records(range_records(body.owners, ranges.get))
@@ -730,7 +730,7 @@ def _changes(
 
 def ranges_after_reading(files: Mapping[str, TaggedText], records: _Ranges) -> _Ranges:
     """Return the range records of the next save, for files that were read with ``records``."""
-    loaded = {name: _Reloaded().records(rows) for name, rows in records.items()}
+    loaded = {name: _Reloaded(set()).records(rows) for name, rows in records.items()}
     ranges = _ranges_at(_places(files), loaded)
     return {name: range_records(body.owners, ranges.get) for name, body in files.items()}
 
@@ -747,23 +747,45 @@ def _ranges_at(places: Mapping[Node, _Place], loaded: Mapping[str, _Loaded]) -> 
     return ranges
 
 
-class _Reloaded:
-    """What a loader makes of the ranges of one file: their sources become new ones."""
+def _reloads(rounds: int) -> list[_Reloaded]:
+    """Return what loaders make of one file that is read so many times."""
+    own: set[Source] = set()
+    return [_Reloaded(own) for _ in range(rounds)]
 
-    def __init__(self) -> None:
+
+class _Reloaded:
+    """What a loader makes of the ranges of one file: their sources become new ones.
+
+    Sources that an earlier loader made of the file are its ``own``. They are kept in place of the
+    equal ones that this loader would make: no other file has them.
+    """
+
+    def __init__(self, own: set[Source]) -> None:
         self._sources: dict[Source | None, Source] = {}
+        self._own = own
 
     def records(self, records: Sequence[TaggedRange]) -> _Loaded:
         """Return the offsets of the ranges, and these."""
         return [record[0] for record in records], [self.range(record[1]) for record in records]
 
     def range(self, range_: Range | None) -> Range:
-        source, begin, end = range_ or (None, 0, 0)
+        source, begin, end = range_ or _NO_RANGE
         known = self._sources.get(source)
         if known is None:
-            old = source or Source("", "", 0)
-            known = self._sources[source] = Source(old.text, old.filename or "", old.first_line)
+            if range_ is not None and source in self._own:
+                return range_
+            known = self._sources[source] = _read_again(source)
+            self._own.add(known)
         return new_range((known, begin, end))
+
+
+_NO_RANGE = (None, 0, 0)
+
+
+def _read_again(source: Source | None) -> Source:
+    if source is None:
+        return Source("", "", 0)
+    return Source(source.text, source.filename or "", source.first_line)
 
 
 def _places(files: Mapping[str, TaggedText]) -> dict[Node, _Place]:

@@ -25,6 +25,19 @@ os.environ["TSARCHIVE_CACHE"] = os.environ.get("TSARCHIVE_TEST_CACHE", "0")
 # Programs are exported as today's torch exports them; torch 2.6 had another default.
 torch.export.export.__kwdefaults__["strict"] = False
 
+# torch knows operators by the id of their function, also when the library that registered them is
+# gone: what gets that id next would pass for an operator when a module is scripted.
+_operators = []
+_register_operator = torch.jit._builtins._register_builtin
+
+
+def _register_and_keep(function, name):
+    _operators.append(function)
+    _register_operator(function, name)
+
+
+torch.jit._builtins._register_builtin = _register_and_keep
+
 # Hypothesis draws constants out of the source of whatever is imported: which that is depends on the
 # tests that ran before.
 if hasattr(providers, "_get_local_constants"):

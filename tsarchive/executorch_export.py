@@ -142,8 +142,10 @@ def lower(
     ``backends`` are names of `BACKENDS` to delegate to, in order of precedence. Constants go to a
     data file called ``data_name``, without ``.ptd``, if that is given. Raises CallError for an
     unknown backend, UnsupportedError where the package is not installed or cannot lower the
-    programs.
+    programs, such as those with tensors that oneDNN packed.
     """
+    for program in methods.values():
+        _require_no_packed(program)
     require_package()
     partitioners = [_partitioner(name) for name in backends]
     # With gradients enabled, retracing fails for buffers that are assigned results of weights.
@@ -156,6 +158,15 @@ def lower(
                 f"executorch cannot lower the program: {type(error).__name__}: {message}",
                 hint="The traceback of its cause tells where it stopped",
             ) from error
+
+
+def _require_no_packed(program: ExportedProgram) -> None:
+    for name, value in program.constants.items():
+        if isinstance(value, torch.Tensor) and value.is_mkldnn:
+            raise UnsupportedError(
+                f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
+                hint="Convert the module that it was packed from, before it is optimized",
+            )
 
 
 def require_package() -> None:

@@ -1,4 +1,4 @@
-"""The performance table of the README: tsarchive against torch.jit, and how both scale.
+"""The table of speed and memory: tsarchive against torch.jit, and how both scale.
 
     python benchmarks/performance [--quick] [--rows NAME,...] [--networks PATTERN,...] [--runs 5]
         [--clock wall|cpu] [--json FILE] [--pictures DIR] [--details]

@@ -212,6 +212,16 @@ def test_the_environment_switches_it_off(monkeypatch, value):
     assert run("cache").stdout == f"no cache: TSARCHIVE_CACHE is '{value}'\n"
 
 
+@pytest.mark.parametrize("value", ["1", "on", "Yes", "TRUE"])
+def test_the_environment_asks_for_the_usual_folder(monkeypatch, tmp_path, value):
+    pytest.importorskip("platformdirs")
+    monkeypatch.delenv("TSARCHIVE_CACHE")
+    usual = cache_folder().path
+    monkeypatch.setenv("TSARCHIVE_CACHE", value)
+    monkeypatch.chdir(tmp_path)
+    assert cache_folder().path == usual
+
+
 def test_a_tilde_stands_for_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -223,6 +233,8 @@ def test_a_user_without_a_home_has_none(monkeypatch):
     monkeypatch.delenv("TSARCHIVE_CACHE")
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert cache_folder() is None
+    assert run("cache").stdout == "no cache: there is no folder for this user\n"
+    monkeypatch.setenv("TSARCHIVE_CACHE", "1")
     assert run("cache").stdout == "no cache: there is no folder for this user\n"
 
 
@@ -262,6 +274,27 @@ def test_the_command_trims_and_empties_it(named):
     assert document("cache", "empty")["removed"] == 1
     assert document("cache")["entries"] == []
     assert run("cache", "--most", 1).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("800", 800), ("1_000", 1000), ("1kB", 1000), ("1 KiB", 1024), ("0.5k", 500), ("0", 0),
+        ("2MB", 2_000_000), ("900 bytes", 900), ("0.001GiB", 1073741),
+    ],
+)  # fmt: skip
+def test_sizes_may_have_units(named, monkeypatch, text, size):
+    asked = []
+    monkeypatch.setattr(CacheFolder, "trim", lambda _, most: asked.append(most) or [])
+    assert run("cache", "trim", "--most", text).exit_code == 0
+    assert asked == [size]
+
+
+@pytest.mark.parametrize("text", ["ten", "-1", "1PB", "1 2", "", "nan", "1e3"])
+def test_what_is_no_size(named, text):
+    done = run("cache", "trim", "--most", text)
+    assert done.exit_code == 2
+    assert "is no size" in done.stderr
 
 
 @posix

@@ -22,10 +22,12 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch.library import _scoped_library
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tsarchive
 from tests.support.archives import ARCHIVES, case_archive, loaded, saved, torch_loaded, torch_saved
+from tests.support.auditing import archive_with
 from tests.support.comparing import equal
 from tests.support.networks import build, each_network
 from tests.support.processes import torch_process
@@ -35,8 +37,8 @@ from tsarchive.caching import CacheFolder
 from tsarchive.formats.torchscript import stored_code
 from tsarchive.operators.risks import Risk, Row
 
-# Functions that have constants which no recipe tells: lists that calls may change, a generator.
-UNSTORED = {"list_arguments", "generator_constant"}
+# A function with a constant that no recipe tells: a generator.
+UNSTORED = {"generator_constant"}
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +99,25 @@ def test_networks(name, kind):
     assert equal(expected, warm(*inputs))
     assert compiled(warm) == []
     assert "text" not in vars(code_of(warm))
+
+
+class WithoutDefaults(nn.Module):
+    """Calls an operator with lists by default, which code that runs is not given."""
+
+    def forward(self, x):
+        return torch.conv2d(x, x, None, [1, 1], [0, 0])
+
+
+def test_globals_that_no_code_has_need_no_recipe():
+    network = torch.jit.freeze(torch.jit.script(nn.Conv2d(1, 2, 1)).eval())
+    for module in (network, torch.jit.script(WithoutDefaults())):
+        data = torch_saved(module)
+        first = loaded(data)
+        expected = first(torch.ones(1, 1, 4, 4))
+        assert kept(first) == []
+        warm = loaded(data)
+        assert equal(expected, warm(torch.ones(1, 1, 4, 4)))
+        assert compiled(warm) == []
 
 
 _WARM = """
@@ -340,11 +361,28 @@ def test_modes_see_no_constant_that_is_read():
         assert loaded(data)(torch.ones(2)).shape == (2,)
 
 
+def _changing(two: float) -> bytes:
+    """An archive whose code adds to its constant whenever it runs."""
+    constant = torch.tensor(two)
+    x = torch.ones(2, dtype=constant.dtype)
+    function = torch.jit.trace(lambda x: x * constant + constant.add_(x[0]), x, check_trace=False)
+    return torch_saved(function)
+
+
+def test_code_that_changes_numbers_which_it_names_gives_the_same_again():
+    data, x = _changing(2.0), torch.ones(2)
+    shown = []
+    for _ in range(3):
+        mine = loaded(data)
+        shown.append([mine(x).tolist() for _ in range(3)])
+        kept(mine)
+    assert shown[0] == shown[1] == shown[2]
+    assert compiled(mine) == []
+
+
 def test_code_that_changes_its_constants_is_not_kept(folder):
-    two = torch.tensor(2.0)
-    traced = torch.jit.trace(lambda x: x * two + two.add_(x[0]), torch.ones(2), check_trace=False)
-    data = torch_saved(traced)
-    mine, x = loaded(data), torch.ones(2)
+    data, x = _changing(2), torch.ones(2, dtype=torch.int64)
+    mine = loaded(data)
     mine(x)
     with pytest.raises(stored_code.Unstorable, match="changed the numbers"):
         kept(mine)
@@ -362,6 +400,62 @@ def test_graphs_that_were_read_leave_code_as_it_is():
     assert compiled(warm) == []
 
 
+class Gated(nn.Module):
+    def __init__(self, kind: type):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(kind(0.7310585975646973)))
+        self.same = nn.Parameter(self.scale.detach().clone())
+
+    def forward(self, x):
+        y = x * self.scale + (x / self.same - self.scale)
+        return (y * y) ** self.scale + torch.stack([self.same, self.scale]).sum()
+
+
+def _frozen(kind: type) -> bytes:
+    return torch_saved(torch.jit.freeze(torch.jit.script(Gated(kind).eval())))
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_an_entry_has_no_number_that_is_a_weight(folder, kind):
+    data, x = _frozen(kind), torch.rand(3)
+    mine = loaded(data)
+    expected = torch_loaded(data)(x)
+    assert torch.equal(mine(x), expected)
+    assert kept(mine) == []
+    (entry,) = folder.entries()
+    content = entry.path.read_bytes()
+    number = Gated(kind).scale.item().real
+    for code in ("<f", "<d", ">f", ">d"):
+        assert struct.pack(code, number) not in content
+    assert repr(number)[:7].encode() not in content
+    warm = loaded(data)
+    assert torch.equal(warm(x), expected)
+    assert compiled(warm) == []
+
+
+def _with_weights(data: bytes, *numbers: float) -> bytes:
+    """The archive with these numbers in its constants, and the same code."""
+    given = {f"constants/{i}": struct.pack("<f", number) for i, number in enumerate(numbers)}
+    with zipfile.ZipFile(io.BytesIO(data)) as read, io.BytesIO() as out:
+        with zipfile.ZipFile(out, "w") as write:
+            for info in read.infolist():
+                content = given.get(info.filename.partition("/")[2])
+                write.writestr(info.filename, read.read(info) if content is None else content)
+        return out.getvalue()
+
+
+def test_code_has_numbers_by_their_place_in_the_table(folder, monkeypatch):
+    monkeypatch.setattr(stored_code, "_small_constants", lambda container: [])
+    data, x = _frozen(float), torch.rand(3)
+    for numbers in ((0.5, 0.5), (0.25, 3.0), (3.0, 0.25), (float("inf"), float("nan"))):
+        archive = _with_weights(data, *numbers)
+        mine, theirs = loaded(archive), torch_loaded(archive)
+        assert torch.equal(mine(x).nan_to_num(), theirs(x).nan_to_num())
+        assert compiled(mine) == [] or numbers == (0.5, 0.5)
+        kept(mine)
+    assert len(folder.entries()) == 1
+
+
 def test_an_entry_has_no_weights(folder):
     module = nn.Linear(40, 40)
     with torch.no_grad():
@@ -372,6 +466,82 @@ def test_an_entry_has_no_weights(folder):
     (entry,) = folder.entries()
     assert entry.size < module.weight.nbytes
     assert torch.tensor(1.2345678).numpy().tobytes() not in entry.path.read_bytes()
+
+
+_CALLING = """
+class Net(Module):
+  __parameters__ = []
+  def forward(self, x: Tensor) -> Tensor:
+    _0 = {}(x, 999)
+    return torch.add(x, 0)
+"""
+_PURE = "(Tensor x, int dtype) -> Tensor"
+_WRITING = "(Tensor(a!) x, int dtype) -> Tensor(a!)"
+
+
+def doubled(schema: str, kind: str = "") -> str | float:
+    """The answer of code that calls an operator of this schema, which writes to its argument."""
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{schema}", kind)
+        library.impl("f", lambda x, dtype: x.mul_(2), "CompositeExplicitAutograd")
+        code = _CALLING.format("ops.tsarchive_cached.f")
+        mine = loaded(archive_with(code), policy=Policy.trusted())
+        state, result = outcome(mine, torch.ones(1))
+        if hasattr(code_of(mine), "keep"):
+            kept(mine)
+        return result.item() if state == "result" else str(result)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((_PURE,), (_WRITING,)),
+        ((_PURE,), (_PURE, "CONSERVATIVE")),
+        ((_WRITING,), (_WRITING.replace("int", "ScalarType"),)),
+    ],
+    ids=["schemas", "promises", "types"],
+)
+def test_operators_that_are_registered_anew(monkeypatch, first, second):
+    cached = [doubled(*one) for one in (first, second, second, first, first)]
+    monkeypatch.setenv("TSARCHIVE_CACHE", "0")
+    assert cached == [doubled(*one) for one in (first, second, second, first, first)]
+    assert cached[0] != cached[1]
+
+
+def test_code_that_was_compiled_for_other_operators_is_not_kept(folder):
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{_WRITING}")
+        library.impl("f", lambda x, dtype: x.mul_(2), "CompositeExplicitAutograd")
+        code = _CALLING.format("ops.tsarchive_cached.f")
+        mine = loaded(archive_with(code), policy=Policy.trusted())
+        mine(torch.ones(1))
+    with _scoped_library("tsarchive_cached", "FRAGMENT") as library:
+        library.define(f"f{_PURE}")
+        with pytest.raises(stored_code.Unstorable, match="registered anew"):
+            kept(mine)
+    assert folder.entries() == []
+
+
+_ADDING = """
+import sys, torch, tsarchive
+path, schema = sys.argv[1:]
+library = torch.library.Library("aten", "FRAGMENT")
+library.define("tsarchive_cached" + schema)
+library.impl("tsarchive_cached", lambda x, n: x.mul_(2), "CompositeExplicitAutograd")
+print(tsarchive.load(path, policy=tsarchive.Policy.trusted())(torch.ones(1)).item())
+"""
+
+
+def test_operators_that_others_add_to_torchs(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes(archive_with(_CALLING.format("torch.tsarchive_cached")))
+    shown = []
+    pure, writing = (schema.replace("dtype", "n") for schema in (_PURE, _WRITING))
+    for schema in (pure, writing, writing):
+        done = torch_process("-c", _ADDING, path, schema, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        shown.append(float(done.stdout))
+    assert shown == [1, 2, 2]
 
 
 def test_the_policy_decides_again(failing, monkeypatch):

@@ -216,6 +216,14 @@ def test_operators_on_tensors_are_named_alone(tmp_path):
     assert document("convert", plain, tmp_path / "net.pt")["left_out"] == []
 
 
+def test_calls_that_need_no_operator_are_named(tmp_path):
+    source = FIXTURES / "old" / "1.8.1" / "phone_packing.pt"
+    lines = run("convert", source, tmp_path / "net.pt").stdout.splitlines()
+    line = "1 call of prepacked::linear_clamp_prepack written as code without operators"
+    assert line in lines
+    assert not [line for line in lines if line.endswith(" ")]
+
+
 def test_bytecode_is_not_made(tmp_path):
     found = error("convert", SEQUENTIAL, tmp_path / "net.ptl")
     assert "_save_for_lite_interpreter makes it" in found["hint"]

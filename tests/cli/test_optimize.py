@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -9,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tsarchive
 from tests.support.command_line import document, error, run
 from tests.support.processes import torch_process
+from tsarchive import optimizing
+from tsarchive.cli.optimize import command
 
 
 @pytest.fixture
@@ -48,6 +52,25 @@ def test_a_layer_is_not_called_as_quick_where_nothing_was_measured(tmp_path):
     assert "left as it is: linear layer, as no example was measured: 1" in shown
 
 
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        if x.size(0) > 2:
+            return self.one(x)
+        return self.other(x)
+
+
+def test_a_layer_that_the_example_does_not_reach(tmp_path):
+    path, out = tmp_path / "net.pt", tmp_path / "fast.pt"
+    tsarchive.save(torch.jit.script(Branches().eval()), path)
+    shown = run("optimize", path, "--random", "1x8", "-o", out).stdout
+    assert "left as it is: linear layer, not reached by the example: 1\n" in shown
+    assert "no example was measured" not in shown
+
+
 @pytest.mark.skipif(
     not hasattr(TorchDispatchMode, "_should_skip_dynamo"), reason="modes of this torch import it"
 )
@@ -72,6 +95,18 @@ def test_refusals(net, tmp_path):
     assert not out.exists()
 
 
+def test_the_source_is_not_replaced_unasked(net, tmp_path):
+    before, link = net.read_bytes(), tmp_path / "link.pt"
+    os.link(net, link)
+    for out in (net, link):
+        told = error("optimize", net, "-o", out)
+        assert "would replace the file that it is made from" in told["message"]
+        assert "--force" in told["hint"]
+    assert net.read_bytes() == before
+    assert run("optimize", net, "-o", net, "--force").exit_code == 0
+    assert net.read_bytes() != before
+
+
 @pytest.mark.parametrize(
     ("example", "message"),
     [
@@ -82,5 +117,20 @@ def test_refusals(net, tmp_path):
 )
 def test_an_example_that_the_model_does_not_take(net, tmp_path, example, message):
     out = tmp_path / "fast.pt"
-    assert message in error("optimize", net, *example, "-o", out)["message"]
+    told = error("optimize", net, *example, "-o", out)
+    assert message in told["message"]
+    assert "INPUTS" in told["hint"]
     assert not out.exists()
+
+
+def test_errors_that_are_not_of_the_model(net, tmp_path, monkeypatch, capsys):
+    def broken(*_):
+        raise IndexError("not of the model")
+
+    monkeypatch.setattr(optimizing, "_optimized", broken)
+    arguments = [str(net), "--random", "1x3x8x8", "-o", str(tmp_path / "fast.pt")]
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    shown = capsys.readouterr().err
+    assert "defect of tsarchive" in shown
+    assert "the model raised" not in shown

@@ -6,6 +6,7 @@ import io
 import struct
 import zipfile
 import zlib
+from random import Random
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tsarchive.container import Container, NewRecord, Packed, write_container
 from tsarchive.container.contents import crc32
 from tsarchive.container.layout import MAX32
-from tsarchive.container.writer import write_records
+from tsarchive.container.writer import deflated, write_records
 from tsarchive.errors import SaveError
 
 TAIL = [("version", b"3\n"), ("byteorder", b"little")]
@@ -371,3 +372,39 @@ def test_files_that_reserve_their_space_have_the_bytes_of_streams(tmp_path):
 def test_checksums_are_those_of_zlib(data, start):
     assert crc32(data) == zlib.crc32(data)
     assert crc32(memoryview(data), start) == zlib.crc32(data, start)
+
+
+def usually_deflated(data):
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return deflater.compress(data) + deflater.flush()
+
+
+WORDS = [
+    bytes(Random(seed).choices(b"abcdefghijklmnop_.:, \n", k=Random(seed).randint(1, 9)))
+    for seed in range(40)
+]
+TEXT = b" ".join(Random(0).choices(WORDS, k=10_000))
+
+
+@pytest.mark.parametrize("size", [201, 249, 250, 251, 762, 1024, 1025, 3834, 3835, 7930, 40_000])
+@pytest.mark.parametrize("text", [TEXT, bytes(40_000)], ids=["words", "zeros"])
+def test_small_windows_give_what_large_ones_do(size, text):
+    assert deflated(text[:size]) == usually_deflated(text[:size])
+
+
+# Bytes whose hashes are one in small tables, where they are two in large ones.
+COLLIDING = [b"\x61\x71", b"\x20\x30", b"\x00\x10"]
+
+
+@pytest.mark.parametrize("size", [1024, 7929])
+@pytest.mark.parametrize("symbols", COLLIDING)
+@pytest.mark.parametrize("seed", range(5))
+def test_long_chains_are_cut_where_they_usually_are(size, symbols, seed):
+    """The best match lies behind more positions than are looked at, if chains are joined."""
+    random = Random(seed)
+    noise = bytes(random.choices(symbols, k=size))
+    best = bytes(random.choices(symbols, k=120))
+    begun = b"Z" + best[:40] + b"Y" + noise[:200] + b"Z" + best + b"X"
+    data = noise[:50] + best + noise[: size - 50 - len(best) - len(begun)] + begun
+    assert len(data) == size
+    assert deflated(data) == usually_deflated(data)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 import tsarchive
 from tests.support.archives import torch_loaded, torch_saved
 from tests.support.comparing import equal
-from tests.support.random_programs import scripted
+from tests.support.random_programs import archive_of
 from tests.support.running import check_same_as_either
 from tests.support.suite import examples
 from tsarchive.testing import programs
@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 @given(program=programs())
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_programs(folder, program):
-    data = torch_saved(scripted(program))
+    data = archive_of(program)
     name = f"decompiled_program_{next(_numbers)}"
     tsarchive.decompile(io.BytesIO(data), folder / name)
     importlib.invalidate_caches()

@@ -48,6 +48,25 @@ BODIES = {
     "what only the other branch needs": (
         "w = torch.abs(x)\nv = torch.neg(w)\n_0 = True\nif _0:\n  y = x\nelse:\n  y = v\nreturn y"
     ),
+    "a list that only the other branch takes apart": (
+        "_0 = torch.chunk(x, 2)\nw, v, = _0\n_1 = True\nif _1:\n  y = x\nelse:\n"
+        "  y = torch.add(w, v)\nreturn y"
+    ),
+    "a question with effects that only the other branch needs": (
+        "_0 = torch.is_grad_enabled()\n_1 = True\nif _1:\n  y = x\nelse:\n"
+        "  y = torch.mul(x, int(_0))\nreturn y"
+    ),
+    "normalization that only the other branch needs": (
+        "_0 = torch.batch_norm(x, None, None, x, x, False, 0.1, 0.1, False)\n_1 = True\nif _1:\n"
+        "  y = x\nelse:\n  y = _0\nreturn y"
+    ),
+    "normalization in training that only the other branch needs": (
+        "_0 = torch.batch_norm(x, None, None, x, x, True, 0.1, 0.1, False)\n_1 = True\nif _1:\n"
+        "  y = x\nelse:\n  y = _0\nreturn y"
+    ),
+    "an operator of others that only the other branch needs": (
+        "_0 = ops.quantized.relu6(x)\n_1 = True\nif _1:\n  y = x\nelse:\n  y = _0\nreturn y"
+    ),
     "an effect that stays": (
         "l = [x]\n_0 = torch.append(l, x)\n_1 = False\nif _1:\n  y = l\nelse:\n  y = [x]\n"
         "_2 = torch.append(l, x)\nreturn torch.add(y[0], l[0])"

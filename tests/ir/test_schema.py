@@ -81,29 +81,48 @@ def test_schemas_put_together_from_known_arguments_are_those_of_the_grammar():
         assert found is None or repr(found) == repr(_Parser(text, resolve).schema()), text
 
 
-@pytest.mark.parametrize("base", ["Tensor", "int", "ScalarType", "t", "Dict", "Foo", "number"])
+_BASES = ("Tensor", "int", "ScalarType", "t", "tVal", "Dict", "Dict(str, t)", "Dict(str, tVal)",
+          "List(int, str)", "Future(t)", "Foo", "number")  # fmt: skip
+_LONG_WAY = ("tVal", "Dict", "Dict(str, tVal)", "List(int, str)", "Future(t)", "Foo")
+
+
+@pytest.mark.parametrize("base", _BASES)
 def test_an_argument_is_what_the_parser_reads(base):
     """The short way refuses, or gives the same, whether the text is right or not."""
     marks = (
-        "",
-        "?",
-        "[]",
-        "?[]",
-        "[]?",
-        "[3]",
-        "[3]?",
-        "[0]",
-        "(a)",
-        "(a!)",
-        "(a!)[]",
-        "??",
-        "[][]",
-    )
-    defaults = ("", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf")
+        "", "?", "[]", "?[]", "[]?", "[3]", "[3]?", "[0]", "(a)", "(a!)", "(a!)[]", "[](a!)",
+        "(*)", "[](*)", "(a -> *)", "(a! -> *)", "??", "[][]",
+    )  # fmt: skip
+    defaults = (
+        "", "=None", "=1", "=-1", "=01", "=True", "=Mean", "=long", "=foo", "=1.0", "=inf",
+        "=0.", "=-0.5", "=1.0000000000000001e-05", "=1e5", "=[]", "=[1, -1]", "=[1,1]", "=[01]",
+        "=[1", "=[-]", '="none"', "=''", "=9999999999999999999",
+    )  # fmt: skip
     names = (" x", " _x", " self")
     texts = [f"{base}{m}{n}{d}" for m in marks for n in names for d in defaults]
     read = [text for text in (*texts, *(base + m for m in marks)) if _usual_argument(text, True)]
     assert [repr(_usual_argument(text, True)) for text in read] == [
         repr(_parsed_argument(text, True)) for text in read
     ]
-    assert bool(read) == (base not in ("t", "Dict", "Foo"))
+    assert bool(read) == (base not in _LONG_WAY)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "complex c=2j",
+        "complex c=0j",
+        "complex c=1.5",
+        "complex? c=3j",
+        "complex[] c=[1j, 2j]",
+        "complex[2] c=1e-5j",
+        "complex[2] c=[1j, 1e30j]",
+    ],
+)
+def test_a_complex_default_is_what_torch_shows_of_it(argument):
+    """torch writes ``2j`` as ``0.+2.j``, and reads no other form itself."""
+    library = torch.library.Library("complex_defaults", "DEF")
+    library.define(f"op(Tensor x, {argument}) -> Tensor")
+    (schema,) = torch._C._jit_get_schemas_for_operator("complex_defaults::op")
+    library._destroy()
+    assert parsed(schema).arguments[1].default == schema.arguments[1].default_value

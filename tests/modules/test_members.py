@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -110,6 +111,36 @@ def test_changes_in_the_middle_of_a_method_are_seen(eager, ours, change):
         module.first.register_forward_pre_hook(once)
     for _ in range(3):
         assert equal(ours(X), eager(X))
+
+
+class Scope(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 1
+
+    @torch.jit.export
+    def __enter__(self):
+        self.factor = 5
+
+    @torch.jit.export
+    def __exit__(self, type: Any, value: Any, traceback: Any):
+        self.factor = 100
+
+
+class Scoped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scope = Scope()
+
+    def forward(self, x: torch.Tensor):
+        with self.scope:
+            y = x * self.scope.factor
+        return y + self.scope.factor
+
+
+def test_attributes_are_read_again_behind_a_with():
+    scripted = torch.jit.script(Scoped())
+    assert equal(our_module(scripted)(X), scripted(X))
 
 
 @pytest.mark.parametrize(("table", "name"), [("_parameters", "weight"), ("_buffers", "total")])

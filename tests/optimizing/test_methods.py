@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import tsarchive
+from tests.support.archives import loaded
+from tests.support.running import hand_written, method
+from tsarchive.errors import UnsupportedError
 from tsarchive.optimizing.measuring import compared
 
-from .test_optimize import done, needs_onednn, saved, trained
+from .test_optimize import done, left, needs_onednn, saved, trained
 
 
 class Parts(nn.Module):
@@ -139,6 +142,30 @@ def test_modules_without_forward():
         theirs = torch.jit.load(io.BytesIO(saved(optimized)))
         assert compared(module.encode(x), theirs.encode(x)).agree
     assert not hasattr(optimized, "_inner")
+
+
+FUNCTION_AS_VALUE = hand_written(
+    method(
+        "f = unchecked_cast(Any, __torch__.tests.support.running.g)\nreturn f",
+        "forward(self, x: Tensor) -> Any",
+    )
+    + "def g(x: Tensor) -> Tensor:\n  return x\n"
+)
+
+
+def test_what_the_first_call_raises_is_raised_also_where_it_is_not_supported():
+    module, x = loaded(FUNCTION_AS_VALUE).eval(), torch.ones(2)
+    with pytest.raises(UnsupportedError, match="takes the function") as direct:
+        module(x)
+    with pytest.raises(UnsupportedError) as raised:
+        tsarchive.optimize(module, example=x)
+    assert str(raised.value) == str(direct.value)
+
+
+def test_code_that_takes_a_function_for_a_value_stays_as_it_is():
+    optimized = tsarchive.optimize(loaded(FUNCTION_AS_VALUE).eval())
+    assert not done(optimized)
+    assert left(optimized) == {"all: the code takes a function for a value": 1}
 
 
 def test_errors_of_the_example_are_those_of_the_model():

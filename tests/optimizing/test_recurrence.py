@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.profiler import profile
 
 import tsarchive
-from tsarchive.optimizing.cells import Cell
+from tsarchive.optimizing.cells import GRU, LSTM, RELU, TANH, Cell
 
 from .test_optimize import check, done, left
 
@@ -217,6 +217,12 @@ CELLS = {
     "reset first": (ResetFirst, None), "peephole": (Peephole, None),
 }  # fmt: skip
 
+FEWEST = {
+    name: kind.fewest
+    for name, kind in {"products": LSTM, "gated": GRU, "simple": TANH, "rectified": RELU}.items()
+}
+"""Cells of each kind, with the fewest steps that are one layer."""
+
 
 OPERATORS = {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"}
 
@@ -254,7 +260,7 @@ STYLES = ("first", "second", "last", "each")
 
 
 def example_of(style):
-    return torch.randn(4, 2, INPUT) if style == "first" else torch.randn(2, 4, INPUT)
+    return torch.randn(6, 2, INPUT) if style == "first" else torch.randn(2, 6, INPUT)
 
 
 @pytest.mark.sample(12)
@@ -329,7 +335,7 @@ class Long(Loop):
 def test_loops_of_scripts(name, each_way_pays):
     torch.manual_seed(0)
     make, kind = CELLS[name]
-    step, x = make(), torch.randn(2, 4, INPUT)
+    step, x = make(), torch.randn(2, 6, INPUT)
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
     optimized = tsarchive.optimize(module, example=x)
     found = [what for what in done(optimized) if what.startswith("loop")]
@@ -339,15 +345,47 @@ def test_loops_of_scripts(name, each_way_pays):
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("has_example", [False, True])
-@pytest.mark.parametrize("name", ["products", "gated", "simple", "rectified"])
+@pytest.mark.parametrize("name", FEWEST)
 def test_loops_of_every_length_run_the_layer(name, has_example, each_way_pays):
+    """From the fewest items on that the layer is for."""
     step = CELLS[name][0]()
     module = torch.jit.script((Long if step.states > 1 else Loop)(step).eval())
-    example = torch.randn(2, 4, INPUT) if has_example else None
+    example = torch.randn(2, 6, INPUT) if has_example else None
     optimized = tsarchive.optimize(module, example=example)
-    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, 4), (3, 1), (3, 2), (1, 7), (0, 3))]
+    fewest = FEWEST[name]
+    calls = [torch.randn(*sizes, INPUT) for sizes in ((2, fewest), (3, 7), (1, 9), (0, fewest + 1))]
     assert layers_run(optimized, *calls) == len(calls)
-    check(module, optimized, *((x,) for x in calls))
+    short = [torch.randn(*sizes, INPUT) for sizes in ((2, 1), (3, 2), (1, fewest - 1), (0, 1))]
+    assert layers_run(optimized, *short) == 0
+    check(module, optimized, *((x,) for x in (*calls, *short)))
+
+
+@pytest.mark.parametrize("name", ["gated", "simple"])
+@pytest.mark.parametrize("missing", [1, 2])
+def test_short_examples_leave_the_layer_to_longer_calls(name, missing, each_way_pays):
+    fewest = FEWEST[name]
+    module = torch.jit.script(Loop(CELLS[name][0]()).eval())
+    x, longer = (torch.randn(2, length, INPUT) for length in (fewest - missing, fewest))
+    optimized = tsarchive.optimize(module, example=x)
+    assert (layers_run(optimized, x), layers_run(optimized, longer)) == (0, 1)
+    check(module, optimized, (x,), (longer,))
+
+
+class Last(Loop):
+    """A loop that gives its state alone, also where there is nothing to read."""
+
+    def forward(self, x: Tensor, hidden: Tensor):
+        for place in range(x.size(0)):
+            hidden = self.step(x[place], [hidden])[0]
+        return hidden
+
+
+@pytest.mark.parametrize("sizes", [(0,), (0, 2), (0, 2, INPUT), (6, 2, INPUT), (2, INPUT)])
+def test_sequences_of_any_rank_may_be_empty(sizes):
+    module = torch.jit.script(Last(Gated()).eval())
+    optimized = tsarchive.optimize(module)
+    assert "loop of GRU as one layer" in done(optimized)
+    check(module, optimized, (torch.randn(sizes), torch.randn(2, 3)))
 
 
 class Headed(Loop):
@@ -368,7 +406,7 @@ class Headed(Loop):
 @pytest.mark.parametrize("step", [Gated, lambda: Own(nn.GRUCell)])
 def test_layers_whose_results_are_not_equal_are_left(step, each_way_pays, monkeypatch):
     """All else is done."""
-    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(Headed(step()).eval()), torch.randn(2, 6, INPUT)
     right = Cell.weights.fget
     monkeypatch.setattr(Cell, "weights", property(lambda cell: [-each for each in right(cell)]))
     optimized = tsarchive.optimize(module, example=x)
@@ -383,9 +421,9 @@ class Unpacked(Loop):
     """Steps over all items of a sequence, whose number the code tells."""
 
     def forward(self, x: Tensor):
-        first, second, third = x.unbind(1)
-        hidden = self.step(first, [torch.zeros(x.size(0), 3)])[0]
-        return self.step(third, self.step(second, [hidden]))[0]
+        a, b, c, d, e, f = x.unbind(1)
+        hidden = self.step(b, self.step(a, [torch.zeros(x.size(0), 3)]))
+        return self.step(f, self.step(e, self.step(d, self.step(c, hidden))))[0]
 
 
 class FromTheEnd(Loop):
@@ -393,18 +431,55 @@ class FromTheEnd(Loop):
 
     def forward(self, x: Tensor):
         hidden = torch.zeros(x.size(0), 3)
-        for place in (-2, -1, 0):
+        for place in (-5, -4, -3, -2, -1, 0):
             hidden = self.step(x[:, place], [hidden])[0]
         return hidden
 
 
 @pytest.mark.parametrize(("make", "count"), [(Unpacked, 1), (FromTheEnd, 0)])
 def test_lengths_that_steps_are_for(make, count):
-    x = torch.randn(2, 3, INPUT)
+    x = torch.randn(2, 6, INPUT)
     module = torch.jit.trace(make(Gated()).eval(), x)
     optimized = tsarchive.optimize(module)
     assert layers_run(optimized, x) == count
-    check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 3, 4)))
+    check(module, optimized, *((torch.randn(2, length, INPUT),) for length in (2, 5, 6, 7)))
+
+
+class Counted(Loop):
+    """Steps over the first items of a sequence."""
+
+    def __init__(self, step, count):
+        super().__init__(step)
+        self.count = count
+
+    def forward(self, x: Tensor):
+        hidden = torch.zeros(x.size(0), 3)
+        for place in range(self.count):
+            hidden = self.step(x[:, place], [hidden])[0]
+        return hidden
+
+
+class CountedLong(Counted):
+    def forward(self, x: Tensor):
+        hidden, cell = torch.zeros(x.size(0), 3), torch.zeros(x.size(0), 3)
+        for place in range(self.count):
+            hidden, cell = self.step(x[:, place], [hidden, cell])
+        return hidden, cell
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("is_enough", [False, True])
+@pytest.mark.parametrize("make", [torch.jit.script, torch.jit.trace])
+@pytest.mark.parametrize("name", FEWEST)
+def test_too_few_steps_for_a_layer_to_gain(name, make, is_enough):
+    torch.manual_seed(0)
+    step, count = CELLS[name][0](), FEWEST[name] - (not is_enough)
+    x, short = torch.randn(2, 6, INPUT), torch.randn(2, count - 1, INPUT)
+    live = (CountedLong if step.states > 1 else Counted)(step, count).eval()
+    module = make(live) if make is torch.jit.script else make(live, x)
+    optimized = tsarchive.optimize(module)
+    assert layers_run(optimized, x) == is_enough
+    check(module, optimized, (x,), (short,), (x[:, :count],))
 
 
 class Appending(nn.Module):
@@ -430,7 +505,7 @@ class Appending(nn.Module):
 
 @pytest.mark.parametrize("has_own", [False, True])
 def test_lists_from_outside_the_loop_keep_what_they_have(has_own):
-    module, x = torch.jit.script(Appending(has_own).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(Appending(has_own).eval()), torch.randn(2, 6, INPUT)
     optimized = tsarchive.optimize(module)
     assert ("loop of GRU as one layer" in done(optimized)) is has_own
     check(module, optimized, *((x, rounds) for rounds in range(4)))
@@ -442,7 +517,7 @@ def test_lists_from_outside_the_loop_keep_what_they_have(has_own):
 )
 def test_loops_in_other_ways(make, step, kind):
     torch.manual_seed(0)
-    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 4, INPUT)
+    module, x = torch.jit.script(make(step()).eval()), torch.randn(2, 6, INPUT)
     optimized = tsarchive.optimize(module)
     found = [what for what in done(optimized) if what.startswith("loop")]
     assert found == ([] if kind is None else [f"loop of {kind} as one layer"])
@@ -461,7 +536,7 @@ class Given(nn.Module):
         kept = []
         for place, item in enumerate(x.unbind(0)):
             hidden = self.step(item, [hidden])[0]
-            if self.changes == "between" and place == 1:
+            if self.changes == "between" and place == 5:
                 hidden.mul_(2.0)
             kept.append(hidden)
         if self.changes == "after":
@@ -474,11 +549,11 @@ class Given(nn.Module):
 @pytest.mark.parametrize("changes", ["nothing", "between", "after", "sequence"])
 def test_what_is_written_to_stays(changes):
     torch.manual_seed(0)
-    live, x, state = Given(changes).eval(), torch.randn(4, 2, INPUT), torch.randn(1, 2, 3)
+    live, x, state = Given(changes).eval(), torch.randn(12, 2, INPUT), torch.randn(1, 2, 3)
     module = torch.jit.trace(live, (x.clone(), state), check_trace=False)
     optimized = tsarchive.optimize(module)
     assert ("steps of GRU as one layer" in done(optimized)) is (changes == "nothing")
-    longer, single = torch.randn(5, 2, INPUT), torch.randn(4, 1, INPUT)
+    longer, single = torch.randn(13, 2, INPUT), torch.randn(12, 1, INPUT)
     check(module, optimized, (x, state), (longer, state), (single, state), (x, state[:, :1]))
 
 
@@ -493,12 +568,12 @@ def test_first_state_may_look_like_an_item(width):
 
         def forward(self, x: Tensor, state: Tensor):
             hidden = state[0]
-            for place in range(3):
+            for place in range(6):
                 hidden = self.layer(x[place], hidden)
             return hidden
 
     torch.manual_seed(0)
-    x, state = torch.randn(3, 2, width), torch.randn(1, 2, 3)
+    x, state = torch.randn(6, 2, width), torch.randn(1, 2, 3)
     module = torch.jit.trace(Both().eval(), (x, state))
     optimized = tsarchive.optimize(module)
     assert done(optimized)["steps of tanh RNN as one layer"] == 1

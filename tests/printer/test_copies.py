@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import fields
 
 import pytest
 import torch
 from torch import nn
 
 from tsarchive.printer import copies
-from tsarchive.printer.copies import Samples, Store
+from tsarchive.printer.copies import Pairs, Sample, Samples, Store
 from tsarchive.printer.definitions import Definitions
 from tsarchive.saving import saved_records
 
@@ -117,6 +119,18 @@ class Several(nn.Module):
         return x
 
 
+TENSORS = [torch.tensor([float(number), 1.0]) for number in range(50)]
+
+
+class Adds(nn.Module):
+    """Many tensors in the code of one method, once it is traced."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for tensor in TENSORS:
+            x = x + tensor
+        return x
+
+
 def constants(*values: object) -> nn.Module:
     return Several(*map(Constant, values))
 
@@ -204,10 +218,63 @@ def test_texts_are_kept_of_so_many_functions(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_texts_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = torch.jit.script(nn.TransformerEncoderLayer(4, 2))
+    expected = records(module)
+    most = sum(sample.size for sample in kept_samples()) // 2
+    monkeypatch.setattr(copies, "_MOST_SIZE", most)
+    monkeypatch.setattr(Samples, "kept", Store())
+    assert records(module) == records(module) == expected
+    assert most / 2 < sum(sample.size for sample in kept_samples()) <= most
+
+
+def test_no_text_is_kept_that_is_too_large(
+    monkeypatch: pytest.MonkeyPatch, printed: list[str]
+) -> None:
     monkeypatch.setattr(copies, "_MOST_SIZE", 100)
     module = torch.jit.script(nn.TransformerEncoderLayer(4, 2))
     assert records(module) == records(module)
-    assert len(Samples.kept) == 1
+    assert len(Samples.kept) > 1
+    assert not kept_samples()
+    assert printed
+
+
+def traced(module: nn.Module) -> nn.Module:
+    return torch.jit.trace(module, torch.ones(1, 2))
+
+
+SIZED: dict[str, Callable[[], nn.Module]] = {
+    "functions": lambda: torch.jit.script(nn.TransformerEncoderLayer(4, 2)),
+    "submodules": lambda: traced(nn.Sequential(*(nn.ReLU() for _ in range(100)))),
+    "tensors": lambda: traced(Adds()),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_the_size_of_what_is_kept_is_that_of_its_memory(name: str) -> None:
+    """Layouts among it: the text is saved at other lines, and read back."""
+    for _ in range(2):
+        saved_records(SIZED[name]())
+    assert kept_samples()
+    for sample in kept_samples():
+        parts = [getattr(sample, field.name) for field in fields(sample) if field.name != "kinds"]
+        memory = sys.getsizeof(sample) + sys.getsizeof(sample.kinds) + sum(map(memory_of, parts))
+        assert sample.size / 8 < memory < sample.size
+
+
+def kept_samples() -> list[Sample]:
+    return [sample for sample in Samples.kept._samples.values() if sample is not None]
+
+
+def memory_of(value: object) -> int:
+    """The bytes of a value and of all in it."""
+    parts: list[object] = []
+    if isinstance(value, tuple | list):
+        parts += value
+    elif isinstance(value, dict):
+        parts += [*value, *value.values()]
+    elif isinstance(value, Pairs):
+        parts += [value._first, value._second]
+    return sys.getsizeof(value) + sum(map(memory_of, parts))
 
 
 # The bodies of two forwards whose values differ in names alone, that torch prints as they are.

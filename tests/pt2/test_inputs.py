@@ -298,7 +298,7 @@ def test_what_torch_refuses_is_refused(name, program):
         ("itself", (torch.ones(3),), {}, r"x must have the size \[2\], but has \[3\]"),
         ("constants", (ONE, 4, 0.5, True, "text"), {}, r"number must be 3, but is 4"),
         ("constants", (ONE, 3, 0.5, True, "x"), {}, r"text must be 'text', but is x"),
-        ("keywords", (ONE,), {}, r"misses the argument 'a'"),
+        ("keywords", (ONE,), {}, r"is missing the argument 'a'"),
         ("keywords", (ONE,), {"a": ONE, "c": ONE}, r"has no argument 'c'"),
         ("itself", (ONE,), {"x": ONE}, r"was given the argument 'x' twice"),
         ("itself", (ONE, ONE), {}, r"takes 1 positional arguments, 2 were given"),

@@ -15,6 +15,7 @@ from tests.support.archives import TORCH
 from tests.support.comparing import equal
 from tests.support.running import scripted, source, trusting
 from tsarchive.adopt.torch_jit import adopt_function
+from tsarchive.errors import ScriptError
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import FLOAT, INT, TENSOR, ListType, OptionalType
 from tsarchive.operators.python_forms import NUMBERS_AS_TENSORS
@@ -77,6 +78,9 @@ CHOICES = [
     ("aten::max.other", [TENSOR, TENSOR], True),
     ("aten::view", [TENSOR, ListType(INT)], True),
     ("aten::index_fill.int_Scalar", [TENSOR, INT, TENSOR, FLOAT], True),
+    ("aten::full_like", [TENSOR, INT], True),
+    *((f"aten::{kind}_like", [TENSOR], True) for kind in ("empty", "ones", "zeros")),
+    *((f"aten::{kind}_like", [TENSOR], False) for kind in ("rand", "randn")),
 ]
 
 
@@ -248,6 +252,84 @@ def test_errors_are_the_same(body):
         error = caught.value
         found.append((type(error), str(error), getattr(error, "exception", None)))
     assert found[0] == found[1]
+
+
+LIKE: dict[str, Callable[[], torch.Tensor]] = {
+    "plain": lambda: torch.rand(2, 3),
+    "transposed": lambda: torch.rand(2, 3).t(),
+    "expanded": lambda: torch.rand(1, 3).expand(2, 3),
+    "channels last": lambda: torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last),
+    "complex": lambda: torch.rand(2, dtype=torch.complex64),
+    "with a gradient": lambda: torch.rand(2, requires_grad=True),
+    "compressed": lambda: torch.eye(3).to_sparse_csr(),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.rand(3), 0.1, 0, torch.qint8),
+}
+
+
+MAKERS = ["empty_like(x)", "full_like(x, 2)", "ones_like(x)", "zeros_like(x)"]
+
+
+@pytest.mark.filterwarnings("ignore")  # about what sparse and quantized tensors come to
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("make", LIKE.values(), ids=LIKE)
+def test_tensors_like_others(maker, make):
+    like = make()
+    one, two = [outcome(run, like) for run in direct_and_overload(f"return torch.{maker}")]
+    if isinstance(one, Exception):
+        assert (type(one), str(one)) == (type(two), str(two))
+        return
+    assert "empty" in maker or equal(one, two)
+    assert kind_of(one) == kind_of(two)
+
+
+def kind_of(x: torch.Tensor) -> tuple[object, ...]:
+    """All of a tensor but its items."""
+    strides = x.stride() if x.layout is torch.strided else None
+    scheme = x.qscheme() if x.is_quantized else None
+    return x.shape, strides, x.layout, x.dtype, x.device, x.requires_grad, scheme
+
+
+def outcome(run: Callable[..., Any], x: torch.Tensor) -> Any:
+    """What a function gives, or how it fails."""
+    try:
+        return run(x, 3)
+    except RuntimeError as error:
+        return error
+
+
+CELLS = {
+    "lstm": "lstm_cell(x, [{state}, {state}], torch.ones([4 * n, 3]), torch.ones([4 * n, n]))",
+    "gru": "gru_cell(x, {state}, torch.ones([3 * n, 3]), torch.ones([3 * n, n]))",
+    "tanh": "rnn_tanh_cell(x, {state}, torch.ones([n, 3]), torch.ones([n, n]))",
+    "relu": "rnn_relu_cell(x, {state}, torch.ones([n, 3]), torch.ones([n, n]))",
+}
+MISFITS = {
+    "rows": "lstm_cell(x, [{state}, {state}], x, torch.ones([4 * n, n]))",
+    "one state": "lstm_cell(x, [{state}], torch.ones([4 * n, 3]), torch.ones([4 * n, n]))",
+    "no dimensions": "rnn_tanh_cell(x, {state}, torch.ones([]), torch.ones([n, n]))",
+    **{f"{name} of one": cell.replace("{state}", "torch.ones([1, n])", 1)
+       for name, cell in CELLS.items()},
+    **{f"{name} of vectors": cell.replace("{state}", "torch.ones([n])")
+       for name, cell in CELLS.items()},
+    **{f"{name} of wide": cell.replace("{state}", "torch.ones([2, n + 1])")
+       for name, cell in CELLS.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+def test_cells(cell):
+    body = f"return torch.{cell.format(state='torch.ones([2, n])')}"
+    one, two = [run(torch.rand(2, 3).fill_(0.5), 3) for run in direct_and_overload(body)]
+    assert equal(one, two)
+
+
+@pytest.mark.parametrize("cell", MISFITS.values(), ids=MISFITS)
+def test_cells_are_checked(cell):
+    body = f"return torch.{cell.format(state='torch.ones([2, n])')}"
+    for run in direct_and_overload(body):
+        with pytest.raises(ScriptError, match=r"a (weight|state) of|2 states"):
+            run(torch.ones(2, 3), 3)
 
 
 def test_a_tensor_that_is_none_is_an_error():

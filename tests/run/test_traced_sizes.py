@@ -64,7 +64,20 @@ USES = [
     ("return torch.add(int(torch.add_(t, 1)), int(t))", False),
     ("s = [t]\n    u = torch.add_(s[0], 1)\n    return int(t)", False),
     ("return float(t)", False),
-    ("r = 0\n    if bool(t):\n      r = int(t)\n    else:\n      pass\n    return r", False),
+    ("r = 0\n    if bool(t):\n      r = int(t)\n    else:\n      pass\n    return r", True),
+    ("return bool(t)", True),
+    *((f"return bool(torch.{name}(t, 2))", True) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    ("return (bool(torch.gt(t, torch.mul(t, t))), bool(torch.le(2, n)))", True),
+    ("return bool(torch.gt(t, 1.5))", False),
+    ("return int(torch.gt(t, 2))", False),
+    ("return torch.gt(t, 2)", False),
+    ("return int(torch.add(torch.eq(t, 2), t))", False),
+    ("return (bool(torch.gt(t, 2)), torch.gt(t, 2))", False),
+    ("return int(torch.rsub(t, 5))", True),
+    ("return int(torch.rsub(torch.mul(t, 3), n))", True),
+    ("return int(torch.rsub(t, 5, 2))", False),
+    ("u = torch.tensor(0)\n    v = torch.mul(t, 3, out=u)\n    return (int(v), u)", False),
+    ("return int(torch.div(torch.mul(t, t), 3, rounding_mode='trunc'))", True),
     ("return int(torch.floor_divide(t, t))", False),
     ("return int(torch.floor_divide(t, n))", False),
     ("return int(torch.mul(t, 3))", True),
@@ -95,9 +108,13 @@ USES = [
 ]
 
 
+def archive_of_use(body):
+    return archive_of(f"{HEADER}    t = ops.prim.NumToTensor(n)\n    {body}\n")
+
+
 @pytest.mark.parametrize(("body", "is_number"), USES)
 def test_tensors_that_something_else_sees_stay(body, is_number):
-    data = archive_of(f"{HEADER}    t = ops.prim.NumToTensor(n)\n    {body}\n")
+    data = archive_of_use(body)
     theirs, found = torch.jit.load(io.BytesIO(data)), tsarchive.load(io.BytesIO(data))
     method = type(found).tsarchive_class.methods["f"]
     assert (TENSORS not in source(method)) is is_number

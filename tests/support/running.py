@@ -14,7 +14,7 @@ import torch
 import tsarchive
 from tests.support.archives import torch_saved
 from tests.support.comparing import equal
-from tsarchive.adopt.torch_jit import adopt_function, adopt_module
+from tsarchive.adopt.torch_jit import Adopter, adopt_function, adopt_module
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
@@ -41,7 +41,8 @@ def ours(scripted: Any) -> Callable[..., Any]:
 
 
 def our_module(scripted: Any) -> Any:
-    return trusting().objects.value(adopt_module(scripted))
+    """A scripted module, run without torch.jit for as long as it is used."""
+    return trusting().objects.value(adopt_module(scripted, Adopter()))
 
 
 def saved_and_loaded(scripted: Any) -> Any:

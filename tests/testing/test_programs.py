@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.support.random_programs import scripted
 from tests.support.suite import examples
 from tsarchive.testing import Program, programs, traceable_programs
-from tsarchive.testing.vocabulary import TYPES, Hole, arguments, match, parts, split
+from tsarchive.testing.drawing import Place, Scope, Statements, _Condition
+from tsarchive.testing.vocabulary import TYPES, Hole, Vocabulary, arguments, match, parts, split
 
 SETTINGS = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
@@ -23,6 +24,50 @@ SETTINGS = settings(max_examples=examples(100), suppress_health_check=list(Healt
 def test_torch_takes_every_program(program):
     parameters = scripted(program).forward.schema.arguments[1:]
     assert all(len(inputs) == len(parameters) for inputs in program.inputs)
+
+
+class Leaving(Statements):
+    """Draws one condition, and one way out of the block where it holds."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__(lambda strategy: None, Vocabulary())
+        self.way = way
+
+    def _condition(self, scope: Scope) -> _Condition:
+        return _Condition("isinstance(x, int)", "x", "int", "str")
+
+    def _way_out(self, scope: Scope, place: Place) -> str:
+        return self.way
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("way", ["return 1", "raise ValueError('x')", "break", "continue"])
+def test_variables_are_refined_after_a_way_out_as_torch_does_it(way):
+    scope = Scope({"x": "Union[int, str]"})
+    left = Leaving(way)._exit(scope, Place(1, "int", exits=True, in_loop=True))
+
+    def taken(type_: str) -> bool:
+        body = [*left.lines, f"y: {type_} = x"]
+        program = Program(
+            "\n".join([*_HEADER_OF_A_LOOP, *(f"{' ' * 12}{s}" for s in body), _END]), ()
+        )
+        try:
+            return bool(torch.jit.script(program.module()))
+        except RuntimeError:
+            return False
+
+    assert taken(scope.types["x"])
+    assert taken("str") == (scope.types["x"] == "str")
+
+
+_HEADER_OF_A_LOOP = (
+    "from typing import Union",
+    "import torch",
+    "class Model(torch.nn.Module):",
+    "    def forward(self, x: Union[int, str]) -> int:",
+    "        for i in range(3):",
+)
+_END = "        return 2\n"
 
 
 @given(program=traceable_programs())

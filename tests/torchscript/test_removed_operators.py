@@ -15,7 +15,7 @@ from tests.support.processes import torch_process
 from tests.support.running import trusting
 from tsarchive.errors import LimitError, PolicyError, UnknownOperatorError
 from tsarchive.operators.libraries import last_with
-from tsarchive.run import operators
+from tsarchive.run import checks
 from tsarchive.run.conversion import type_of_class
 
 FOLDER = ROOT / "fixtures" / "removed"
@@ -92,8 +92,8 @@ def test_gives_what_the_last_torch_gave(version, name):
 
 def hide(monkeypatch, *names):
     """Let this process have no operators of these names."""
-    known = {**operators._known, **dict.fromkeys(names, ())}
-    monkeypatch.setattr(operators, "_known", known)
+    for name in names:
+        monkeypatch.setitem(checks._registered, name, ((), None))
 
 
 # torch 2.13 has them still, and runs its own.

@@ -6,7 +6,9 @@ second save, which no longer depend on reference counts.
 
 from __future__ import annotations
 
+import gc
 import io
+from types import FunctionType
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from tests.support.archives import (
     torch_saved,
 )
 from tests.support.networks import build, each_network
+from tests.support.processes import torch_output_of
 
 
 def test_records_equal_those_of_torch(case):
@@ -105,3 +108,63 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         tsarchive.save(torch.nn.ReLU(), path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+class _Hooked(torch.nn.Module):
+    """Has a submodule with a hook, a list that two slots share, and a constant of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.ReLU()
+        self.inner.register_forward_hook(_doubled)
+        self.sizes = [1, 2]
+        self.same = self.sizes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + _scaled(x, self.sizes[0])
+
+
+def _doubled(module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+    return output * 2
+
+
+def _scaled(x: torch.Tensor, size: int) -> torch.Tensor:
+    return x * torch.tensor([1.0, 2.0]) * size
+
+
+_LEAVES_NO_GARBAGE = {
+    "scripted": lambda: torch.jit.script(_Hooked()),
+    "traced": lambda: torch.jit.trace(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(1, 2)),
+    "function": lambda: torch.jit.script(_scaled),
+}
+
+
+def left_by_a_save(kind: str) -> list[str]:
+    """What of tsarchive a save leaves in cycles, in a process where nothing else runs."""
+    module = _LEAVES_NO_GARBAGE[kind]()
+    tsarchive.save(module, io.BytesIO())  # imports, and what a process keeps
+    gc.disable()
+    while gc.collect():
+        pass
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    tsarchive.save(module, io.BytesIO())
+    gc.collect()
+    return [shown for shown in map(_class_of, gc.garbage) if "tsarchive" in shown]
+
+
+def _class_of(found: object) -> str:
+    """The name of its class; functions and classes have names of their own."""
+    named = found if isinstance(found, FunctionType | type) else type(found)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+_LEFT = """
+import sys
+from tests.torchscript.test_save_records import left_by_a_save
+print(left_by_a_save(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("kind", _LEAVES_NO_GARBAGE)
+def test_a_save_leaves_nothing_for_the_collector(kind):
+    assert torch_output_of("-W", "ignore", "-c", _LEFT, kind) == "[]\n"

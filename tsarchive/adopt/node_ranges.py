@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from tsarchive.ir.names import unmangled
-from tsarchive.ir.source_ranges import Range, Source, byte_length
+from tsarchive.ir.source_ranges import Range, Source, byte_length, new_range
 
 from .function_sources import (
     BUILTIN_FILENAME,
@@ -105,6 +105,11 @@ class PlaceReader:
         self._text_behind = text_behind
         self._code: dict[str, list[SourceText]] = {}
         self._upgraders = [SourceText(text, 1, is_from_frontend=False) for text in upgraders]
+
+    def forget(self) -> None:
+        """Let go of all places, which lead back here."""
+        self._places.clear()
+        self._waiting.clear()
 
     def places(
         self, nodes: Sequence[Any], kinds: Sequence[str], function: str, shape: bytes | None
@@ -264,7 +269,8 @@ class PlaceReader:
         # The range of a traced node is a Python stack, one frame a line, innermost first.
         frame = _FRAME.match(text)
         filename, line = (frame[1], int(frame[2])) if frame else (None, 0)
-        return Range(Source(text, filename, line, bool(code_file)), 0, byte_length(text))
+        source = Source(text, filename, line, bool(code_file))
+        return new_range((source, 0, byte_length(text)))
 
     def _view(self, highlight: Highlight, line: int, marked: Marked, function: str) -> View:
         assert highlight.file is not None

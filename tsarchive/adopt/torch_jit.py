@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -63,12 +63,14 @@ from tsarchive.ir.types import (
 )
 from tsarchive.ir.values import type_of_constant
 
-from .code_texts import CodeTexts, members_of, methods_of, text_behind
-from .hidden_functions import HiddenFunction
 from .likeness import shape_of
 from .node_ranges import PlaceReader
 from .probing import FIRST_SAME, As, Attr, Item, Place, Probe, State, Values, extend
 from .sharing import Sharing, always_held_parts, held_parts
+
+if TYPE_CHECKING:  # few modules need these
+    from .code_texts import CodeTexts
+    from .hidden_functions import HiddenFunction
 
 
 class Adopter:
@@ -84,6 +86,19 @@ class Adopter:
         self._torch_types: dict[ClassType, Any] = {}
         self._numbers: dict[ClassType, int] = {}  # among the classes of its name
         self._roots: list[Any] = []
+
+    def forget(self) -> None:
+        """Let go of everything; no function that was adopted is used any more."""
+        functions: dict[Function, None] = {}
+        for adopted in (type_ for named in self._named.values() for _, type_ in named):
+            if isinstance(adopted, ClassType):
+                functions |= dict.fromkeys((*adopted.methods.values(), *adopted.hooks()))
+            elif isinstance(adopted, FunctionType):
+                functions[adopted.function] = None
+        for function in functions:
+            function.forget()
+        self.places.forget()
+        self.__dict__.clear()
 
     # --- types ---
 
@@ -193,6 +208,8 @@ class Adopter:
         if python is not None:
             ours.members.update({member.name: member.value for member in python})
         elif (found := self._code_texts.definition(name, "Enum")) is not None:
+            from .code_texts import members_of
+
             ours.members.update(members_of(found[1]))
         else:
             raise SaveError(
@@ -204,6 +221,8 @@ class Adopter:
     @cached_property
     def _code_texts(self) -> CodeTexts:
         """The code of files that was loaded from, as text; few modules need it."""
+        from .code_texts import CodeTexts
+
         return CodeTexts(torch._C, self._roots, _text_behind, self._called_graph)
 
     def _called_graph(self, constant: Any) -> Any:
@@ -316,6 +335,8 @@ class Adopter:
         """Adopt an interface that only parameters have, for which torch gives no type."""
         interface = InterfaceType(name, ast.unparse(definition.bases[0]) == "ModuleInterface")
         self._named.setdefault(name, []).append((None, interface))
+        from .code_texts import methods_of
+
         interface.methods.update(methods_of(definition, interface, self._type_named))
         return interface
 
@@ -464,18 +485,27 @@ class Adopter:
             self._state(found, module)
             return found
         for name, slot in type_.attributes.items():
-            place = Place(module, (Attr(name),))
-            found.slots[name] = self._slot(module, slot, place)
-            if not _has_no_parts(slot.type):
+            if _has_no_parts(slot.type):
+                found.slots[name] = self._whole(module, slot)
+            else:
+                place = Place(module, (Attr(name),))
+                found.slots[name] = self._slot(module, slot, place)
                 self._sharing.note(found.slots, name, slot.type, place)
         return found
 
+    def _whole(self, module: Any, slot: Attribute) -> Any:
+        """Return the value of a slot whose type has no parts."""
+        try:
+            value = module.getattr(slot.name)
+        except RuntimeError:
+            return self._hidden(slot.type, Place(module, (Attr(slot.name),)))
+        return self.value(value, slot.type)
+
     def _slot(self, module: Any, slot: Attribute, place: Place) -> Any:
-        if not _has_no_parts(slot.type):
-            if isinstance(slot.type, ClassType) and not slot.type.is_native:
-                return self._object_at(place, slot.type)
-            if not self._is_shown(slot.type):
-                return self._hidden(slot.type, place)
+        if isinstance(slot.type, ClassType) and not slot.type.is_native:
+            return self._object_at(place, slot.type)
+        if not self._is_shown(slot.type):
+            return self._hidden(slot.type, place)
         try:
             value = module.getattr(slot.name)
         except RuntimeError:
@@ -563,6 +593,8 @@ def _first_same() -> Any:
 
 
 def _text_behind(node: Any) -> str:
+    from .code_texts import text_behind
+
     return text_behind(torch._C, torch.classes.profiling._ScriptProfile(), node)
 
 
@@ -661,6 +693,8 @@ def _hidden_function(constant: Any) -> HiddenFunction:
     calls = [use.user for use in constant.uses() if use.user.kind() == "prim::CallFunction"]
     _, *passed = [value.type() for value in _inputs(calls[0])]
     returned = calls[0].output().type()
+    from .hidden_functions import HiddenFunction
+
     return HiddenFunction(torch._C, constant.type(), passed, returned, _as_written)
 
 
@@ -674,9 +708,23 @@ def _python_enum(qualified_name: str, type_: Any) -> type[enum.Enum] | None:
     return members
 
 
-def adopt_module(module: Any) -> ObjectValue:
+@contextmanager
+def adopting() -> Iterator[Adopter]:
+    """Yield an adopter whose functions can be used inside the block only.
+
+    Functions, their classes and the adopter refer to each other: to collect such cycles takes as
+    long as some steps of a save do.
+    """
+    adopter = Adopter()
+    try:
+        yield adopter
+    finally:
+        adopter.forget()
+
+
+def adopt_module(module: Any, adopter: Adopter) -> ObjectValue:
     """Adopt a scripted or traced module: its object graph, with classes and code attached."""
-    return Adopter().root(module._c)
+    return adopter.root(module._c)
 
 
 def adopt_function(function: Any) -> Function:
@@ -684,13 +732,14 @@ def adopt_function(function: Any) -> Function:
     return Adopter().function(function, function.qualified_name)
 
 
-def adopt_placeholder(function: Any) -> ObjectValue:
+def adopt_placeholder(function: Any, adopter: Adopter) -> ObjectValue:
     """Adopt a function as the ``forward`` of a module without state, the form in which it is saved.
 
     The schema is rebuilt from the graph, so defaults are lost, as they are in torch.
     """
-    graph = Adopter()._graph(function.graph, function.name)
+    graph = adopter._graph(function.graph, function.name)
     class_ = ClassType("__torch__.PlaceholderModule", is_module=True)
+    adopter._named.setdefault(class_.qualified_name, []).append((None, class_))
     class_.attributes["training"] = Attribute("training", BOOL)
     graph.params.insert(0, Value(graph.param_node, class_, "self"))
     arguments = tuple(
@@ -852,7 +901,9 @@ class _GraphLikeness:
 
     def _all_nodes(self, kinds: Sequence[str]) -> list[Any]:
         if not self._nodes:
-            self._nodes = list(_nodes_in(self._graph, iter(kinds)))
+            has_blocks = not _WITH_BLOCKS.isdisjoint(kinds)
+            nodes = _nodes_in(self._graph, iter(kinds)) if has_blocks else self._graph.nodes()
+            self._nodes = list(nodes)
         return self._nodes
 
     def functions(self, constants: Sequence[int], kinds: Sequence[str]) -> list[Function]:

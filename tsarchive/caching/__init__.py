@@ -3,6 +3,14 @@
 It knows nothing of what entries hold but their key and that they are whole. May import nothing.
 """
 
-from .folder import MOST_BYTES, VARIABLE, CacheFolder, Entry, State, cache_folder
+from .folder import MOST_BYTES, VARIABLE, CacheFolder, Entry, State, cache_folder, is_turned_off
 
-__all__ = ["MOST_BYTES", "VARIABLE", "CacheFolder", "Entry", "State", "cache_folder"]
+__all__ = [
+    "MOST_BYTES",
+    "VARIABLE",
+    "CacheFolder",
+    "Entry",
+    "State",
+    "cache_folder",
+    "is_turned_off",
+]

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 VARIABLE: Final = "TSARCHIVE_CACHE"
 """The environment variable that names the folder; ``0``, ``off``, ``no``, ``false`` or nothing for
-no cache."""
+no cache, and ``1``, ``on``, ``yes`` or ``true`` for the folder that is used without it."""
 
 MOST_BYTES: Final = 256 << 20
 """The size of the folder beyond which the entries that were not used for longest go."""
@@ -38,6 +38,7 @@ _KEPT: Final = 0.75
 _LONGEST_WRITE: Final = 3600.0
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
+_ON: Final = frozenset({"1", "true", "yes", "on"})
 
 logger = logging.getLogger("tsarchive.cache")
 
@@ -65,10 +66,10 @@ class Entry(NamedTuple):
 
 def cache_folder() -> CacheFolder | None:
     """Return the folder of this user, or the one that the environment names; None for none."""
+    if is_turned_off():
+        return None
     named = os.environ.get(VARIABLE)
-    if named is not None:
-        if named.lower() in _OFF:
-            return None
+    if named is not None and named.lower() not in _ON:
         return CacheFolder(Path(os.path.abspath(os.path.expanduser(named))))
     try:
         from platformdirs import user_cache_dir
@@ -76,6 +77,12 @@ def cache_folder() -> CacheFolder | None:
         return CacheFolder(Path(user_cache_dir("tsarchive", appauthor=False)))
     except (ImportError, RuntimeError, KeyError):  # a user without a home
         return None
+
+
+def is_turned_off() -> bool:
+    """Return whether the environment says that nothing is kept."""
+    named = os.environ.get(VARIABLE)
+    return named is not None and named.lower() in _OFF
 
 
 class CacheFolder:

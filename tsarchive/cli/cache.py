@@ -7,10 +7,19 @@ from typing import Any
 
 import click
 
-from tsarchive.caching import MOST_BYTES, VARIABLE, CacheFolder, Entry, State, cache_folder
+from tsarchive.caching import (
+    MOST_BYTES,
+    VARIABLE,
+    CacheFolder,
+    Entry,
+    State,
+    cache_folder,
+    is_turned_off,
+)
 from tsarchive.describing.text import size
 
 from .command import Command, json_option
+from .options import Size
 from .output import print_json, say
 
 _USABLE = (State.READY, State.ABSENT)
@@ -20,24 +29,24 @@ _USABLE = (State.READY, State.ABSENT)
 @click.argument("action", type=click.Choice(["show", "trim", "empty"]), default="show")
 @click.option(
     "--most",
-    metavar="BYTES",
-    type=click.IntRange(min=0),
-    help=f"With trim: how much may stay; {MOST_BYTES >> 20} MiB by default.",
+    type=Size(),
+    help=f"With trim: how much may stay, such as 50MB; {MOST_BYTES >> 20} MiB by default.",
 )
 @json_option
 def command(action: str, *, most: int | None, as_json: bool) -> int:
     """Show, trim or empty the cache of compiled code.
 
     The code of an archive is compiled to Python, and kept, so that the next process need not
-    compile it again; weights and permissions are not kept. The folder is the one that
-    TSARCHIVE_CACHE names, or else one in the user's cache folder; TSARCHIVE_CACHE=0
-    (or off, no, false) turns the cache off. 'trim' removes the entries that were not used for
-    longest, 'empty' all of them. Exit code 1: the folder cannot be used.
+    compile it again. Weights and permissions are not kept. The folder is the one that
+    TSARCHIVE_CACHE names, or else one in the user's cache folder, as with TSARCHIVE_CACHE=1
+    (or on, yes, true); TSARCHIVE_CACHE=0 (or off, no, false, or nothing) turns the cache off.
+    'trim' removes the entries that were not used for longest, 'empty' all of them. Exit code 1:
+    the folder cannot be used.
 
     \b
     Examples:
       tsarchive cache
-      tsarchive cache trim --most 50_000_000
+      tsarchive cache trim --most 50MB
       tsarchive cache empty
     """
     if most is not None and action != "trim":
@@ -54,8 +63,9 @@ def command(action: str, *, most: int | None, as_json: bool) -> int:
 
 
 def _why_none() -> str:
-    named = os.environ.get(VARIABLE)
-    return "there is no folder for this user" if named is None else f"{VARIABLE} is '{named}'"
+    if not is_turned_off():
+        return "there is no folder for this user"
+    return f"{VARIABLE} is '{os.environ[VARIABLE]}'"
 
 
 def _removed(folder: CacheFolder, action: str, most: int | None) -> list[Entry]:

@@ -45,6 +45,7 @@ class ModelError(click.ClickException):
     def __init__(self, message: str, origin: str | None) -> None:
         super().__init__(message)
         self.origin = origin
+        self.hint: str | None = None
 
 
 class ReportedFailure(click.ClickException):
@@ -75,7 +76,7 @@ def describe(error: Exception) -> Failure:
     if isinstance(error, ReportedFailure):
         return error.facts
     if isinstance(error, ModelError):
-        return {**failure(name, error.format_message()), "origin": error.origin}
+        return {**failure(name, error.format_message(), error.hint), "origin": error.origin}
     if isinstance(error, click.ClickException):
         return failure(name, error.format_message())
     if isinstance(error, OSError):

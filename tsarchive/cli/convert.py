@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tsarchive.formats.requests import RewrittenCalls
 
 _RAISE = "prim::RaiseException"
+_NO_OPERATOR = "code without operators"
 _STEPS = 2
 _STEPS_TO_EXECUTORCH = 3
 _SIZE = re.compile(
@@ -191,7 +192,7 @@ def _rewritten(calls: RewrittenCalls, release: Release) -> str:
         raises = "raises" if calls.count == 1 else "raise"
         reached = "it is" if calls.count == 1 else "they are"
         return f"{start}, which torch {release} lacks, {raises} an error when {reached} reached"
-    return f"{start} written as {', '.join(shown or calls.written_as)}"
+    return f"{start} written as {', '.join(shown or calls.written_as) or _NO_OPERATOR}"
 
 
 def _gives_tensors(operator: str, release: Release) -> bool:

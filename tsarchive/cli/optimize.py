@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,9 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import duration
+from tsarchive.errors import CallError
 
-from .command import json_option
+from .command import ModelError, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, say
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", required=True, type=click.Path(), metavar="FAST.pt", help="What to write."
 )
+@click.option("--force", is_flag=True, help="Let FAST.pt replace FILE.")
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
 @import_option
 @policy_options
@@ -37,6 +41,7 @@ def command(
     *,
     seed: int,
     output: str,
+    force: bool,
     model: str | None,
     allow: tuple[str, ...],
     trust: bool,
@@ -60,6 +65,8 @@ def command(
     """
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
+    if not force:
+        _check_other_file(file, output)
     inputs = gather(arguments, seed) if arguments else None
     if inputs is not None and inputs.kwargs:
         raise click.UsageError("An example has no keyword arguments: give them by position.")
@@ -73,11 +80,31 @@ def command(
         _show(report, output)
 
 
+def _check_other_file(file: str, output: str) -> None:
+    """Raise CallError where the result would replace the model, which it does not give back."""
+    if os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output):
+        raise CallError(
+            "the result would replace the file that it is made from",
+            hint="Give another name to it, or --force",
+        )
+
+
 def _optimized(module: Any, inputs: Inputs | None) -> Any:
-    if inputs is None:
-        return tsarchive.optimize(module)
-    with errors_of_model():
-        return tsarchive.optimize(module, example=tuple(inputs.args))
+    from tsarchive.optimizing import optimized_for
+
+    example = None if inputs is None else tuple(inputs.args)
+    return optimized_for(module, example, _errors_of_example())
+
+
+@contextmanager
+def _errors_of_example() -> Iterator[None]:
+    """Raise what ``errors_of_model`` raises, and say that it was the call with the example."""
+    try:
+        with errors_of_model():
+            yield
+    except ModelError as error:
+        error.hint = "The call with the example failed: give INPUTS that the model takes"
+        raise
 
 
 def _show(report: OptimizeReport, output: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_SIZE = re.compile(
+    r"(?P<number>\d+(_\d+)*(\.\d+)?)\s*((?P<unit>[kmgt])(?P<binary>i)?)?(b|bytes?)?", re.ASCII
+)
 _SHARED_LIBRARIES = (".so", ".dylib", ".dll")
 
 
@@ -96,6 +100,21 @@ def chosen_policy(allow: tuple[str, ...], *, trust: bool) -> Policy:
     return (Policy.trusted() if trust else Policy.default()).allow(*allow)
 
 
+class Size(click.types.StringParamType):
+    """A number of bytes: ``50_000_000``, ``50MB``, ``1.5 GiB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value.strip().lower())
+        if match is None:
+            self.fail(f"{value!r} is no size: 50_000_000, 50MB and 1.5GiB are.", param, ctx)
+        base = 1024 if match["binary"] else 1000
+        return int(float(match["number"]) * base ** " kmgt".index(match["unit"] or " "))
+
+
 limit_options = together(
     click.option(
         "--max-steps",
@@ -109,7 +128,7 @@ limit_options = together(
     ),
     click.option(
         "--max-bytes",
-        type=click.IntRange(min=0),
+        type=Size(),
         help="Stop the model before it takes more bytes for tensors, strings and lists.",
     ),
 )

@@ -1,17 +1,14 @@
 """Writing a container byte for byte as torch's own archive writer does."""
 
-from __future__ import annotations
-
+# Annotations are types here, not their text: NamedTuple would compile each of them.
 import ctypes
 import os
-import secrets
 import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from tsarchive.container import layout
 from tsarchive.container.contents import crc32
@@ -62,7 +59,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         with open(target, "wb") as stream:
             yield stream
         return
-    temporary = os.path.join(os.path.dirname(target), f".tsarchive-{secrets.token_hex(8)}")
+    temporary = os.path.join(os.path.dirname(target), f".tsarchive-{os.urandom(8).hex()}")
     try:
         # Unlike tempfile's 0600, the mode that open() gives to a new file honours the umask.
         with open(temporary, "xb") as stream:
@@ -82,10 +79,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 _STREAM_ROOT = "archive"
 # torch deflates a source or debug record when it is longer than this many bytes.
 _DEFLATE_ABOVE = 200
+# Data of this size or less is written together with what stands around it.
+_COPIED_UP_TO = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """Data in its stored form. ``crc`` and ``size`` are those of the data itself."""
 
     method: int
@@ -94,8 +92,7 @@ class Packed:
     payload: bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(NamedTuple):
     """One record to write; ``name`` is without the root folder.
 
     ``deflate`` asks for compression, which records of 200 bytes and less do not get. When
@@ -209,15 +206,16 @@ class _Writer:
         offset = self._position
         large = packed.size >= self._zip64_from
         far = offset >= self._zip64_from
-        self._write(_local_header(member, packed, offset, large, far))
-        if self._reserves:
-            reserve(self._stream, self._position, len(payload))
-        self._write(payload)
-        if packed.size:
-            descriptor = layout.DESCRIPTOR64 if large or far else layout.DESCRIPTOR
-            self._write(
-                descriptor.pack(layout.DESCRIPTOR_SIGNATURE, packed.crc, len(payload), packed.size)
-            )
+        header = _local_header(member, packed, offset, large, far)
+        descriptor = _descriptor(packed, len(payload), large or far)
+        if len(payload) <= _COPIED_UP_TO:
+            self._write(b"".join((header, payload, descriptor)))
+        else:
+            self._write(header)
+            if self._reserves:
+                reserve(self._stream, self._position, len(payload))
+            self._write(payload)
+            self._write(descriptor)
         self._directory.append(_central_header(member, packed, len(payload), offset, large, far))
 
     def _check_name(self, name: str) -> None:
@@ -265,9 +263,23 @@ def _pack(record: NewRecord) -> Packed:
 
 
 def deflated(data: bytes | memoryview) -> bytes:
-    """Return the payload of a deflated record of this content, as this build of zlib writes it."""
-    deflater = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    """Return the payload of a deflated record of this content, as this build of zlib writes it.
+
+    The window is no larger than the data needs, nor are the tables of short data: to clear them
+    takes longer than to deflate a short record. What is found in them is the same: smaller tables
+    make longer chains, and zlib cuts none of so few positions.
+    """
+    bits = (len(data) + _LOOKAHEAD).bit_length()
+    memory = bits - _SYMBOL_BITS if len(data) <= _SHORTEST_CUT else zlib.DEF_MEM_LEVEL
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -min(bits, zlib.MAX_WBITS), memory)
     return deflater.compress(data) + deflater.flush()
+
+
+# zlib looks back by that much less than the window; level n of memory has tables of n + 6 bits.
+_LOOKAHEAD = 262
+_SYMBOL_BITS = 6
+# Of a chain zlib follows at least that many positions at level 9.
+_SHORTEST_CUT = 1024
 
 
 def _stored(data: memoryview) -> Packed:
@@ -307,32 +319,37 @@ def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: 
     start = offset + layout.LOCAL.size + len(member) + len(extra)
     length = -(start + 4) % layout.ALIGNMENT
     extra += layout.PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
-    header = layout.LocalHeader(
-        version_needed=layout.VERSION_NEEDED[packed.method],
-        flags=_flags(packed),
-        method=packed.method,
-        name_length=len(member),
-        extra_length=len(extra),
-    )
-    return layout.LOCAL.pack(*header) + member + extra
+    # In the order of ``LocalHeader``, without the object: archives have many records.
+    header = layout.LOCAL.pack(
+        layout.LOCAL_SIGNATURE, layout.VERSION_NEEDED[packed.method], _flags(packed),
+        packed.method, *_NOT_YET_KNOWN, len(member), len(extra),
+    )  # fmt: skip
+    return header + member + extra
+
+
+# Time and date, which torch leaves out, and CRC-32 and sizes, which the descriptor has.
+_NOT_YET_KNOWN = (0, 0, 0, 0, 0)
+
+
+def _descriptor(packed: Packed, stored_size: int, is_wide: bool) -> bytes:
+    if not packed.size:
+        return b""
+    form = layout.DESCRIPTOR64 if is_wide else layout.DESCRIPTOR
+    return form.pack(layout.DESCRIPTOR_SIGNATURE, packed.crc, stored_size, packed.size)
 
 
 def _central_header(
     member: bytes, packed: Packed, stored_size: int, offset: int, large: bool, far: bool
 ) -> bytes:
     extra = zip64_field(*([packed.size, stored_size] if large else []), *([offset] if far else []))
-    header = layout.CentralHeader(
-        version_needed=layout.VERSION_NEEDED[packed.method],
-        flags=_flags(packed),
-        method=packed.method,
-        crc=packed.crc,
-        stored_size=layout.MAX32 if large else stored_size,
-        size=layout.MAX32 if large else packed.size,
-        name_length=len(member),
-        extra_length=len(extra),
-        header_offset=layout.MAX32 if far else offset,
-    )
-    return layout.CENTRAL.pack(*header) + member + extra
+    sizes = (layout.MAX32, layout.MAX32) if large else (stored_size, packed.size)
+    # In the order of ``CentralHeader``; time, date and what stands behind the lengths are zero.
+    header = layout.CENTRAL.pack(
+        layout.CENTRAL_SIGNATURE, 0, layout.VERSION_NEEDED[packed.method], _flags(packed),
+        packed.method, 0, 0, packed.crc, *sizes, len(member), len(extra), 0, 0, 0, 0,
+        layout.MAX32 if far else offset,
+    )  # fmt: skip
+    return header + member + extra
 
 
 def _end_records(place: int, size: int, entries: int) -> bytes:

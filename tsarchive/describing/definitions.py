@@ -10,7 +10,7 @@ CLASS = "class"
 FUNCTION = "function"
 METHOD = "method"
 
-_HEADER = re.compile(r"(?P<indent>  |)(?P<word>class|def) (?P<name>[^\s(:]+)")
+_HEADER = re.compile(r"^(?P<indent>  |)(?P<word>class|def) (?P<name>[^\s(:]+)", re.MULTILINE)
 _FOLDER = re.compile(r"(code|libs)/")
 # Functions write the types of all parameters. Old records hold methods outside of classes.
 _UNTYPED_SELF = re.compile(r"def [^\s(]+\(self[,)]")
@@ -37,19 +37,34 @@ def definitions(record: str, text: str) -> Iterator[Definition]:
     """Yield all that a code record defines, a class before its methods."""
     lines = text.split("\n")
     scope = module_of_record(record)
-    class_name = ""
-    for index, line in enumerate(lines):
-        header = _HEADER.match(line)
-        kind = _KINDS.get((header["word"], header["indent"])) if header else None
-        if header is None or kind is None or (kind == METHOD and not class_name):
+    class_name, line, start = "", 0, 0
+    for kind, header in _headers(text):
+        name = f"{class_name if header['indent'] else scope}.{header['name']}"
+        if kind != METHOD:
+            class_name = name
+        line += text.count("\n", start, header.start())
+        start = header.start()
+        end = _end(lines, line, header["indent"])
+        yield Definition(kind, name, record, line + 1, "\n".join(lines[line:end]))
+
+
+def kinds_of(text: str) -> Iterator[str]:
+    """Yield the kind of each definition of a code record."""
+    return (kind for kind, _ in _headers(text))
+
+
+def _headers(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the kind of each definition, and the start of its first line."""
+    is_in_class = False
+    for header in _HEADER.finditer(text):
+        kind = _KINDS.get((header["word"], header["indent"]))
+        if kind is None or (header["indent"] and not is_in_class):
             continue
-        name = f"{class_name if kind == METHOD else scope}.{header['name']}"
-        if kind == FUNCTION and _UNTYPED_SELF.match(line):
+        if kind == FUNCTION and _UNTYPED_SELF.match(text, header.start()):
             kind = METHOD
         elif kind != METHOD:
-            class_name = name if kind == CLASS else ""
-        end = _end(lines, index, header["indent"])
-        yield Definition(kind, name, record, index + 1, "\n".join(lines[index:end]))
+            is_in_class = kind == CLASS
+        yield kind, header
 
 
 def _end(lines: list[str], start: int, indent: str) -> int:

@@ -39,7 +39,8 @@ class Example:
 class RewrittenCalls:
     """Calls of an operator that a release of torch does not have, or not so.
 
-    ``written_as`` are the operators that stand in the place of each.
+    ``written_as`` are the operators that stand in the place of each; none where code does the same
+    without operators.
     """
 
     operator: str

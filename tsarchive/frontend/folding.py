@@ -11,7 +11,7 @@ from typing import Any
 
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, drop_carried
 from tsarchive.ir.values import Builder
-from tsarchive.operators.effects import GROWING, HIDDEN_EFFECTS
+from tsarchive.operators.effects import GROWING, OF_TORCH, is_pure
 
 from .context import Evaluate
 
@@ -21,13 +21,6 @@ _REFUSALS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 # What is worth knowing is short. Operators that make much of little run when they are called.
 _LONGEST = 2**14
 _IDENTITY = frozenset({"aten::__is__", "aten::__isnot__"})
-_PURE = frozenset(
-    {
-        "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::TupleConstruct",
-        "prim::TupleIndex", "prim::TupleSlice", "prim::TupleUnpack", "prim::Uninitialized",
-        "prim::isinstance", "prim::unchecked_cast",
-    }
-)  # fmt: skip
 
 
 def fold(builder: Builder, evaluate: Evaluate) -> None:
@@ -188,10 +181,11 @@ def _is_idle(node: Node) -> bool:
 
 
 def _is_pure(node: Node) -> bool:
-    """Return whether a node has no effects besides its results."""
+    """Return whether a node that is no constant has no effects besides its results."""
     schema = node.schema
-    if schema is None or node.kind in HIDDEN_EFFECTS:
-        return node.kind in _PURE
+    if schema is None or schema.name.startswith(OF_TORCH):
+        return node.kind != CONSTANT and is_pure(node)
+    # torch believes the schemas of others here.
     return bool(schema.returns) and not any(argument.is_write for argument in schema.arguments)
 
 

@@ -214,5 +214,16 @@ class Function:
             take_apart(self._graph)
             self._graph = None
 
+    def forget(self) -> None:
+        """Let go of all that leads back to the function, which cannot be used any more."""
+        self.drop_graph()
+        self._schema = self._define = _forgotten
+        self.liken = self.sharing = None
+        del self.type
+
     def __repr__(self) -> str:
         return f"<Function {self.qualified_name}>"
+
+
+def _forgotten() -> Any:
+    raise AssertionError("the function was forgotten")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .classes import ClassType
-from .types import DictType, EnumType, ListType, OptionalType, TupleType, Type, UnionType
+from .types import EnumType, Type
 
 # The names of device types that need no extension of torch.
 _DEVICE = (
@@ -76,31 +75,6 @@ class TypedValue(NamedTuple):
     value: Any
     type: Type
     held: Held = Held()
-
-
-def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> bool:
-    """Return whether ``value`` can be of ``type_``; ``is_of`` decides for scalar types.
-
-    An empty container fits every element type.
-    """
-    match type_:
-        case OptionalType(element):
-            return value is None or conforms(value, element, is_of)
-        case UnionType(members):
-            return any(conforms(value, member, is_of) for member in members)
-        case ListType(element):
-            return isinstance(value, list) and all(conforms(v, element, is_of) for v in value)
-        case DictType(key, item):
-            return isinstance(value, dict) and all(
-                conforms(k, key, is_of) and conforms(v, item, is_of) for k, v in value.items()
-            )
-        case TupleType(elements):
-            return (
-                isinstance(value, tuple)
-                and len(value) == len(elements)
-                and all(conforms(v, t, is_of) for v, t in zip(value, elements, strict=True))
-            )
-    return is_of(value, type_)
 
 
 def is_device(text: str) -> bool:

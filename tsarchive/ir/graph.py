@@ -199,8 +199,9 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
     """``nodes`` and those of their nested blocks, each before what it holds."""
     for node in nodes:
         yield node
-        for inner in nested_blocks(node):
-            yield from walk(inner.nodes)
+        if node.blocks or node.attributes:
+            for inner in nested_blocks(node):
+                yield from walk(inner.nodes)
 
 
 def take_apart(block: Block) -> None:

@@ -28,10 +28,7 @@ RESERVED = frozenset(keyword.kwlist) | KEYWORDS | {
 # Qualified names of classes that libraries register.
 NATIVE_PREFIX = "__torch__.torch.classes."
 MANGLE_PREFIX = "___torch_mangle_"
-_MANGLED = re.compile(rf"{MANGLE_PREFIX}\d+")
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z_0-9]")
-_UNIQUE_SUFFIX = re.compile(r"(.*)\.\d+", re.DOTALL)
+_NOT_IN_IDENTIFIER = r"[^A-Za-z_0-9]"
 
 
 def unmangled(qualified_name: str) -> str:
@@ -39,12 +36,16 @@ def unmangled(qualified_name: str) -> str:
     if MANGLE_PREFIX not in qualified_name:
         return qualified_name
     atoms = qualified_name.split(".")
-    return ".".join([atom for atom in atoms if not _MANGLED.fullmatch(atom)])
+    return ".".join([atom for atom in atoms if not _is_mangle(atom)])
+
+
+def _is_mangle(atom: str) -> bool:
+    return atom.startswith(MANGLE_PREFIX) and atom[len(MANGLE_PREFIX) :].isdecimal()
 
 
 def is_identifier(name: str) -> bool:
     """ASCII identifiers that are no keywords: names that can stand in code as they are."""
-    return _IDENTIFIER.fullmatch(name) is not None and name not in KEYWORDS
+    return name.isidentifier() and name.isascii() and name not in KEYWORDS
 
 
 def checked_identifier(name: str, what: str) -> str:
@@ -82,9 +83,11 @@ def _checked_parts(name: str, separator: str) -> str:
 
 def to_identifier(name: str) -> str:
     """``name`` with every other byte replaced by ``_``, never starting with a digit."""
+    if name.isascii() and name.isidentifier():
+        return name
     prefix = "_" if not name or name[0] in "0123456789" else ""
     shown = name.encode("utf-8", "surrogateescape").decode("latin-1")
-    return prefix + _NOT_IN_IDENTIFIER.sub("_", shown)
+    return prefix + re.sub(_NOT_IN_IDENTIFIER, "_", shown)
 
 
 def to_type_name(name: str) -> str:
@@ -111,8 +114,8 @@ def base_name(debug_name: str) -> str | None:
     """
     if debug_name.isdigit():
         return None
-    match = _UNIQUE_SUFFIX.fullmatch(debug_name)
-    return match.group(1) if match else debug_name
+    base, dot, number = debug_name.rpartition(".")
+    return base if dot and number.isdecimal() else debug_name
 
 
 class NamePool:

@@ -92,10 +92,12 @@ _OTHER_NAMES = {
 }  # fmt: skip
 _BASE_TYPES = SIMPLE_TYPES | {name: SIMPLE_TYPES[own] for name, own in _OTHER_NAMES.items()}
 
-_TOKEN = r"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    |(?P<number>[-+]?(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?j?))(?![\w.])
+_NUMBER: Final = r"(?:inf|nan|\d+\.?\d*(?:[eE][-+]?\d+)?)"
+_TOKEN = rf"""\s*(?:(?P<arrow>->)|(?P<dots>\.\.\.)|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<number>[-+]?{_NUMBER}(?:[-+]{_NUMBER}j|j)?)(?![\w.])
     |(?P<name>[A-Za-z_]\w*(?:(?:::|\.)[A-Za-z_0-9]\w*)*)|(?P<symbol>[()\[\],*?!=|<>]))"""
 
+_VARIABLE: Final = re.compile(r"t\w{0,2}|[a-z]V")
 _FULL_NAME = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*(?:\.[A-Za-z_0-9]\w*)?")
 # An argument between commas; those in brackets do not count.
 _PART = re.compile(r"(?:[^,()\[\]]|\([^()\[\]]*\)|\[[^()\[\]]*\])+")
@@ -154,9 +156,10 @@ def _known_arguments(text: str) -> tuple[Argument, ...]:
 
 
 # The usual arguments: a type with a mark, made a list or optional, a name, and a plain default.
+_MARK: Final = r"(?:\((?:\*|\w(!?)(?: -> \*)?)\))?"
 _ARGUMENT: Final = re.compile(
-    r"([A-Za-z]\w*)(?:\(\w(!?)\))?(\?)?(?:\[(\d{0,3})\](\?)?)?"
-    r"(?: ([A-Za-z_]\w*)(?:=([A-Za-z]\w*|-?(?:0|[1-9]\d{0,17})))?)?",
+    rf"([A-Za-z]\w*)(?:\((\w+), (\w+)\))?{_MARK}(\?)?(?:\[(\d{{0,3}})\]{_MARK}(\?)?)?"
+    r"(?: ([A-Za-z_]\w*)(?:=([A-Za-z]\w*|-?\d+(?:\.\d*(?:e-?\d+)?)?|\[[-0-9, ]*\]|\"\w*\"))?)?",
     re.ASCII,
 )
 
@@ -171,28 +174,53 @@ def _usual_argument(text: str, kwarg_only: bool) -> Argument | None:
     found = _ARGUMENT.fullmatch(text)
     if found is None:
         return None
-    base, write, is_optional, count, is_optional_list, name, written = found.groups()
-    type_ = _usual_type(base, is_optional, count is not None, is_optional_list)
+    base, key, item, write, is_optional, count, write_to_list, is_optional_list, name, written = (
+        found.groups()
+    )
+    type_ = _usual_type(base, key, item, is_optional, count is not None, is_optional_list)
     if type_ is None:
         return None
     repeat = int(count) if count else None
     default: Any = NO_DEFAULT
     if written is not None:
-        if written in _WORDS:
-            default = _WORDS[written]
-        elif written[0].isalpha():
+        try:
+            default = _fit(_usual_default(written), type_, repeat)
+        except ValueError:
             return None
-        else:
-            default = int(written)
-        default = _fit(default, type_, repeat)
-    return Argument(name or "", type_, default, kwarg_only, repeat, write == "!")
+    return Argument(name or "", type_, default, kwarg_only, repeat, "!" in (write, write_to_list))
+
+
+def _usual_default(written: str) -> Any:
+    """Return the value of a usual default. Raises ValueError for others."""
+    if written in _WORDS:
+        return _WORDS[written]
+    if written[0] == "[":
+        return [_integer(item) for item in written[1:-1].split(", ")] if written != "[]" else []
+    if written[0] == '"':
+        return written[1:-1]
+    return float(written) if "." in written else _integer(written)
+
+
+def _integer(written: str) -> int:
+    """Return the number that digits write. Raises ValueError where Python writes it otherwise."""
+    number = int(written)
+    if str(number) != written:
+        raise ValueError(written)
+    return number
 
 
 @lru_cache(1024)
 def _usual_type(
-    base: str, is_optional: str | None, is_list: bool, is_optional_list: str | None
+    base: str,
+    key: str | None,
+    item: str | None,
+    is_optional: str | None,
+    is_list: bool,
+    is_optional_list: str | None,
 ) -> Type | None:
-    type_: Type | None = _BASE_TYPES.get(base)
+    type_ = _base_type(base)
+    if key and item:
+        type_ = _usual_dict(key, item) if base == "Dict" else None
     if type_ is None:
         return None
     if is_optional:
@@ -200,6 +228,17 @@ def _usual_type(
     if is_list:
         type_ = ListType(type_)
     return OptionalType(type_) if is_optional_list else type_
+
+
+def _usual_dict(key: str, item: str) -> Type | None:
+    key_type, item_type = _base_type(key), _base_type(item)
+    return DictType(key_type, item_type) if key_type and item_type else None
+
+
+def _base_type(name: str) -> Type | None:
+    """Return a type that is built in, or a type variable."""
+    found: Type | None = _BASE_TYPES.get(name)
+    return VarType(name) if found is None and _VARIABLE.fullmatch(name) else found
 
 
 def _parsed_argument(text: str, kwarg_only: bool) -> Argument:
@@ -325,11 +364,7 @@ class _Parser:
                 return UnionType(tuple(self.type_list(")")))
             self.expect("[")
             return UnionType(tuple(self.type_list("]")))
-        if name in _BASE_TYPES:
-            return _BASE_TYPES[name]
-        if re.fullmatch(r"t\w{0,2}|[a-z]V", name):
-            return VarType(name)
-        return self.resolve(name)
+        return _base_type(name) or self.resolve(name)
 
     def type_list(self, end: str) -> list[Type]:
         found = []
@@ -347,6 +382,8 @@ class _Parser:
             return _WORDS[token]
         if token.lstrip("+-") in ("inf", "nan"):
             return float(token)
+        if token.endswith("j"):
+            return complex(token)  # also what torch shows, as 0.+2.j
         try:
             from .text_limits import parse_expression
 

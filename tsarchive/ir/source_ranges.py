@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 _STACK_FRAME = r"(\S.*)\((\d{1,9})\): \S+$"
 
 
-@dataclass(eq=False, frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Source:
     """A piece of user source. Compared by identity: adopters intern sources that are one.
 
-    ``is_read`` is True where torch has it from a file.
+    ``is_read`` is True where torch has it from a file. Nothing changes a source; it is not frozen
+    because a save makes thousands, and each would take four times as long.
     """
 
     text: str

@@ -1,8 +1,9 @@
-"""Relations between types: subtype, common supertype, and the canonical form of a Union."""
+"""Subtypes, common supertypes, the canonical form of a Union, and the values that fit a type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from .classes import ClassType, InterfaceType
 from .schema import FunctionSchema
@@ -320,3 +321,28 @@ def _rebuilt(type_: Type, parts: tuple[Type, ...]) -> Type:
         case TupleType(_, name, fields):
             return TupleType(parts, name, fields)
     return UnionType(parts)
+
+
+def conforms(value: Any, type_: Type, is_of: Callable[[Any, Type], bool]) -> bool:
+    """Return whether ``value`` can be of ``type_``; ``is_of`` decides for scalar types.
+
+    An empty container fits every element type.
+    """
+    match type_:
+        case OptionalType(element):
+            return value is None or conforms(value, element, is_of)
+        case UnionType(members):
+            return any(conforms(value, member, is_of) for member in members)
+        case ListType(element):
+            return isinstance(value, list) and all(conforms(v, element, is_of) for v in value)
+        case DictType(key, item):
+            return isinstance(value, dict) and all(
+                conforms(k, key, is_of) and conforms(v, item, is_of) for k, v in value.items()
+            )
+        case TupleType(elements):
+            return (
+                isinstance(value, tuple)
+                and len(value) == len(elements)
+                and all(conforms(v, t, is_of) for v, t in zip(value, elements, strict=True))
+            )
+    return is_of(value, type_)

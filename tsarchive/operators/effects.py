@@ -10,7 +10,20 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tsarchive.ir.graph import Node
+from tsarchive.ir.graph import CONSTANT, Node
+from tsarchive.ir.schema import FunctionSchema
+
+COMPUTING: Final = frozenset(
+    {
+        "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
+        "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleSlice", "prim::TupleUnpack",
+        "prim::Uninitialized", "prim::isinstance", "prim::unchecked_cast",
+    }
+)  # fmt: skip
+"""Nodes beside operators and constants that do nothing but compute their results."""
+
+OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
+"""Namespaces of operators whose schemas tell what they write to; others may do so unsaid."""
 
 WITH_EFFECTS: Final = frozenset(
     {
@@ -38,6 +51,37 @@ RUNNING_STATISTICS: Final = (3, 4)
 HIDDEN_EFFECTS: Final = frozenset({*WITH_STATISTICS, "aten::get_autocast_dtype", "aten::wait"})
 """Operators whose schemas tell of a result alone, and that do more."""
 
+NEW_TENSORS: Final = frozenset(
+    f"aten::{name}"
+    for name in (
+        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar",
+        "mul.Tensor", "rsub.Scalar", "neg", "cat", "sigmoid", "tanh", "relu", "batch_norm",
+        "conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding",
+        "_convolution", "_convolution.deprecated", "conv_transpose1d", "conv_transpose2d.input",
+        "conv_transpose3d.input", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+    )
+)  # fmt: skip
+"""Operators that give new tensors and keep nothing of what they are given.
+
+That a schema names no alias does not tell: dropout that does nothing gives what it is given.
+"""
+
+CUTTING: Final = frozenset(
+    {
+        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
+        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
+    }
+)  # fmt: skip
+"""Operators that give parts of a tensor of which no two have an item in common."""
+
+ASKING_SIZES: Final = frozenset(
+    {"aten::dim", "aten::len.Tensor", "aten::numel", "aten::size", "aten::size.int"}
+)
+"""Operators that look at the sizes of a tensor alone."""
+
+ASKING_TYPES: Final = frozenset({"prim::dtype", "aten::is_complex", "aten::is_floating_point"})
+"""Operators that look at the type of the numbers in a tensor alone."""
+
 COPIES_LISTS: Final = frozenset(
     {"aten::broadcast_tensors"}
     | {f"aten::{name}" for name in ("cat", "dstack", "hstack", "stack", "vstack")}
@@ -56,6 +100,41 @@ SCALAR_OVERLOADS: Final[Mapping[str, str]] = {
     f"aten::{name}.Tensor": f"aten::{name}.Scalar" for name in ("add", "sub", "mul", "div")
 }
 """Operators whose second operand, when a constant without dimensions, acts as a number."""
+
+
+def schema_may_write(schema: FunctionSchema) -> bool:
+    """Return whether operators of a schema may write to what they are given."""
+    if any([argument.is_write for argument in schema.arguments]):
+        return True
+    return not schema.name.startswith(OF_TORCH)
+
+
+def operator_may_write(node: Node) -> bool:
+    """Return whether a node, which is an operator, may write to what it is given."""
+    if node.kind in WITH_STATISTICS:
+        return node.inputs[IS_TRAINING].constant is not False
+    return node.schema is not None and schema_may_write(node.schema)
+
+
+def may_write(node: Node) -> bool:
+    """Return whether a node may write to what it is given, or nobody knows.
+
+    Those in its blocks do not count.
+    """
+    if node.schema is not None:
+        return operator_may_write(node)
+    return not (node.kind in COMPUTING or node.kind == CONSTANT or node.blocks)
+
+
+def is_pure(node: Node) -> bool:
+    """Return whether a node does nothing beside computing its results."""
+    if node.has_effects or node.kind in WITH_EFFECTS:
+        return False
+    if node.schema is None:
+        return node.kind in COMPUTING or node.kind == CONSTANT
+    if node.kind in HIDDEN_EFFECTS and node.kind not in WITH_STATISTICS:
+        return False
+    return bool(node.schema.returns) and not operator_may_write(node)
 
 
 Cost = Callable[..., int]

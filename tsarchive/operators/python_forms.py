@@ -235,6 +235,9 @@ EXACT_FORMS: Final[Mapping[str, ExactForm]] = {
     "aten::div.float": ExactForm("{0} / {1} if {1} else {native}({0}, {1})"),
     "aten::Int.float": ExactForm("{int}({0}) if -2.0**63 <= {0} < 2.0**63 else {native}({0})"),
     "aten::floordiv.int": ExactForm("{0} // {1} if {1} > 0 else {native}({0}, {1})", is_pure=False),
+    "aten::__round_to_zero_floordiv.int": ExactForm(
+        "{0} // {1} if {0} >= 0 and {1} > 0 else {native}({0}, {1})", is_pure=False
+    ),
     "aten::remainder.int": ExactForm(
         f"{{0}} % {{1}} if 0 < {{1}} < {_HALF_RANGE} else {{native}}({{0}}, {{1}})", is_pure=False
     ),
@@ -309,6 +312,11 @@ def _quotient(a: Range, b: Range) -> tuple[str, Range] | None:
     return "{0} // {1}", (min(corners), max(corners))
 
 
+def _cut_off(a: Range, b: Range) -> tuple[str, Range] | None:
+    """A quotient that is rounded towards zero."""
+    return _quotient(a, b) if a[0] >= 0 else None
+
+
 def _remainder(a: Range, b: Range) -> tuple[str, Range] | None:
     if b[0] <= 0 or b[1] >= _HALF_RANGE:
         return None
@@ -329,6 +337,7 @@ RANGED: Final[Mapping[str, RangedForm]] = {
     "prim::abs.int": lambda a: ("{abs}({0})", (0, max(abs(a[0]), abs(a[1])))),
     "aten::__derive_index": _derived,
     "aten::floordiv.int": _quotient,
+    "aten::__round_to_zero_floordiv.int": _cut_off,
     "aten::remainder.int": _remainder,
     "aten::__rshift__.int": _shifted_right,
 }

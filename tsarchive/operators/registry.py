@@ -16,6 +16,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from io import BytesIO
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from tsarchive.errors import TorchVersionError
 
 _CLASS: Final = "__torch__."
 _HEAD_LINES: Final = 2
+_SCHEMAS: Final = "schemas.txt"
 
 
 class Entry(NamedTuple):
@@ -101,26 +103,27 @@ def _entries(beginning: str, ends: str) -> Iterator[Entry]:
 
 
 @cache
-def _text() -> str:
-    return table_text("schemas.txt")
+def _lines() -> list[str]:
+    return table_text(_SCHEMAS).splitlines()
 
 
 @cache
-def _lines() -> list[str]:
-    return _text().splitlines()
-
-
 def _head() -> list[str]:
     """Return the first lines; to cut all of the text takes long, and is seldom needed."""
-    return _text().split("\n", _HEAD_LINES)[:_HEAD_LINES]
+    stream = BytesIO(_table_data(_SCHEMAS))
+    return [stream.readline().decode("ascii") for _ in range(_HEAD_LINES)]
 
 
 def table_text(name: str) -> str:
     """Return the text of a table that lies beside the modules here."""
+    return _table_data(name).decode("ascii")
+
+
+def _table_data(name: str) -> bytes:
     # importlib.resources does the same, and imports seventy modules.
     loader: Any = sys.modules[__name__].__loader__
     data: bytes = loader.get_data(f"{os.path.dirname(__file__)}/{name}")
-    return data.decode("ascii")
+    return data
 
 
 @cache

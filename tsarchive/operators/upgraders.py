@@ -81,6 +81,7 @@ UPGRADERS: Final[dict[str, Upgrader]] = dict(
         _entry(10, "gelu", "out", "Tensor self, *, Tensor(a!) out"),
     )
 )
+_BUMPED: Final = frozenset(name.partition(".")[0] for name in UPGRADERS)
 
 
 class Age(NamedTuple):
@@ -111,11 +112,14 @@ def of_version(
     given: Iterable[Candidate], version: int | None, age: Age = ANY_AGE
 ) -> tuple[Candidate, ...]:
     """Return overloads of the newest version as they are in code of an archive version."""
+    if version is None or version >= age.newest:
+        return tuple(given)
     current: list[Candidate] = []
     old: list[Candidate] = []
     for candidate in given:
-        entry = UPGRADERS.get(candidate.schema.full_name) if version is not None else None
-        if entry is None or version is None or not version < entry.bumped_at <= age.newest:
+        is_bumped = candidate.schema.name in _BUMPED
+        entry = UPGRADERS.get(candidate.schema.full_name) if is_bumped else None
+        if entry is None or not version < entry.bumped_at <= age.newest:
             current.append(candidate)
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))

@@ -10,6 +10,7 @@ import copy
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -103,17 +104,31 @@ def optimize(module: Any, *, example: Any = None) -> ArchiveModule:
     tells what was done.
 
     Raises CallError for a module in training mode, for one that has such layers already, and for a
-    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example.
+    program of ExecuTorch; what ``save`` and ``load`` raise; what the module raises for the example,
+    also UnsupportedError where it has what cannot be run.
     """
-    arguments = _arguments(example)
+    return optimized_for(module, _arguments(example), nullcontext())
+
+
+def optimized_for(
+    module: Any, example: tuple[Any, ...] | None, calling: AbstractContextManager[Any]
+) -> ArchiveModule:
+    """Do what :func:`optimize` does; the first call of the module is made within ``calling``.
+
+    This lets the caller tell errors of the module from others. All that this call raises is raised:
+    what is not supported later leaves the module as it is.
+    """
     source = _own_copy(module)
     # One that torch.jit.freeze made has no mode any more.
     if "training" in source.tsarchive_class.attributes and source.training:
         raise CallError(
             "the module is in training mode", hint="Call eval() on it, and optimize it then"
         )
+    # First of all, so that an error is the model's own.
+    with calling:
+        expected = None if example is None else _result(source, example)
     try:
-        optimized, report = _optimized(source, arguments)
+        optimized, report = _optimized(source, example, expected)
     except UnsupportedError as error:
         optimized, report = source, OptimizeReport((), (Change(f"all: {error.message}", 1),))
     object.__setattr__(optimized, _REPORT, report)
@@ -171,7 +186,7 @@ def _loaded(records: Sequence[NewRecord], guard: Guard) -> ArchiveModule:
 class _Work:
     """A module, its methods as graphs that are right for every call, and what an example gives.
 
-    ``recurrent`` are the changes to one layer, which are made where ``is_recurrent`` is set.
+    ``recurrent`` are the layers that code had written out. None are looked for where it is None.
     """
 
     source: ArchiveModule
@@ -180,8 +195,7 @@ class _Work:
     left: Counter[str]
     example: tuple[Any, ...] | None
     expected: Any
-    is_recurrent: bool
-    recurrent: Counter[str] = field(default_factory=Counter)
+    recurrent: Counter[str] | None = None
     tensors: Tensors = field(default_factory=dict)
 
     @property
@@ -190,49 +204,53 @@ class _Work:
 
 
 def _optimized(
-    source: ArchiveModule, example: tuple[Any, ...] | None
+    source: ArchiveModule, example: tuple[Any, ...] | None, expected: Any
 ) -> tuple[ArchiveModule, OptimizeReport]:
-    # First of all, so that an error is the model's own.
-    expected = None if example is None else _result(source, example)
-    work = _prepared(source, example, expected)
+    plain = _prepared(source, example, expected)
+    work = _with_recurrence(plain)
     made = _rewritten(work, _PLAIN)
     if made is None and work.recurrent:
         # Small errors of the first steps may grow with each that follows.
-        recurrent, work = work.recurrent, _prepared(source, example, expected, is_recurrent=False)
-        work.left.update({f"{what}: results are not equal": n for what, n in recurrent.items()})
-        made = _rewritten(work, _PLAIN)
+        for what, count in work.recurrent.items():
+            plain.left[f"{what}: results are not equal"] += count
+        work, made = plain, _rewritten(plain, _PLAIN)
     if made is None:
         raise UnsupportedError("results for the example are not equal to rounding")
     return _timed(_quicker(work, made), work)
 
 
-def _prepared(
-    source: ArchiveModule,
-    example: tuple[Any, ...] | None,
-    expected: Any,
-    *,
-    is_recurrent: bool = True,
-) -> _Work:
+def _prepared(source: ArchiveModule, example: tuple[Any, ...] | None, expected: Any) -> _Work:
     """Return the graphs of all public methods, with the changes that do not need an example."""
-    class_ = source.tsarchive_class
-    methods = [method for name, method in class_.methods.items() if not name.startswith("_")]
-    if not methods:
-        raise UnsupportedError("the module has no public method")
-    if class_.forward_hooks or class_.forward_pre_hooks:
-        raise UnsupportedError("the module has hooks of its own")
+    methods = _public_methods(source)
     found, kept = frozen(source, methods)
     bodies = {method: each.graph for method, each in zip(methods, found, strict=True)}
-    work = _Work(source, bodies, Counter(), Counter(), example, expected, is_recurrent)
+    work = _Work(source, bodies, Counter(), Counter(), example, expected)
     work.done["call inlined"] += sum(each.calls for each in found)
     constants = {slot for each in found for slot in each.frozen.values()}
     work.done["attribute made constant"] += len(constants)
     work.left.update(_kept_attributes(kept))
     for graph in bodies.values():
         _prepare(graph, work)
-        if is_recurrent:
-            find_recurrence(graph, work.recurrent)
-    work.done.update(work.recurrent)
     return work
+
+
+def _public_methods(source: ArchiveModule) -> list[Function]:
+    class_ = source.tsarchive_class
+    methods = [method for name, method in class_.methods.items() if not name.startswith("_")]
+    if not methods:
+        raise UnsupportedError("the module has no public method")
+    if class_.forward_hooks or class_.forward_pre_hooks:
+        raise UnsupportedError("the module has hooks of its own")
+    return methods
+
+
+def _with_recurrence(work: _Work) -> _Work:
+    """Return the graphs with recurrence that code has written out as layers."""
+    bodies = {method: copy_of(graph) for method, graph in work.bodies.items()}
+    found: Counter[str] = Counter()
+    for graph in bodies.values():
+        find_recurrence(graph, found)
+    return replace(work, bodies=bodies, done=work.done + found, recurrent=found)
 
 
 def _prepare(graph: Block, work: _Work) -> None:
@@ -280,7 +298,7 @@ def _rewritten(work: _Work, way: _Way) -> _Made | None:
     sizes_of: SizesOf = unknown_sizes
     if way.specializes and forward is not None and work.example is not None:
         special = specialize(
-            bodies[forward], forward, work.example, done, is_recurrent=work.is_recurrent
+            bodies[forward], forward, work.example, done, is_recurrent=work.recurrent is not None
         )
         if special is None:
             return None

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from tsarchive.ir.graph import Node, Value
+from tsarchive.operators.effects import CUTTING
 
-from .graphs import CUTS, operator_of, tensor_of
+from .graphs import operator_of, tensor_of
 
 END: Final = (1 << 63) - 1
 
@@ -135,7 +136,7 @@ def _item_of_list(node: Node, _: int) -> Affine | None:
 
 def _part_of(node: Node, place: int, count: int | None) -> Affine | None:
     """Return one of the parts that columns were cut into; ``count`` is how many code expects."""
-    if operator_of(node) not in CUTS:
+    if operator_of(node) not in CUTTING:
         return None
     form, (wanted, dim) = affine_of(node.input), node.inputs[1:]
     if form is None or dim.constant not in _COLUMNS:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -18,12 +17,10 @@ from torch import Tensor
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import TENSOR
+from tsarchive.operators.effects import may_write
 
 from .freezing import Written
-from .graphs import Inserter, each_node, may_write, remove, replace, sweep, tensor_of
-
-ShapeOf = Callable[[Value], "tuple[int, ...] | None"]
-"""The sizes of a tensor of 32-bit floating point that is on the CPU; None for others."""
+from .graphs import Inserter, SizesOf, each_node, remove, replace, sweep, tensor_of
 
 _PRODUCTS: Final = frozenset({"aten::matmul", "aten::bmm"})
 _SCALES: Final = frozenset(
@@ -42,10 +39,11 @@ class _Scores(NamedTuple):
     mask: Tensor | None
 
 
-def fuse_attention(body: Block, graph: Block, shape_of: ShapeOf, done: Counter[str]) -> None:
+def fuse_attention(body: Block, graph: Block, shape_of: SizesOf, done: Counter[str]) -> None:
     """Put one operator in the place of the equations of attention, where sizes are known.
 
-    ``body`` is the block of ``graph`` that they are looked for in.
+    ``body`` is the block of ``graph`` that they are looked for in. ``shape_of`` knows tensors of
+    32-bit floating point on the CPU.
     """
 
     def visit(block: Block, node: Node) -> None:
@@ -56,7 +54,7 @@ def fuse_attention(body: Block, graph: Block, shape_of: ShapeOf, done: Counter[s
     sweep(body)
 
 
-def _put(block: Block, node: Node, graph: Block, shape_of: ShapeOf) -> bool:
+def _put(block: Block, node: Node, graph: Block, shape_of: SizesOf) -> bool:
     softmax = node.input.node
     if not _is_softmax(softmax, shape_of) or softmax not in block.nodes:
         return False
@@ -85,7 +83,7 @@ def _put(block: Block, node: Node, graph: Block, shape_of: ShapeOf) -> bool:
     return True
 
 
-def _is_softmax(node: Node, shape_of: ShapeOf) -> bool:
+def _is_softmax(node: Node, shape_of: SizesOf) -> bool:
     if node.operator != "aten::softmax.int" or len(node.output.uses) != 1:
         return False
     _, dim, dtype = node.inputs
@@ -93,7 +91,7 @@ def _is_softmax(node: Node, shape_of: ShapeOf) -> bool:
     return shape is not None and dim.constant in (-1, len(shape) - 1) and dtype.constant is None
 
 
-def _scores(value: Value, shape_of: ShapeOf) -> _Scores | None:
+def _scores(value: Value, shape_of: SizesOf) -> _Scores | None:
     """Match a product of two tensors that is scaled and then masked."""
     shape = shape_of(value)
     if shape is None or len(value.uses) != 1:
@@ -151,7 +149,7 @@ def _factor(node: Node) -> float | None:
     return 1 / number if node.kind == "aten::div" else float(number)
 
 
-def _fit(scores: _Scores, value: Value, shape_of: ShapeOf) -> bool:
+def _fit(scores: _Scores, value: Value, shape_of: SizesOf) -> bool:
     """Return whether the sizes are those of the operator, and nothing is spread."""
     found = [shape_of(each) for each in (scores.query, scores.key, value)]
     if any(shape is None or len(shape) not in (3, _HEADS) or 0 in shape for shape in found):

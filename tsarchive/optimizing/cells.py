@@ -19,18 +19,24 @@ from .graphs import operator_of, tensor_of
 
 
 class Kind(NamedTuple):
-    """A kind of recurrent layer: the operator that runs it, its number of gates and of states."""
+    """A kind of recurrent layer: the operator that runs it, its number of gates and of states.
+
+    For fewer than ``fewest`` items its equations take less time: the operator checks its weights
+    in each call, and that of LSTMs, which oneDNN runs, reorders them too.
+    """
 
     name: str
     operator: str
     gates: int
-    states: int = 1
+    states: int
+    fewest: int
 
 
-LSTM: Final = Kind("LSTM", "aten::lstm.input", 4, 2)
-GRU: Final = Kind("GRU", "aten::gru.input", 3)
-TANH: Final = Kind("tanh RNN", "aten::rnn_tanh.input", 1)
-RELU: Final = Kind("relu RNN", "aten::rnn_relu.input", 1)
+# `fewest` is measured: docs/performance.md has the figures.
+LSTM: Final = Kind("LSTM", "aten::lstm.input", gates=4, states=2, fewest=5)
+GRU: Final = Kind("GRU", "aten::gru.input", gates=3, states=1, fewest=3)
+TANH: Final = Kind("tanh RNN", "aten::rnn_tanh.input", gates=1, states=1, fewest=6)
+RELU: Final = Kind("relu RNN", "aten::rnn_relu.input", gates=1, states=1, fewest=6)
 _OF_TORCH: Final = {
     "aten::lstm_cell": LSTM, "aten::gru_cell": GRU, "aten::rnn_tanh_cell": TANH,
     "aten::rnn_relu_cell": RELU,

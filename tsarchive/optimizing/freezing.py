@@ -7,7 +7,7 @@ in the next round. No first change can come from code that does not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, Final
@@ -18,14 +18,14 @@ from tsarchive.frontend.folding import fold
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
-from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NONE, TENSOR, ListType, TupleType
 from tsarchive.ir.values import Builder
+from tsarchive.operators.effects import is_pure, may_write
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation, operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
-from .graphs import Inserter, each_node, is_pure, may_write, remove, replace, sweep, tensor_of
+from .graphs import Inserter, argument, each_node, remove, replace, sweep, tensor_of
 from .inlining import Inlined, Slot, inlined
 
 _MOST_ROUNDS: Final = 64
@@ -89,11 +89,11 @@ def simplify(graph: Block) -> None:
     """Fold what depends on constants alone, and take out what nothing needs."""
     each_node(graph, _answer_by_type)
     builder = Builder(graph, lambda: None, hoists_constants=True)
-    fold(builder, _evaluated)
+    fold(builder, find_native)
     builder.finish()
     while _fold_tensors(graph):
         again = Builder(graph, lambda: None, hoists_constants=True)
-        fold(again, _evaluated)
+        fold(again, find_native)
         again.finish()
     sweep(graph)
 
@@ -113,10 +113,6 @@ def _is_none(value: Value) -> bool | None:
     if value.type == NONE:
         return True
     return False if value.type == TENSOR or isinstance(value.type, ListType | TupleType) else None
-
-
-def _evaluated(schema: FunctionSchema) -> Callable[..., Any] | None:
-    return find_native(schema)
 
 
 def _assigned(found: Inlined) -> set[Slot]:
@@ -229,7 +225,7 @@ def _may_fold(node: Node) -> bool:
 
 def _is_small(node: Node) -> bool:
     """Return whether a node makes a small tensor, of a type that it says."""
-    if node.kind not in _MAKES or argument_of(node, "dtype") is None:
+    if node.kind not in _MAKES or argument(node, "dtype").constant is None:
         return node.operator == "aten::arange" and _counts(node.input.constant)
     if node.kind == "aten::arange":
         return all(_counts(value.constant) for value in node.inputs[:-4])
@@ -239,13 +235,6 @@ def _is_small(node: Node) -> bool:
 
 def _counts(number: Any) -> bool:
     return type(number) is int and abs(number) <= _SMALL
-
-
-def argument_of(node: Node, name: str) -> Any:
-    """Return the constant that an operator is given for an argument."""
-    assert node.schema is not None
-    names = [argument.name for argument in node.schema.arguments]
-    return node.inputs[names.index(name)].constant
 
 
 def _leaves(values: list[Value]) -> Iterator[Value]:

@@ -22,39 +22,15 @@ from tsarchive.ir.graph import (
 from tsarchive.ir.types import INT, ListType, Type
 from tsarchive.ir.values import type_of_constant
 from tsarchive.operators.effects import (
-    HIDDEN_EFFECTS,
-    IS_TRAINING,
-    WITH_EFFECTS,
-    WITH_STATISTICS,
+    ASKING_SIZES,
+    ASKING_TYPES,
+    CUTTING,
+    NEW_TENSORS,
+    is_pure,
 )
 from tsarchive.run.operators import operator_schemas
 
-_PURE: Final = frozenset(
-    {
-        CONSTANT, "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
-        "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleSlice", "prim::TupleUnpack",
-        "prim::Uninitialized", "prim::isinstance", "prim::unchecked_cast",
-    }
-)  # fmt: skip
-_SHAPES: Final = frozenset(
-    {"aten::dim", "aten::size", "aten::len", "prim::device", "prim::dtype", "prim::layout"}
-)
-CUTS: Final = frozenset(
-    {
-        "aten::chunk", "aten::unsafe_chunk", "aten::split.Tensor", "aten::split.sizes",
-        "aten::split_with_sizes", "aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes",
-    }
-)  # fmt: skip
-FRESH: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        "linear", "mm", "addmm", "add.Tensor", "add.Scalar", "sub.Tensor", "mul.Tensor",
-        "rsub.Scalar", "neg", "sigmoid", "tanh", "relu", "conv1d", "conv2d", "conv3d", "batch_norm",
-        "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
-    )
-)  # fmt: skip
-"""Operators whose results are new tensors."""
-_OF_TORCH: Final = ("aten::", "prim::", "mkldnn::")
+_ASKING: Final = ASKING_SIZES | ASKING_TYPES | {"prim::device", "prim::layout"}
 SizesOf = Callable[[Value], "tuple[int, ...] | None"]
 """The sizes of a tensor; None where they are not known for every call."""
 
@@ -98,28 +74,6 @@ def _drop_uses(node: Node) -> None:
         for each in (*inner.nodes, inner.return_node):
             _drop_uses(each)
     node.drop_inputs()
-
-
-def may_write(node: Node) -> bool:
-    """Return whether an operator may write to what it is given, or nobody knows."""
-    if node.kind in WITH_STATISTICS:
-        return node.inputs[IS_TRAINING].constant is not False
-    if node.schema is None:
-        return node.kind not in _PURE and not node.blocks
-    if any(argument.is_write for argument in node.schema.arguments):
-        return True
-    return not node.schema.name.startswith(_OF_TORCH)
-
-
-def is_pure(node: Node) -> bool:
-    """Return whether a node does nothing beside computing its results."""
-    if node.has_effects or node.kind in WITH_EFFECTS:
-        return False
-    if node.kind in WITH_STATISTICS:
-        return not may_write(node)
-    if node.schema is None:
-        return node.kind in _PURE
-    return bool(node.schema.returns) and node.kind not in HIDDEN_EFFECTS and not may_write(node)
 
 
 def sweep(block: Block) -> None:
@@ -169,6 +123,13 @@ def _drop_carried(node: Node) -> bool:
     return changed
 
 
+def argument(node: Node, name: str) -> Value:
+    """Return the input of an operator that its schema gives a name."""
+    assert node.schema is not None
+    names = [each.name for each in node.schema.arguments]
+    return node.inputs[names.index(name)]
+
+
 def tensor_of(value: Value) -> Tensor | None:
     """Return the tensor that a value is a constant of, if it is one."""
     constant = value.constant
@@ -178,7 +139,7 @@ def tensor_of(value: Value) -> Tensor | None:
 
 def uses_of_content(value: Value) -> list[Use]:
     """Return the uses of a tensor but those that ask for its shape, dtype or device."""
-    return [use for use in value.uses if use.user.kind not in _SHAPES]
+    return [use for use in value.uses if use.user.operator not in _ASKING]
 
 
 def copied(node: Node, inputs: list[Value]) -> Node:
@@ -253,8 +214,8 @@ def _is_own(value: Value, user: Node) -> bool:
         return False
     if node.kind == "prim::ListUnpack":
         cut = node.input.node
-        return operator_of(cut) in CUTS and len(node.input.uses) == 1 and _is_own(cut.input, cut)
-    return operator_of(node) in FRESH
+        return operator_of(cut) in CUTTING and len(node.input.uses) == 1 and _is_own(cut.input, cut)
+    return operator_of(node) in NEW_TENSORS
 
 
 def taken_by(node: Node) -> set[Value]:
@@ -309,6 +270,14 @@ class Inserter:
         value = self.node(kind, inputs, *(result.type for result in schema.returns))
         value.node.schema = schema
         return value
+
+
+def all_true(inserter: Inserter, conditions: Sequence[Value]) -> Value:
+    """Return whether all conditions hold, of which there is one at least."""
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = inserter.operator("aten::__and__.bool", [total, condition])
+    return total
 
 
 Visit = Callable[[Block, Node], None]

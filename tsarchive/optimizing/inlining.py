@@ -36,6 +36,7 @@ from .graphs import copied
 MODULE: Final = "prim::Module"
 """The kind of a node that stands in no block: its value is a module."""
 
+_CALL: Final = "prim::CallFunction"
 _SCALARS: Final = (bool, int, float, complex, str, type(None))
 _Emit = Callable[["Inlining", Node, "Scope"], None]
 
@@ -171,7 +172,9 @@ class Inlining:
 
     def _constant(self, node: Node, scope: Scope) -> None:
         if not isinstance(node.output.type, FunctionType):
-            self._other(node, scope)
+            return self._other(node, scope)
+        if any((use.user.kind, use.offset) != (_CALL, 0) for use in node.output.uses):
+            raise UnsupportedError("the code takes a function for a value")
 
     def _other(self, node: Node, scope: Scope) -> None:
         """Copy a node, with the blocks in it."""
@@ -216,7 +219,7 @@ class Inlining:
 
 _BY_KIND: dict[str, _Emit] = {
     CONSTANT: Inlining._constant,
-    "prim::CallFunction": Inlining._call_function,
+    _CALL: Inlining._call_function,
     "prim::CallMethod": Inlining._call_method,
     "prim::GetAttr": Inlining._get,
     "prim::SetAttr": Inlining._set,

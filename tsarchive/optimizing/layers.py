@@ -12,13 +12,14 @@ from torch import Tensor
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import TENSOR
-from tsarchive.operators.effects import IS_TRAINING
+from tsarchive.operators.effects import IS_TRAINING, NEW_TENSORS
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE
 
 from .freezing import Written
 from .graphs import (
     Inserter,
+    argument,
     each_node,
     remove,
     replace,
@@ -40,14 +41,9 @@ _TRANSPOSED: Final = frozenset(
     {"aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"}
 )
 _FOLDED_INTO: Final = CONVOLUTIONS | _TRANSPOSED | {"aten::linear"}
-# Results that are new tensors, of floating point where an argument is, which no gradient needs.
-_FRESH: Final = _FOLDED_INTO | {
-    "aten::batch_norm",
-    "aten::addmm",
-    "aten::add",
-    "aten::sub",
-    "aten::cat",
-}
+# No gradient needs the results of these. Those of layers are of floating point.
+_LAYERS: Final = _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"}
+_SUMS: Final = frozenset({"aten::add", "aten::sub", "aten::cat"})
 _IN_PLACE: Final = {
     f"aten::{name}": f"aten::{name}_"
     for name in ("relu", "relu6", "hardtanh", "hardswish", "silu", "leaky_relu", "elu", "mish")
@@ -78,13 +74,6 @@ def weights_of(node: Node) -> Weights | None:
     if node.kind == "aten::_convolution":
         transposed = argument(node, "transposed").constant
     return Weights(1, 2, transposed) if isinstance(transposed, bool) else None
-
-
-def argument(node: Node, name: str) -> Value:
-    """Return the input of an operator that its schema gives a name."""
-    assert node.schema is not None
-    names = [each.name for each in node.schema.arguments]
-    return node.inputs[names.index(name)]
 
 
 def remove_dropout(graph: Block, done: Counter[str]) -> None:
@@ -248,10 +237,10 @@ def write_in_place(graph: Block, done: Counter[str]) -> None:
 
 def _is_own(node: Node, block: Block, graph: Block, written: Written) -> bool:
     """Return whether a node is given a new tensor that it alone uses."""
-    value = node.input
-    if value.node.kind not in _FRESH or value.node not in block.nodes:
+    value, made = node.input, node.input.node
+    if made.operator not in NEW_TENSORS or made not in block.nodes:
         return False
-    if value.node.kind in ("aten::add", "aten::sub", "aten::cat") and not _is_float(value.node):
+    if not (made.kind in _LAYERS or (made.kind in _SUMS and _is_float(made))):
         return False
     return len(uses_of_content(value)) == 1 and OUTSIDE not in written.aliases.places(value)
 
@@ -259,6 +248,4 @@ def _is_own(node: Node, block: Block, graph: Block, written: Written) -> bool:
 def _is_float(node: Node) -> bool:
     """Return whether a sum has a term that is a layer's result, and so is its type."""
     terms = node.input.node.inputs if node.kind == "aten::cat" else node.inputs[:2]
-    return any(
-        term.node.kind in _FOLDED_INTO | {"aten::batch_norm", "aten::addmm"} for term in terms
-    )
+    return any(term.node.kind in _LAYERS for term in terms)

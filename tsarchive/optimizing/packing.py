@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tsarchive.ir.graph import Block, Node, Value, walk
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
+from tsarchive.operators.effects import NEW_TENSORS, may_write
 from tsarchive.run.costs import PlainMode
 from tsarchive.run.natives.onednn import (
     CONVOLUTION,
@@ -34,12 +35,11 @@ from tsarchive.run.operators import operator_schemas
 
 from .freezing import Written, value_of
 from .graphs import (
-    FRESH,
     Inserter,
     SizesOf,
+    argument,
     blocks_in,
     is_in_place,
-    may_write,
     operator_of,
     remove,
     replace,
@@ -47,7 +47,7 @@ from .graphs import (
     unknown_sizes,
     uses_of_content,
 )
-from .layers import CONVOLUTIONS, argument, weights_of
+from .layers import CONVOLUTIONS, weights_of
 from .measuring import compared, times_of
 
 _OPERATORS: Final = (CONVOLUTION, CONVOLUTION_INTO, LINEAR, PACK_CONVOLUTION, PACK_LINEAR)
@@ -293,7 +293,7 @@ def _is_free(block: Block, layer: Layer, node: Node, other: Value, sizes_of: Siz
     places = {each: place for place, each in enumerate(block.nodes)}
     own, others = places[layer.node], [use.user for use in other.uses if use.user is not node]
     is_before = all(places.get(user, own) < own for user in (other.node, *others))
-    is_read = all(operator_of(user) in FRESH for user in (other.node, *others))
+    is_read = all(operator_of(user) in NEW_TENSORS for user in (other.node, *others))
     return is_before and is_read and len(others) == len(other.uses) - 1
 
 
@@ -340,31 +340,39 @@ def pack(
     ``takes_images`` tells whether results may be images in another order, ``sizes_of`` the sizes
     of tensors of 32-bit floating point on the CPU.
     """
-    found = []
+    found: list[Packed] = []
     sums = _sums(graph, sizes_of) if takes_images and samples else {}
     for block, layer in list(layers_of(graph)):
-        kind = "linear layer" if layer.is_linear else "convolution"
         if not (layer.is_linear or takes_images):
             left["convolution, as code sees the order of its result"] += 1
             continue
         sample = None if samples is None else samples.get(layer.weight.data_ptr())
-        total = sums.get(layer.node)
+        total, kind = sums.get(layer.node), "linear layer" if layer.is_linear else "convolution"
         if total is not None and sample is not None and _sum_pays(total, sample):
             found.append(_put_sum(block, total, tuple(sample.shape)))
-            done["convolution packed"] += 1
             done["sum in its layer"] += 1
-            done["activation in its layer"] += total.activation is not None
+            has_activation = total.activation is not None
+        elif _pays(layer, sample):
+            found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
+            has_activation = layer.activation is not None
+        else:
+            left[f"{kind}, {_reason(samples, sample)}"] += 1
             continue
-        is_chosen = _by_rule(layer) if sample is None else _by_sample(layer, sample)
-        if not is_chosen:
-            reason = "as no example was measured" if sample is None else "as quick without oneDNN"
-            left[f"{kind}, {reason}"] += 1
-            continue
-        found.append(_put(block, layer, None if sample is None else tuple(sample.shape)))
         done[f"{kind} packed"] += 1
-        if layer.activation is not None:
-            done["activation in its layer"] += 1
+        done["activation in its layer"] += has_activation
     return found
+
+
+def _pays(layer: Layer, sample: Tensor | None) -> bool:
+    """Return whether oneDNN is quicker: measured for a sample, and by a rule without one."""
+    return _by_rule(layer) if sample is None else _by_sample(layer, sample)
+
+
+def _reason(samples: Mapping[int, Tensor] | None, sample: Tensor | None) -> str:
+    """Return why a layer is left."""
+    if sample is not None:
+        return "as quick without oneDNN"
+    return "as no example was measured" if samples is None else "not reached by the example"
 
 
 def _by_rule(layer: Layer) -> bool:

@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import torch
 
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
-from tsarchive.ir.types import TENSOR, ListType
+from tsarchive.ir.types import INT, TENSOR, ListType
+from tsarchive.operators.effects import is_pure, may_write
 
 from .affine import whole
-from .cells import Cell, Item, cells_of, item_of_list
+from .cells import Cell, Item, Kind, cells_of, item_of_list
 from .freezing import Written, number_of
 from .graphs import (
     Inserter,
     SizesOf,
+    all_true,
     blocks_in,
     is_in_place,
-    is_pure,
-    may_write,
     remove,
     set_input,
     sweep,
@@ -37,7 +37,6 @@ from .graphs import (
 )
 
 _TENSORS: Final = ListType(TENSOR)
-_FEWEST: Final = 2
 
 
 @dataclass(eq=False)
@@ -62,7 +61,7 @@ class _Run:
     @property
     def length(self) -> int:
         """How many items the sequence has, or has at least."""
-        return self.cell.item.total or self.first + (self.count or 1)
+        return self.cell.item.total or self.first + (self.count or self.cell.kind.fewest)
 
 
 _Make = Callable[[Inserter, Sequence[Value]], Value]
@@ -71,7 +70,7 @@ _Make = Callable[[Inserter, Sequence[Value]], Value]
 def find_recurrence(graph: Block, done: Counter[str], sizes_of: SizesOf = unknown_sizes) -> None:
     """Let operators for whole sequences compute loops, and rows of steps.
 
-    A cell alone stays as equations: what checks the operands of ``lstm_cell`` costs more here.
+    A cell alone stays as equations: ``lstm_cell`` takes as long as they do once all else is done.
     ``sizes_of`` knows tensors of 32-bit floating point on the CPU.
     """
     for block in reversed(list(blocks_in(graph))):
@@ -89,8 +88,16 @@ def _run(block: Block, node: Node, known: _CellsOf) -> _Run | None:
     return _loop(block, node) if node.kind == "prim::Loop" else _row(block, node, known)
 
 
+def _is_short(run: _Run, sizes_of: SizesOf) -> bool:
+    """Return whether a sequence is known to have fewer items than the layer is for."""
+    sizes, dim = sizes_of(run.sequence), run.cell.item.dim
+    return sizes is not None and dim < len(sizes) and sizes[dim] < run.length
+
+
 def _put(graph: Block, block: Block, run: _Run, sizes_of: SizesOf) -> bool:
-    """Put the layer in the place of what a run has; false where it is not the same."""
+    """Put the layer in the place of what a run has; false where it is not the same, or slower."""
+    if _is_short(run, sizes_of):
+        return False
     written = Written(graph, _writers(graph, run))
     if any(map(written.may_be, _values(run))):
         return False
@@ -103,9 +110,9 @@ def _put(graph: Block, block: Block, run: _Run, sizes_of: SizesOf) -> bool:
     if place is None or not seen <= run.results.keys() or not _stands_before(block, place, run):
         return False
     inserter, results = Inserter(block, place), [each for each in run.results if each in seen]
-    conditions = list(_conditions(inserter, run, sizes_of))
-    if conditions:
-        _branch(inserter, block, run, nodes, results, conditions)
+    questions = _questions(run, sizes_of)
+    if questions:
+        _branch(inserter, block, run, nodes, results, questions)
     else:
         for value, made in zip(results, _layer(inserter, run, results), strict=True):
             _give_outside(value, made, run.nodes)
@@ -150,14 +157,11 @@ def _branch(
     run: _Run,
     nodes: Sequence[Node],
     results: Sequence[Value],
-    conditions: Sequence[Value],
+    questions: Sequence[_Question],
 ) -> None:
     """Ask whether the layer gives the same; let the code as it was run where it does not."""
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = inserter.operator("aten::__and__.bool", [total, condition])
     branch = inserter.insert(Node("prim::If"))
-    branch.add_input(total)
+    branch.add_input(_asked(Inserter(block, branch), questions))
     fast, slow = branch.add_block(), branch.add_block()
     for made in _layer(Inserter(fast, fast.return_node), run, results):
         fast.add_return(made)
@@ -169,25 +173,53 @@ def _branch(
         slow.add_return(value)
 
 
-def _conditions(inserter: Inserter, run: _Run, sizes_of: SizesOf) -> Iterator[Value]:
-    """Yield questions that all have to be answered with yes; none where sizes are known."""
-    if _fits(run, sizes_of):
-        return
-    call, constant = inserter.operator, inserter.constant
-    sequence, dim = run.sequence, run.cell.item.dim
-    yield call("aten::eq.int", [call("aten::dim", [sequence]), constant(3)])
-    length = call("aten::size.int", [sequence, constant(dim)])
-    compare = "aten::ge.int" if run.cell.item.total is None else "aten::eq.int"
-    yield call(compare, [length, constant(run.length)])
-    batch = call("aten::size.int", [sequence, constant(1 - dim)])
-    sizes = inserter.node(
-        "prim::ListConstruct", [batch, constant(run.cell.width)], ListType(batch.type)
-    )
-    dtype = constant(number_of(run.cell.parts[0][0].dtype))
-    for value in dict.fromkeys(run.starts):
-        yield call("aten::eq.int_list", [call("aten::size", [value]), sizes])
-    for value in dict.fromkeys((sequence, *run.starts)):
-        yield call("aten::eq.int", [call("prim::dtype", [value]), dtype])
+_Question = Callable[[Inserter], Value]
+
+
+def _asked(inserter: Inserter, questions: Sequence[_Question]) -> Value:
+    """Return whether all questions are answered with yes; none is asked after a no."""
+    answer = questions[0](inserter)
+    if len(questions) == 1:
+        return answer
+    branch = inserter.insert(Node("prim::If"))
+    branch.add_input(answer)
+    then, otherwise = branch.add_block(), branch.add_block()
+    then.add_return(_asked(Inserter(then, then.return_node), questions[1:]))
+    otherwise.add_return(Inserter(otherwise, otherwise.return_node).constant(False))
+    return branch.add_output(answer.type)
+
+
+def _questions(run: _Run, sizes_of: SizesOf) -> list[_Question]:
+    """Return what has to be asked, in this order; nothing where sizes are known."""
+    asked = [_has_rank, _has_length, _has_states, _has_types]
+    return [] if _fits(run, sizes_of) else [partial(each, run) for each in asked]
+
+
+def _has_rank(run: _Run, inserter: Inserter) -> Value:
+    rank = inserter.operator("aten::dim", [run.sequence])
+    return inserter.operator("aten::eq.int", [rank, inserter.constant(3)])
+
+
+def _has_length(run: _Run, inserter: Inserter) -> Value:
+    call, constant, item = inserter.operator, inserter.constant, run.cell.item
+    length = call("aten::size.int", [run.sequence, constant(item.dim)])
+    compare = "aten::ge.int" if item.total is None else "aten::eq.int"
+    return call(compare, [length, constant(run.length)])
+
+
+def _has_states(run: _Run, inserter: Inserter) -> Value:
+    call, constant, width = inserter.operator, inserter.constant, run.cell.width
+    batch = call("aten::size.int", [run.sequence, constant(1 - run.cell.item.dim)])
+    sizes = inserter.node("prim::ListConstruct", [batch, constant(width)], ListType(INT))
+    found = [call("aten::size", [value]) for value in dict.fromkeys(run.starts)]
+    return all_true(inserter, [call("aten::eq.int_list", [each, sizes]) for each in found])
+
+
+def _has_types(run: _Run, inserter: Inserter) -> Value:
+    call = inserter.operator
+    dtype = inserter.constant(number_of(run.cell.parts[0][0].dtype))
+    found = [call("prim::dtype", [value]) for value in dict.fromkeys((run.sequence, *run.starts))]
+    return all_true(inserter, [call("aten::eq.int", [each, dtype]) for each in found])
 
 
 def _fits(run: _Run, sizes_of: SizesOf) -> bool:
@@ -226,7 +258,7 @@ def _loop(block: Block, loop: Node) -> _Run | None:
     cell = next((c for last in carried for c in cells_of(last) if _is_carried(c, carried)), None)
     if cell is None or cell.item.place is not body.params[0]:
         return None
-    count = _constant_count(loop)
+    count = _constant_count(loop, cell.kind)
     if count is None and not _is_length(loop, cell.item):
         return None
     states = [carried[value] for value in cell.after]
@@ -244,9 +276,9 @@ def _is_carried(cell: Cell, carried: Mapping[Value, Carried]) -> bool:
     return len(carried) == len(params) and params == [*cell.before]
 
 
-def _constant_count(loop: Node) -> int | None:
+def _constant_count(loop: Node, kind: Kind) -> int | None:
     count = loop.inputs[0].constant
-    return count if type(count) is int and count > 0 else None
+    return count if type(count) is int and count >= kind.fewest else None
 
 
 def _is_length(loop: Node, item: Item) -> bool:
@@ -320,7 +352,7 @@ def _selected(dim: int, place: int) -> _Make:
 def _row(block: Block, last: Node, known: _CellsOf) -> _Run | None:
     """Return the run of cells in a row, one for each item of a sequence."""
     cells = _chain(last.outputs[0], known) if last.outputs else []
-    if len(cells) < _FEWEST:
+    if not cells or len(cells) < cells[0].kind.fewest:
         return None
     first, end = cells[0], cells[-1]
     assert isinstance(first.item.place, int)

@@ -30,16 +30,17 @@ from tsarchive.ir.types import (
     OptionalType,
     Type,
 )
+from tsarchive.operators.effects import ASKING_SIZES, ASKING_TYPES, is_pure
 
 from .attention import fuse_attention
 from .freezing import Written, number_of, result_of, simplify
 from .graphs import (
     Inserter,
     SizesOf,
+    all_true,
     copy_block,
     copy_node,
     each_node,
-    is_pure,
     remove,
     replace,
     set_input,
@@ -54,11 +55,7 @@ from .views import join_views
 _UNKNOWN: Final = object()
 _PLAIN: Final = (bool, int, float, str, type(None), torch.device)
 # What these tell of a tensor does not depend on its numbers, their order, or autocast.
-_OF_TENSORS: Final = frozenset(
-    {"aten::dim", "aten::size", "aten::size.int", "aten::numel", "aten::len.Tensor", "prim::device",
-     "prim::requires_grad"}
-)  # fmt: skip
-_OF_PARAMETERS: Final = frozenset({"prim::dtype", "aten::is_floating_point", "aten::is_complex"})
+_OF_TENSORS: Final = ASKING_SIZES | {"prim::device", "prim::requires_grad"}
 _CHANGES_SHAPE: Final = frozenset(
     f"aten::{name}"
     for name in (
@@ -86,11 +83,8 @@ def specialize(
     In that body attention becomes one operator, as recurrence does where ``is_recurrent`` is set,
     and sizes are known of tensors of 32-bit floating point on the CPU.
     """
-    nodes, has_sum = list(walk(graph.nodes)), has_sums(graph)
-    if any(map(_changes_shape, nodes)) or not (has_sum or any(map(_may_be_known, nodes))):
-        return None
-    found = _arguments(graph, method, example)
-    if not found:
+    has_sum, found = has_sums(graph), _arguments(graph, method, example)
+    if not (found and _may_gain(graph, has_sum)):
         return None
     made = _with_two_bodies(graph)
     special = made.nodes[-1].blocks[0]
@@ -100,21 +94,33 @@ def specialize(
     if not (count or has_sum):
         return None
     _write_guard(made, found)
-    simplify(made)
-    each_node(special, _remove_question)
-    lower_tuples(special)
-    gather_lists(made)
-    simplify(made)
+    _tidy(made, special)
     if is_recurrent:
         find_recurrence(special, done, facts.shape)
     _make_lists_first(made)
-    known = {*made.params, *(value for node in made.nodes[:-1] for value in node.outputs)}
-    if any(_is_freed_early(block, known, set()) for block in made.nodes[-1].blocks):
+    if _frees_early(made):
         return None
     fuse_attention(special, made, facts.shape, done)
     join_views(special, facts.sizes, done)
     done["value known for calls like the example"] += count
     return made, facts.shape
+
+
+def _tidy(made: Block, special: Block) -> None:
+    """Remove what known values leave over: branches, questions, tuples, and parts of lists."""
+    simplify(made)
+    each_node(special, _remove_question)
+    lower_tuples(special)
+    gather_lists(made)
+    simplify(made)
+
+
+def _may_gain(graph: Block, has_sum: bool) -> bool:
+    """Return whether a body of its own may bring something, and nothing changes what is known."""
+    nodes = list(walk(graph.nodes))
+    if any(map(_changes_shape, nodes)):
+        return False
+    return has_sum or any(map(_may_be_known, nodes))
 
 
 def _changes_shape(node: Node) -> bool:
@@ -181,12 +187,9 @@ def _write_guard(graph: Block, known: Mapping[Value, Any]) -> None:
     if any(node.operator == _ASKS_AUTOCAST for node in walk(branch.blocks[1].nodes)):
         asked = inserter.operator(_ASKS_AUTOCAST, [])
         conditions.append(inserter.operator("aten::__not__", [asked]))
-    total = conditions[0]
-    for condition in conditions[1:]:
-        total = inserter.operator("aten::__and__.bool", [total, condition])
     branch.inputs[0].uses.clear()
     branch.inputs.clear()
-    branch.add_input(total)
+    branch.add_input(all_true(inserter, conditions))
 
 
 def _make_lists_first(graph: Block) -> None:
@@ -218,6 +221,13 @@ def _conditions(inserter: Inserter, param: Value, value: Any) -> list[Value]:
         grad = call("prim::requires_grad", [param])
         found.append(call("aten::__not__", [grad]))
     return found
+
+
+def _frees_early(graph: Block) -> bool:
+    """Return whether a body of the branch that ends a graph has a value that is freed early."""
+    *before, branch = graph.nodes
+    known = {*graph.params, *(value for node in before for value in node.outputs)}
+    return any(_is_freed_early(block, known, set()) for block in branch.blocks)
 
 
 def _is_freed_early(block: Block, outside: Set[Value], later: Set[Value]) -> bool:
@@ -377,7 +387,7 @@ class _Facts:
                 output.type == TENSOR or output.type == ListType(TENSOR) for output in node.outputs
             ):
                 return True
-            is_own = node.operator in _OF_PARAMETERS and node.input in self._params
+            is_own = node.operator in ASKING_TYPES and node.input in self._params
             return is_own or node.operator in _OF_TENSORS
         return is_pure(node)
 

@@ -59,16 +59,14 @@ def _is_last(node: Node) -> bool:
 def _put(
     block: Block, node: Node, sizes_of: SizesOf, written: Written, ordered: dict[Value, Value]
 ) -> bool:
-    chain = [node]
-    while chain[0].input.node.operator in _VIEWS and chain[0].input.node in block.nodes:
-        chain.insert(0, chain[0].input.node)
-    base = chain[0].input
-    sizes = sizes_of(base)
+    """Let those that take the last view of a chain take one view; false where it differs."""
+    chain = _chain(block, node)
+    base, sizes = chain[0].input, sizes_of(chain[0].input)
+    uses = [use for use in node.output.uses if use.user.operator not in _VIEWS]
     if len(chain) < _FEWEST or base.node.kind not in _ORDERED or sizes is None:
         return False
     if any(written.may_be(value) for value in (base, *(each.output for each in chain))):
         return False
-    uses = [use for use in node.output.uses if use.user.operator not in _VIEWS]
     has_copy = any(each.kind in _COPIES for each in chain)
     if has_copy and not all(use.user.kind in _TAKES_ANY_ORDER for use in uses):
         return False
@@ -78,13 +76,26 @@ def _put(
     inserter = Inserter(block, node)
     if base not in ordered or ordered[base].node not in block.nodes:
         ordered[base] = inserter.operator("aten::contiguous", [base, inserter.constant(0)])
-    lists = [inserter.list_of(list(numbers)) for numbers in (found.shape, found.stride())]
-    offset = inserter.constant(int(found.storage_offset()))
-    made = inserter.operator("aten::as_strided", [ordered[base], *lists, offset])
+    made = _as_view(inserter, ordered[base], found)
     made.name = node.output.name
     for user, place in uses:
         set_input(user, place, made)
     return True
+
+
+def _chain(block: Block, last: Node) -> list[Node]:
+    """Return the views in a block that lead to one of them, which ends them."""
+    chain = [last]
+    while chain[0].input.node.operator in _VIEWS and chain[0].input.node in block.nodes:
+        chain.insert(0, chain[0].input.node)
+    return chain
+
+
+def _as_view(inserter: Inserter, base: Value, like: Tensor) -> Value:
+    """Return a view of a value with the sizes, strides and offset of a tensor."""
+    lists = [inserter.list_of(list(numbers)) for numbers in (like.shape, like.stride())]
+    offset = inserter.constant(int(like.storage_offset()))
+    return inserter.operator("aten::as_strided", [base, *lists, offset])
 
 
 def _followed(chain: list[Node], tensor: Tensor) -> Tensor | None:

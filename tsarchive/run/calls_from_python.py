@@ -90,7 +90,7 @@ class Signature:
         default = self._defaults[position]
         if default is _Missing:
             name = self.arguments[position].name
-            raise CallError(f"{self.name}() misses the argument {name!r}")
+            raise CallError(f"{self.name}() is missing the argument {name!r}")
         return default
 
     def _convert(self, position: int, value: Any) -> Any:

@@ -84,21 +84,64 @@ _NUMBERS: Final[Mapping[str, frozenset[int]]] = {
     "Layout": frozenset(LAYOUTS.values()) - {_ONEDNN},
     "MemoryFormat": frozenset(MEMORY_FORMATS),
 }
-_OF_TORCH: Final = ("aten::", "prim::", "prims::", "static_runtime::")
 _INTS: Final = (INT, OptionalType(INT))
 _enumerations: Final[dict[str, tuple[FunctionSchema, Mapping[int, str]]]] = {}
 
+_OF_TORCH: Final = (
+    "aten::", "prim::", "prims::", "mkldnn::", "quantized::", "static_runtime::",
+)  # fmt: skip
+"""Namespaces that torch fills: argument names mean what torch means, and nothing goes away."""
 
-@cache
+_registered: Final[dict[str, tuple[tuple[Any, ...], Any]]] = {}
+
+
+def registered_schemas(name: str) -> tuple[Any, ...]:
+    """Return the overloads of an operator as torch itself describes them, in its order.
+
+    The tuple is the same one as long as nothing about them changes. Torch makes the overloads anew
+    each time that it is asked, so those of its own namespaces are kept once there are any: one that
+    somebody adds there later is found by the next process. Others are found as they are now.
+    """
+    known = _registered.get(name)
+    is_of_torch = name.startswith(_OF_TORCH)
+    if known is not None and is_of_torch:
+        return known[0]
+    is_name = name.isascii() and "::" in name
+    found = tuple(torch._C._jit_get_schemas_for_operator(name)) if is_name else ()
+    shown = None if is_of_torch else tuple(map(described, found))
+    if known is not None and known[1] == shown:
+        return known[0]
+    if found or known is not None:  # archives give the names
+        _registered[name] = found, shown
+    return found
+
+
+def described(schema: Any) -> tuple[Any, ...]:
+    """Return all of a registered overload that decides over the code that calls it."""
+    types = [str(argument.real_type) for argument in schema.arguments]
+    return str(schema), may_write_unsaid(_full_name(schema)), *types
+
+
+def may_write_unsaid(full_name: str) -> bool:
+    """Return whether an operator is registered without promises about its arguments."""
+    from tsarchive.operators.effects import OF_TORCH  # what is stored does without it
+
+    report = "" if full_name.startswith(OF_TORCH) else torch._C._dispatch_dump(full_name)
+    return "alias analysis kind: CONSERVATIVE" in report
+
+
+def _full_name(schema: Any) -> str:
+    overload: str = schema.overload_name
+    return f"{schema.name}.{overload}" if overload else str(schema.name)
+
+
 def enum_names(full_name: str) -> Mapping[int, str]:
     """Arguments that are dtypes, layouts and memory formats, which the types of an archive hide.
 
     By position; the names are ScalarType, Layout and MemoryFormat.
     """
-    name = full_name.partition(".")[0]
-    for schema in torch._C._jit_get_schemas_for_operator(name):
-        overload = schema.overload_name
-        if (f"{schema.name}.{overload}" if overload else schema.name) == full_name:
+    for schema in registered_schemas(full_name.partition(".")[0]):
+        if _full_name(schema) == full_name:
             kinds = [str(a.real_type) for a in schema.arguments]
             shown = [kind.removeprefix("Optional[").removesuffix("]") for kind in kinds]
             return {i: kind for i, kind in enumerate(shown) if kind in _NUMBERS}

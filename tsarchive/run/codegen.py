@@ -26,7 +26,7 @@ from tsarchive.ir.graph import (
     matching_exit,
 )
 from tsarchive.ir.types import INT, TENSOR, ListType, OptionalType
-from tsarchive.operators.effects import size_of_made
+from tsarchive.operators.effects import COMPUTING, schema_may_write, size_of_made
 from tsarchive.operators.python_forms import TURNS
 
 from .expressions import LIST, SCALARS, Expressions
@@ -39,13 +39,14 @@ from .passes.liveness import (
     ALIASES,
     NOTHING,
     Liveness,
+    Order,
     Wanted,
     all_nodes,
     called_function,
     holds_memory,
-    last_uses,
 )
-from .passes.peephole import nodes_on_numbers, whole_slices
+from .passes.peephole import whole_slices
+from .passes.sizes import nodes_on_numbers
 from .slots import SlotKind, as_submodule, as_tensor
 from .tracebacks import LAYERS
 
@@ -53,10 +54,7 @@ from .tracebacks import LAYERS
 _DEEPEST: Final = 16
 _INDENT: Final = "    "
 # Nodes beside operators after which what was read is still there.
-_READERS: Final = ALIASES | {
-    "prim::DictConstruct", "prim::GetAttr", "prim::ListConstruct", "prim::ListUnpack",
-    "prim::TupleConstruct", "prim::TupleIndex", "prim::TupleUnpack", "prim::isinstance",
-}  # fmt: skip
+_READERS: Final = ALIASES | COMPUTING
 _READS: Final = frozenset({"aten::size", "prim::GetAttr"})
 _READ_ONCE: Final = SCALARS | {TENSOR, OptionalType(TENSOR)}
 _NUMBER: Final = "0123456789_"
@@ -104,6 +102,7 @@ class _Writer(Expressions):
         self._place: Placed | None = None
         self._parts: deque[_Part] = deque()
         self._live_nodes: set[Node] = set()
+        self._order = Order()
         self._before: dict[Node, Node] = {}
         self._here: Container[Node | None] = ()
         # Variables by what they were read from, as long as that has not changed.
@@ -116,6 +115,7 @@ class _Writer(Expressions):
         analyses = self.linkage.analyses
         live = Liveness(graph, analyses.effects, wanted)
         self._live_nodes |= live.nodes
+        self._order.add(graph.nodes)
         self.unchanged |= analyses.identities.of(graph, live.nodes, self.number_operand)
         self.live_values |= live.values
         if self.dispatch.direct_call is not None:
@@ -209,7 +209,7 @@ class _Writer(Expressions):
         outside, self._here = self._here, {*nodes, end} if self.level <= _DEEPEST else ()
         live = self._live_nodes
         running = [node for node in nodes if node in live and node.kind != CONSTANT]
-        ends = last_uses(nodes, live, given)
+        ends = self._order.last_uses(nodes, live, given)
         self._before.update(zip(running[1:], running, strict=False))
         self._reads.clear()
         position = 0
@@ -219,6 +219,7 @@ class _Writer(Expressions):
             if node.kind == "prim::Enter":
                 exit_ = matching_exit(running, position)
                 self._with(running[position : exit_ + 1])
+                self._reads.clear()  # leaving it may have set attributes
                 position = exit_
             else:
                 self.ending = ending = ends.get(node, ())
@@ -359,8 +360,7 @@ class _Writer(Expressions):
             return node.kind not in _READERS
         found = self._changing.get(id(schema))
         if found is None:
-            is_of_torch = schema.name.startswith(("aten::", "prim::"))
-            found = not is_of_torch or any(argument.is_write for argument in schema.arguments)
+            found = schema_may_write(schema)
             self._changing[id(schema)] = found
         return found
 

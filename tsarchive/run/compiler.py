@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod, is_module
-from tsarchive.ir.constants import Device, EnumMember, TableConstant
 from tsarchive.ir.types import COMPOSITE, Type
 
 from .conversion import type_of_class
@@ -162,6 +161,8 @@ class _Walk:
 
 
 def _is_unchangeable(value: Any) -> bool:
+    from tsarchive.ir.constants import Device, EnumMember, TableConstant
+
     if isinstance(value, tuple):
         return all(map(_is_unchangeable, value))
     return isinstance(value, (*_LITERALS, TableConstant, Device, EnumMember))

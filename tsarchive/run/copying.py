@@ -16,6 +16,7 @@ from typing import Any, Protocol, SupportsIndex
 
 import torch
 
+from tsarchive.errors import SaveError
 from tsarchive.ir.types import Type
 
 Reduced = tuple[Any, ...]
@@ -70,7 +71,15 @@ def _member(class_: ClassReference | type, name: str) -> Any:
 
 
 def reduce_instance(value: Any, protocol: SupportsIndex) -> Any:
-    """The result of ``__reduce_ex__`` of an instance: its own state, and a way to its class."""
+    """The result of ``__reduce_ex__`` of an instance: its own state, and a way to its class.
+
+    Raises SaveError for tensors that oneDNN packed, whose order is that of one processor.
+    """
+    if any(tensor.is_mkldnn for tensor in _tensors(vars(value))):
+        raise SaveError(
+            "oneDNN packed the weights of this module for this processor: they are not pickled",
+            hint="Use tsarchive.save and tsarchive.load, which packs them again",
+        )
     reduced = object.__reduce_ex__(value, max(int(protocol), 2))
     reference = vars(type(value)).get("tsarchive_reference")
     if not isinstance(reference, ClassReference) or isinstance(reduced, str):

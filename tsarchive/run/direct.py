@@ -21,6 +21,7 @@ from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
+    DEVICE,
     FLOAT,
     GENERATOR,
     INT,
@@ -194,6 +195,7 @@ _TYPE_WORDS: Final[Mapping[Type | str, str]] = {
     NUMBER: "Number",
     STRING: "str",
     GENERATOR: "torch.Generator",
+    DEVICE: "torch.device",
     _INTS: "tuple of ints",
     ListType(FLOAT): "tuple of floats",
     ListType(BOOL): "tuple of bools",
@@ -258,12 +260,12 @@ def direct_call(node: Node, texts: Sequence[str]) -> DirectCall | None:
     if schema is None or known is None or not _takes_result(schema, node):
         return None
     binding = known.binding
-    if not all(_is_harmless(schema, node, *one) for one in _harmless_where(schema).items()):
-        if schema.name not in USUAL:
-            return None
-        binding = known.checked
     given = node.inputs[: _necessary(schema, node.inputs)]
     count = len(given)
+    if not _needs_no_check(schema, node, known):
+        if schema.name not in USUAL or any(a.kwarg_only for a in schema.arguments[:count]):
+            return None
+        binding = known.checked
     types = [value.type for value in given]
     if not is_certain(schema, types):
         return None
@@ -302,6 +304,14 @@ def _unless_usual(schema: FunctionSchema, binding: Binding) -> Binding:
         return binding(*args) if is_usual(*args) else checked(*args)
 
     return run
+
+
+def _needs_no_check(schema: FunctionSchema, node: Node, known: KnownBinding) -> bool:
+    """Return whether nothing is to be checked, or constants show that it holds."""
+    where = _harmless_where(schema)
+    if not where:
+        return known.checked is known.binding
+    return all(_is_harmless(schema, node, *one) for one in where.items())
 
 
 def _is_harmless(
@@ -413,9 +423,11 @@ def _find_binding(schema: FunctionSchema) -> Binding | None:
     is_out = any(argument.is_out for argument in schema.arguments)
     is_dispatched = torch._C._dispatch_has_kernel(schema.full_name)
     is_bound = is_dispatched and not is_out and schema.full_name not in WITHOUT_NUMBERS
-    # Bindings make things on the default device of Python, and give tuples for lists.
-    takes_device = any(argument.name == "device" for argument in schema.arguments)
+    # Bindings make tensors on the default device of Python, unless they are like others.
+    is_like = schema.name.endswith("_like")
+    takes_device = any(a.name == "device" for a in schema.arguments) and not is_like
     results = [result.type for result in schema.returns]
+    # They give tuples for lists.
     is_given = results == [_TENSORS] or (bool(results) and _RETURNED.issuperset(results))
     return found if is_bound and is_given and not takes_device else None
 

@@ -76,7 +76,7 @@ from .own_objects import own_member, own_value
 from .passes.layers import Dims, Flag, Layer
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
 from .passes.object_identity import makes_text, must_differ
-from .passes.peephole import form_on_numbers
+from .passes.sizes import asks_truth, operands, operator_on_ints
 from .slots import FINDERS, SlotKind, find_list, holds_list, slot_place
 
 _LONGEST: Final = 60
@@ -438,10 +438,6 @@ class Expressions:
         for made in layer.lists:
             self.constant_lists.add(made)
             self.text[made.output] = f"[{', '.join(map(self.use, made.inputs))}]"
-        for value, given in zip(layer.operator.inputs, layer.given, strict=True):
-            if value is not given:
-                text = self.use(given)
-                self.text[value] = f"({text})" if text.startswith("-") else text
         for condition in layer.conditions:
             if isinstance(condition, Dims):
                 value = condition.measured.input
@@ -595,7 +591,9 @@ class Expressions:
         if id(schema) not in self._take_numbers:
             return ()
         number = self.second_number(node)
-        return () if number is None else (type(number), repr(number))
+        if number is None or isinstance(number, int):
+            return () if number is None else (int, number)
+        return float, id(self.known_tensor(node.inputs[1]))
 
     def _pattern(self, node: Node) -> _Pattern:
         texts: list[str] = []
@@ -652,8 +650,7 @@ class Expressions:
         number = self.number_operand(node)
         if number is not None:
             schema = scalar_form(schema)
-            is_text = is_literal(number)
-            texts[1] = ascii(number) if is_text else self.globals.name("number", number)
+            texts[1] = self._number(node.inputs[1], number)
         name = schema.full_name.replace("::", "_")
         direct = self.dispatch.direct_call if schema is node.schema else None
         call = None if direct is None else direct(node, texts)
@@ -685,6 +682,17 @@ class Expressions:
             return text
         return self.call(number_check(kind), text)
 
+    def _number(self, value: Value, number: int | float | complex) -> str:
+        """The text of the number that a constant tensor acts as.
+
+        Code names what may be a weight, and has it beside its text, where it is found by its place.
+        """
+        if is_literal(number) and (isinstance(number, int) or not self.dispatch.inlines):
+            return ascii(number)
+        tensor = self.known_tensor(value)
+        noted = self.linkage.objects.noted_number
+        return self.globals.made(("number", id(tensor)), "number", lambda: noted(tensor, number))
+
     def number_operand(self, node: Node) -> int | float | complex | None:
         if node.schema is None or node.schema.full_name not in SCALAR_OVERLOADS:
             return None
@@ -699,17 +707,15 @@ class Expressions:
 
     def _on_numbers(self, node: Node) -> str:
         """The text of a node that works on the numbers in tensors, with those of its operands."""
-        key = form_on_numbers(node)
+        key = operator_on_ints(node)
         if key is None:
             self.ranges[node.output] = self._range(node.input)
             self.pure.add(node)
-            return self.use(node.input)
-        texts, ranges = zip(*map(self._number_operand, node.inputs[:2]), strict=True)
-        if key not in RANGED and ranges[0][0] >= 0:
-            key = "aten::floordiv.int"
-        form = exact_form(key, ranges, self._wide) if key in RANGED else None
-        if form is None:
-            return f"{self._called('native', key)}({', '.join(texts)})"
+            text = self.use(node.input)
+            return f"{text} != 0" if asks_truth(node) else text
+        texts, ranges = zip(*map(self._number_operand, operands(node)), strict=True)
+        ranged = exact_form(key, ranges, self._wide) if key in RANGED else None
+        form = ranged or EXACT_FORMS[key]
         self.ranges[node.output] = form.range
         if form.is_pure:
             self.pure.add(node)

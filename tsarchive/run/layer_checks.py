@@ -211,12 +211,34 @@ def _most(numbers: Numbers) -> int:
     return max(numbers) if numbers else 0  # torch.compile knows no max with a default
 
 
+def _is_usual_cell(gates: int, data: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, *_: Any) -> bool:
+    states = (hx,) if isinstance(hx, Tensor) else hx
+    if data.dim() != _MATRIX or len(states) != (_PAIR if gates == _LSTM_GATES else 1):
+        return False
+    for state in states:
+        if state.dim() != _MATRIX or state.size(0) != data.size(0):
+            return False
+    if w_ih.dim() == 0 or w_hh.dim() == 0:
+        return False
+    return bool(w_ih.size(0) == gates * states[-1].size(1) == w_hh.size(0))
+
+
+def _is_strided(data: Tensor, *_: Any) -> bool:
+    """For operators that make a tensor like another, in the same dtype."""
+    return data.layout is torch.strided
+
+
+_MAKERS: Final = ("empty", "full", "ones", "zeros")
+_LSTM_GATES: Final = 4
+_GATES: Final = {"gru": 3, "lstm": _LSTM_GATES, "rnn_relu": 1, "rnn_tanh": 1}
 USUAL: Final[Mapping[str, Callable[..., bool]]] = {
     **dict.fromkeys(("aten::_convolution", "aten::convolution"), _is_small_of_either),
     **{f"aten::conv{rank}d": _is_small_convolution for rank in (1, 2, 3)},
     **{f"aten::conv_transpose{rank}d": _is_small_transposed for rank in (1, 2, 3)},
     **{f"aten::max_pool{rank}d": _is_usual_max_pool for rank in (1, 2, 3)},
     **{f"aten::avg_pool{rank}d": _is_usual_average_pool for rank in (1, 2, 3)},
+    **{f"aten::{kind}_cell": partial(_is_usual_cell, gates) for kind, gates in _GATES.items()},
+    **dict.fromkeys(map("aten::{}_like".format, _MAKERS), _is_strided),
     "aten::layer_norm": lambda data, *_: not data.is_nested,
 }
 """Functions that tell from the positional arguments whether a call needs no check."""
@@ -477,6 +499,6 @@ def _cell(gates: int, input: Tensor, hx: Any, **given: Any) -> None:
         check_rows(given[name], gates * states[-1].size(-1))
 
 
-for _kind, _count in {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}.items():
+for _kind, _count in _GATES.items():
     _check = partial(_cell, _count)
     check_before(f"{_kind}_cell", f"quantized::quantized_{_kind}_cell_dynamic")(_check)

@@ -82,17 +82,15 @@ class Budget:
     def _end(self, name: str) -> NoReturn:
         self._steps = -1
         if self._error is None:
-            bound = getattr(self._limits, name)
-            unit = name.removesuffix("s") if bound == 1 else name
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and PLACES not in frame.f_globals:
                 frame = frame.f_back
             # The innermost function of the archive that runs.
             where = "" if frame is None else f" in {place_of_frame(frame)}"
             self._error = LimitError(
-                f"code of the archive goes beyond its budget of {bound} {unit}{where}",
-                limit=bound,
-                hint=f"Limits({name}=...) sets the budget at load",
+                f"code of the archive goes beyond its budget of {name}{where}",
+                limit=getattr(self._limits, name),
+                hint=f"Limits({name}=...) sets another",
             )
         raise self._error
 

@@ -246,16 +246,29 @@ def _converted(owner: ArchiveModule | ArchiveObject, name: str, value: Any) -> A
         ) from error
 
 
+def _members_as_traced(module: Any) -> dict[str, Any]:
+    """The ``__dict__`` of a module, in a way that tracers follow."""
+    members: dict[str, Any] = module.__dict__
+    return members
+
+
+# The same, without a search in the classes of the module: torch.nn.Module has a ``__getattr__``,
+# which makes that a long one, through memory that no cache may hold.
+_members_of: Final[Callable[[Any], dict[str, Any]]] = Module.__dict__["__dict__"].__get__
+
+
 def is_plain(module: Any, class_: type) -> bool:
     """Return whether ``module`` is exactly of this class, and has no hooks."""
-    return plain_members(module, class_) is not None
+    return plain_members(module, class_, _members_as_traced) is not None
 
 
-def plain_members(module: Any, class_: type) -> dict[str, Any] | None:
+def plain_members(
+    module: Any, class_: type, members_of: Callable[[Any], dict[str, Any]] = _members_of
+) -> dict[str, Any] | None:
     """The ``__dict__`` of a module that is exactly of this class and has no hooks, else None."""
     if type(module) is not class_:
         return None
-    members: dict[str, Any] = module.__dict__
+    members = members_of(module)
     # This runs before each call of a submodule, so it has no loop over the tables.
     if (
         members["_forward_hooks"]

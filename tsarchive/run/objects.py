@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
 from .conversion import Converters, type_of_class
@@ -19,6 +18,7 @@ from .operators import native_class
 from .slots import set_slot, unset_slots
 
 if TYPE_CHECKING:
+    from tsarchive.ir.constants import ObjectValue
     from tsarchive.ir.graph import Node
 
 
@@ -98,6 +98,9 @@ def unset_object(class_: type) -> Any:
     return made
 
 
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, complex, str})
+
+
 class Objects:
     """Makes run-time values; each object, list and dict is made once.
 
@@ -119,6 +122,7 @@ class Objects:
         self._constants: dict[Node, Any] = {}
         self._known: dict[ObjectValue, Any] = {}
         self._containers: dict[int, tuple[Any, Any]] = {}
+        self._numbers: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def constant(self, node: Node) -> Any:
         """The run-time value of a constant node, one for all calls."""
@@ -128,8 +132,29 @@ class Objects:
                 self._constants[node] = self.typed(value, node.output.type)
             return self._constants[node]
 
+    def noted_number(self, tensor: torch.Tensor, number: Any) -> Any:
+        """The number, of which it is known from now on that ``tensor`` acts as it."""
+        self._numbers[id(number)] = number, tensor
+        return number
+
+    def acting_as(self, number: Any) -> torch.Tensor | None:
+        """The constant tensor that acts as a number, which is this very object."""
+        noted = self._numbers.get(id(number))
+        return None if noted is None else noted[1]
+
     def value(self, value: Any) -> Any:
         """The run-time value of a value that a graph holds."""
+        if type(value) in _AS_THEY_ARE:
+            return value
+        # Imported late: code that is stored has no graphs, and its default values are plain.
+        from tsarchive.ir.constants import (
+            Device,
+            EnumMember,
+            GeneratorSeed,
+            ObjectValue,
+            TableConstant,
+        )
+
         match value:
             case TableConstant(content):
                 return self.value(content)

@@ -6,8 +6,9 @@ An operator runs as a native Python function where there is one, else through ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import Type, VarType
 from tsarchive.operators.overloads import builtins_of, parsed, with_methods
 
+from .checks import registered_schemas
 from .guards import guarded
 from .packed import checked_state
 
@@ -58,7 +60,7 @@ Implementation = Callable[..., Any]
 # XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
 _PACKED_LAYERS: Final = "prepacked::"
 _NATIVE_CLASS_NAME = r"__torch__\.torch\.classes(\.[A-Za-z_][A-Za-z_0-9]*){2,}"
-_known: dict[str, tuple[FunctionSchema, ...]] = {}
+_known: dict[str, tuple[tuple[Any, ...], tuple[FunctionSchema, ...]]] = {}
 _native_classes: dict[str, ClassType] = {}
 
 
@@ -66,15 +68,16 @@ def operator_schemas(name: str) -> tuple[FunctionSchema, ...]:
     """Every overload of ``name`` ("aten::add"): torch's registry first, in its order.
 
     Behind them stand the functions that TorchScript itself defines under that name. Empty when
-    the process knows no such operator; one that is registered later is found later.
+    the process knows no such operator; one that is registered later is found later, and one that
+    is registered anew is read anew.
     """
-    found = _known.get(name)
-    if found is None:
-        is_name = name.isascii() and "::" in name and not name.startswith(_PACKED_LAYERS)
-        registered = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
-        found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
-        if found:
-            _known[name] = found
+    registered = () if name.startswith(_PACKED_LAYERS) else registered_schemas(name)
+    known = _known.get(name)
+    if known is not None and known[0] is registered:
+        return known[1]
+    found = (*(parsed(str(schema), native_class) for schema in registered), *builtins_of(name))
+    if found:
+        _known[name] = registered, found
     return found
 
 
@@ -148,9 +151,16 @@ def _is_exporting() -> bool:
 
 def find_native(schema: FunctionSchema) -> Implementation | None:
     """The Python function for an operator, None when ``torch.ops`` runs it."""
+    name = schema.full_name
+    builtins, natives = _tables()
+    return builtins.get(name) or natives.get(name)
+
+
+@cache
+def _tables() -> tuple[Mapping[str, Implementation], Mapping[str, Implementation]]:
     from .natives import BUILTINS, NATIVES
 
-    return BUILTINS.get(schema.full_name) or NATIVES.get(schema.full_name)
+    return BUILTINS, NATIVES
 
 
 def _registered(schema: FunctionSchema) -> Implementation:

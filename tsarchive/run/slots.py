@@ -101,10 +101,23 @@ def is_special(name: str) -> bool:
 
 def set_slot(target: Any, attribute: Attribute, value: Any) -> None:
     """Put ``value`` into a slot; tensors of parameter slots become ``torch.nn.Parameter``."""
-    kind, key = slot_place(_owner(target), attribute)
+    put_into_slot(target, *slot_place(_owner(target), attribute), value)
+
+
+def put_into_slot(target: Any, kind: SlotKind, key: str, value: Any) -> None:
+    """Do what :func:`set_slot` does, for a slot whose place is known."""
     if kind is SlotKind.PARAMETER and value is not None:
         value = as_parameter(value)
     getattr(target, kind.value)[key] = value
+
+
+class ClassSlots:
+    """The slots of a class and their places, for all objects of it that a file has."""
+
+    def __init__(self, owner: ClassType) -> None:
+        attributes = owner.attributes.values()
+        self.places = [(attribute, *slot_place(owner, attribute)) for attribute in attributes]
+        self.has_lists = any(holds_list(owner, attribute) for attribute in attributes)
 
 
 def get_slot(target: Any, attribute: Attribute) -> Any:

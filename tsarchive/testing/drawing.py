@@ -35,6 +35,8 @@ WITH: tuple[str, ...] = (
     "with torch.autograd.profiler.record_function('a name')",
 )
 
+# Ways out after which torch refines nothing: what comes next is reached in another turn as well.
+_OF_LOOPS = ("break", "continue")
 _EXPRESSION_DEPTH = 2
 _MOST_STATEMENTS = 4
 _MOST_TURNS = 4
@@ -246,14 +248,15 @@ class Statements:
         condition = self._condition(scope)
         inner = scope.inner()
         _refine(inner, condition.variable, condition.holds)
-        lines = [f"if {condition.text}:", f"    {self._way_out(inner, place)}"]
-        _refine(scope, condition.variable, condition.fails)
-        return Block(lines)
+        way = self._way_out(inner, place)
+        if way not in _OF_LOOPS:
+            _refine(scope, condition.variable, condition.fails)
+        return Block([f"if {condition.text}:", f"    {way}"])
 
     def _way_out(self, scope: Scope, place: Place) -> str:
         ways = ["raise"]
         if place.exits:
-            ways += ["return"] * 2 * place.may_return + ["break", "continue"] * place.in_loop
+            ways += ["return"] * 2 * place.may_return + [*_OF_LOOPS] * place.in_loop
         way = self.pick(ways[::-1])
         if way == "raise":
             return f"raise {self.pick(_RAISED)}({self._text('str', scope)})"

@@ -104,11 +104,16 @@ class PayloadWriter:
 
         ``prefix`` is for records of tensors. ``known`` are names of the records that values had
         before, and keep. Raises SaveError for a value that is neither a tensor nor an object that
-        torch stores.
+        torch stores, and for a tensor that oneDNN packed.
         """
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         found: dict[str, schema.PayloadMeta] = {}
         for name, tensor in tensors.items():
+            if tensor.is_mkldnn:
+                raise SaveError(
+                    f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
+                    hint="Convert the module that it was packed from, before it is optimized",
+                )
             if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
                 found[name] = schema.PayloadMeta(
@@ -674,7 +679,7 @@ def _of_model(written: Mapping[str, NewRecord], model: str) -> Iterator[NewRecor
         yield from (written[name] for name in names if name in written)
         yield config_record(folder, USUAL_NAME, found.config)
     program = written[f"{MODELS}{model}.json"]
-    yield replace(program, name=f"{MODELS}{USUAL_NAME}.json")
+    yield program._replace(name=f"{MODELS}{USUAL_NAME}.json")
     yield NewRecord(f"{SAMPLE_INPUTS}{USUAL_NAME}.pt", b"")
     yield from end_records()
 

@@ -461,7 +461,7 @@ class _Convention(CallSignature):
                 raise CallError(f"forward() was given the argument {name!r} twice")
         for name in self._names[len(given) :]:
             if name not in keywords:
-                raise CallError(f"forward() misses the argument {name!r}")
+                raise CallError(f"forward() is missing the argument {name!r}")
         found = [*given, *(keywords[name] for name in self._names[len(given) :])]
         return [convert(value) for convert, value in zip(self._given, found, strict=True)]
 

@@ -20,9 +20,9 @@ from tsarchive.errors import (
 )
 from tsarchive.garbage import collecting
 from tsarchive.ir.classes import Attribute, ClassType, InterfaceType
-from tsarchive.ir.constants import TableConstant, conforms
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.subtyping import conforms
 from tsarchive.ir.types import (
     BOOL,
     COMPLEX,
@@ -49,7 +49,7 @@ from tsarchive.run.foreign import ForeignObject, any_native_class, is_foreign, r
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 from tsarchive.run.objects import new_object, unset_object
 from tsarchive.run.operators import find_native
-from tsarchive.run.slots import get_slot, link_lists, set_slot
+from tsarchive.run.slots import ClassSlots, get_slot, link_lists, put_into_slot
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
 from .pickled import LIST_BUILDERS, Conversion
@@ -134,7 +134,7 @@ class Importer(BaseImporter):
             self.code = self._code(readable_schemas)
             return None
         stored = self.code = StoredCode(
-            *kept, self._code, self.constant, lambda: self._constants or ()
+            *kept, self._code, self.constant_value, lambda: self._constants or ()
         )
         return stored.functions
 
@@ -164,6 +164,20 @@ class Importer(BaseImporter):
 
     def constant(self, index: int) -> tuple[Any, Type]:
         """Return ``CONSTANTS.cN`` as graphs hold it, with its type."""
+        from tsarchive.ir.constants import TableConstant
+
+        value = self.constant_value(index)
+        if isinstance(value, torch.Tensor):
+            return TableConstant(value), TENSOR
+        found = self.classes.table.type_of(value)
+        if found is not None:
+            return TableConstant(value), found
+        from .pickling import run_time_type
+
+        return value, run_time_type(value)
+
+    def constant_value(self, index: int) -> Any:
+        """Return ``CONSTANTS.cN`` as code has it when it runs."""
         if self._constants is None:
             table = self._read("constants.pkl", "constants")
             self._constants = table if isinstance(table, tuple) else (table,)
@@ -173,15 +187,7 @@ class Importer(BaseImporter):
                 record="constants.pkl",
                 limit=len(self._constants),
             )
-        value = self._constants[index]
-        if isinstance(value, torch.Tensor):
-            return TableConstant(value), TENSOR
-        found = self.classes.table.type_of(value)
-        if found is not None:
-            return TableConstant(value), found
-        from .pickling import run_time_type
-
-        return value, run_time_type(value)
+        return self._constants[index]
 
     def _read(self, record: str, folder: str) -> Any:
         value = loads(self.container.read(record), record=record)
@@ -223,6 +229,7 @@ class Unpickling(Conversion):
         self.importer = importer
         self.tensors = tensors
         self.moved = moved
+        self._slots: dict[ClassType, ClassSlots] = {}
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         built = dict(zip(map(self._key, value), map(self.value, value.values()), strict=True))
@@ -328,15 +335,23 @@ class Unpickling(Conversion):
             return built
         if not isinstance(value.state, dict):
             raise self.error(f"the state of {value.cls.qualified_name} is not a dict")
-        for name, attribute in class_.attributes.items():
+        slots = self._slots_of(class_)
+        for attribute, kind, key in slots.places:
+            name = attribute.name
             if name not in value.state:
                 raise self.error(f"{value.cls.qualified_name} has no value for {name!r}")
             content = self.value(value.state[name])
             check_slot(class_, attribute, content, self.record)
-            set_slot(built, attribute, content)
-        if class_.is_module:
+            put_into_slot(built, kind, key, content)
+        if slots.has_lists:
             link_lists(built)
         return built
+
+    def _slots_of(self, class_: ClassType) -> ClassSlots:
+        found = self._slots.get(class_)
+        if found is None:
+            found = self._slots[class_] = ClassSlots(class_)
+        return found
 
     def _set_state(self, built: Any, class_: ClassType, state: Any) -> None:
         try:

@@ -579,14 +579,14 @@ def torchscript_facts(
 
 
 def _program(archive: OpenedArchive, *, has_unnamed_classes: bool) -> ProgramFacts:
-    from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, definitions
+    from tsarchive.describing.definitions import CLASS, FUNCTION, METHOD, kinds_of
     from tsarchive.describing.text import advice, advice_if_removed
 
     class_of = class_finder(archive.classes)
     objects = list(objects_of(archive.root))
     kinds: Counter[str] = Counter()
-    for record, text in archive.code.items():
-        kinds.update(found.kind for found in definitions(record, text))
+    for text in archive.code.values():
+        kinds.update(kinds_of(text))
     modules = sum(class_of(o).is_module for o in objects)
     if has_unnamed_classes:
         kinds[CLASS] += modules

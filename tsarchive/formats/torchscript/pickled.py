@@ -187,6 +187,7 @@ def reachable(root: Any) -> Iterator[Any]:
         if id(value) not in seen:
             seen.add(id(value))
             yield value
-            if not isinstance(value, PersistentId):  # which holds scalars
-                parts = [part for part in parts_of(value) if _IS_CONTAINER[type(part)]]
-                pending += parts[::-1]
+            kind = type(value)
+            if kind is not PersistentId:  # which holds scalars
+                inside = value if kind is tuple or kind is list else parts_of(value)
+                pending += [part for part in inside if _IS_CONTAINER[type(part)]][::-1]

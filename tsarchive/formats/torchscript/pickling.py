@@ -16,9 +16,9 @@ from tsarchive.ir.constants import (
     ObjectValue,
     TableConstant,
     TypedValue,
-    conforms,
 )
 from tsarchive.ir.names import TypeNames
+from tsarchive.ir.subtyping import conforms
 from tsarchive.ir.types import (
     ANY,
     BOOL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -13,9 +14,11 @@ import torch
 
 from tsarchive.adopt.sharing import always_held_parts
 from tsarchive.adopt.torch_jit import (
+    Adopter,
     adopt_module,
     adopt_placeholder,
     adopt_traced,
+    adopting,
     is_script_function,
     is_script_module,
 )
@@ -28,7 +31,6 @@ from tsarchive.ir.source_ranges import TaggedRange, TaggedText
 from tsarchive.ir.types import ANY, STRING, DictType, EnumType, ListType, Type
 from tsarchive.operators.registry import require_torch
 from tsarchive.pickler import Memo, Reduce, dumps
-from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
 from tsarchive.printer.definitions import Program
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import version_record
@@ -208,6 +210,8 @@ class CanonicalText:
     """
 
     def __init__(self, root: ObjectValue, constants: Constants) -> None:
+        from tsarchive.printer.canonical import CanonicalDefinitions, CanonicalNames
+
         self.root = root
         self.names = CanonicalNames()
         self.constants = constants
@@ -301,14 +305,15 @@ def module_records(module: Any, files: Mapping[str, bytes], *, debug: bool) -> l
     Raises SaveError for a module without code.
     """
     traced = traced_input_records(adopt_traced(module)) if is_script_module(module) else ()
-    return archive_records(_adopted(module), extra_files(files), traced_inputs=traced, debug=debug)
+    with _adopted(module) as root:
+        return archive_records(root, extra_files(files), traced_inputs=traced, debug=debug)
 
 
 def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[NewRecord]:
     """Return the records of a live module in the canonical form."""
-    root = _adopted(module)
     try:
-        return canonical_records(canonical_text(root, Constants()), sorted_extra_files(files))
+        with _adopted(module) as root:
+            return canonical_records(canonical_text(root, Constants()), sorted_extra_files(files))
     except SourceError as error:
         raise SaveError(
             f"code of the module does not read back, so it has no canonical form: {error}",
@@ -316,11 +321,18 @@ def canonical_module_records(module: Any, files: Mapping[str, bytes]) -> list[Ne
         ) from error
 
 
-def _adopted(module: Any) -> ObjectValue:
+@contextmanager
+def _adopted(module: Any) -> Iterator[ObjectValue]:
+    """Yield what a live module or function is saved from, which lasts as long as the block."""
+    with adopting() as adopter:
+        yield _root(module, adopter)
+
+
+def _root(module: Any, adopter: Adopter) -> ObjectValue:
     if is_script_module(module):
-        return adopt_module(module)
+        return adopt_module(module, adopter)
     if is_script_function(module):
-        return adopt_placeholder(module)
+        return adopt_placeholder(module, adopter)
     raise SaveError(
         f"a {type(module).__name__} has no TorchScript code",
         hint="Script or trace the module with torch.jit first, or load an archive",

@@ -15,7 +15,7 @@ import marshal
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,35 +25,34 @@ import torch
 from tsarchive.caching import CacheFolder, cache_folder
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import NamedType, Type
+from tsarchive.ir.types import NamedType
+from tsarchive.operators.registry import schema_texts
+from tsarchive.run.checks import described, registered_schemas
 from tsarchive.run.foreign import readable_schemas
 from tsarchive.run.operators import without_modes
 from tsarchive.run.stored.functions import StoredFunctions, numbers_in, schemas_of
 from tsarchive.run.stored.types import TypeReader, TypeWriter, Unstorable, contain_themselves
 
 if TYPE_CHECKING:
-    from tsarchive.container import Container
+    from tsarchive.container import Container as Archive
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.graph import Placed
     from tsarchive.policy import Guard
 
 logger = logging.getLogger("tsarchive.cache")
 
-_FORM: Final = "TorchScript 1"
+_FORM: Final = "TorchScript 2"
 _MOST_BYTES: Final = 32 << 20
 _CONSTANTS: Final = "constants/"
 # The bytes of the largest number, which is complex.
 _NUMBER: Final = 16
 # The rooms that decide what code means and becomes.
 _DECIDING: Final = ("container", "formats", "frontend", "ir", "operators", "policy", "run")
-# torch and its build decide over the schemas of these, but not over what is registered beside them.
-_OF_TORCH: Final = ("aten::", "prim::")
 _WRONG: Final = (ArchiveError, Unstorable, LookupError, TypeError, ValueError, AttributeError)
 
 ReadSchemas = Callable[[str], Sequence[FunctionSchema]]
-Constant = Callable[[int], tuple[Any, Type]]
+Constant = Callable[[int], Any]
 
 
 class StoredCode:
@@ -74,11 +73,11 @@ class StoredCode:
         self._folder, self._key = folder, key
         self._read, self._constant, self._constants = read, constant, constants
         entry = _entry(folder.read(key))
-        self._stored_operators = tuple(entry.get("operators", ()))
-        self._operators = set(self._stored_operators)
+        self._made_for = entry.get("made for")
+        # What was registered under each name when code asked for it.
+        self._operators: dict[str, Sequence[Any]] = {}
         self._schemas: dict[str, Any] = dict(entry.get("schemas", {}))
         self._originals: dict[str, str] = dict(entry.get("originals", {}))
-        self._made_for = entry.get("made for")
         self._reader = TypeReader(entry.get("layouts", {}), self._function, self._find_in_text)
         self.functions = StoredFunctions(
             self, self._reader, entry.get("bodies", []), entry.get("functions", {}),
@@ -121,8 +120,14 @@ class StoredCode:
 
     def _asked(self, operator: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator; the answer decides over what is compiled."""
-        self._operators.add(operator)
+        self._note_operators((operator,))
         return readable_schemas(operator)
+
+    def _note_operators(self, names: Iterable[str]) -> None:
+        for name in names:
+            found = registered_schemas(name)
+            if self._operators.setdefault(name, found) is not found:
+                self._operators[name] = _REPLACED
 
     def _function(self, qualified_name: str, owner: ClassType | None) -> Function:
         def schema() -> FunctionSchema:
@@ -156,14 +161,14 @@ class StoredCode:
 
     def constant(self, index: int) -> Any:
         value = self._read_constant(index)
-        if not isinstance(value, TableConstant):
+        if not isinstance(value, _OBJECTS):
             raise Unstorable(f"constant {index} is no object")
-        return value.value
+        return value
 
     def _read_constant(self, index: int) -> Any:
         # Constants must not become the tensors of a tracer.
         with without_modes():
-            return self._constant(index)[0]
+            return self._constant(index)
 
     def position(self, constant: Any) -> int | None:
         found = (i for i, value in enumerate(self._constants()) if value is constant)
@@ -176,9 +181,10 @@ class StoredCode:
     def fits(self) -> bool:
         if self._made_for is None:
             return False
-        registry, numbers = self._made_for
-        if registry != _registry(self._stored_operators):
+        (operators, others, registry), numbers = self._made_for
+        if registry != _registry(operators, others):
             return False
+        self._note_operators(operators)
         if numbers is not None and not self._constants():
             self._read_constant(0)  # and with it all of the table
         self.note_numbers()
@@ -241,12 +247,19 @@ class StoredCode:
             "schemas": self._schemas | schemas_of(_with_schemas(found.values()), writer),
             "originals": self._originals
             | {f.qualified_name: f.original.qualified_name for f in functions},
-            "operators": tuple(sorted(self._operators)),
-            "made for": (_registry(self._operators), numbers),
+            "made for": (self._registry(), numbers),
             "bodies": bodies,
             "functions": stored,
             "compared": compared,
         }
+
+    def _registry(self) -> tuple[tuple[str, ...], tuple[str, ...], bytes]:
+        """Return the names of operators, those of others than torch, and a digest of them all."""
+        operators = self._operators
+        if any(registered_schemas(name) is not found for name, found in operators.items()):
+            raise Unstorable("operators were registered anew")
+        others = tuple(sorted(name for name in operators if not _is_torchs_own(name)))
+        return tuple(sorted(operators)), others, _registry(sorted(operators), others)
 
     def _in_text(self) -> dict[str, NamedType]:
         found = self.text.found if "text" in vars(self) else {}
@@ -269,6 +282,7 @@ def _with_schemas(types: Iterable[NamedType]) -> Iterator[Function]:
 
 
 _OBJECTS: Final = (torch.Tensor, torch.ScriptObject)
+_REPLACED: Final = ("registered anew",)
 
 
 class _StoredMethod:
@@ -334,7 +348,7 @@ def _entry(content: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def folder_for(container: Container, guard: Guard) -> tuple[CacheFolder, bytes] | None:
+def folder_for(container: Archive, guard: Guard) -> tuple[CacheFolder, bytes] | None:
     """Return the folder and the key of an archive's code; None where there is no cache.
 
     Raises nothing: a record that cannot be read is left to whoever needs it.
@@ -349,7 +363,7 @@ def folder_for(container: Container, guard: Guard) -> tuple[CacheFolder, bytes] 
         return None
 
 
-def _key(container: Container, guard: Guard) -> bytes:
+def _key(container: Archive, guard: Guard) -> bytes:
     digest = hashlib.sha256(_process().encode())
     policy = guard.policy
     shown = sorted(policy.allowed), policy.is_trusting, sorted(policy.forbidden), guard.limits
@@ -363,15 +377,16 @@ def _key(container: Container, guard: Guard) -> bytes:
     return digest.digest()
 
 
-def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
+def _small_constants(container: Archive) -> list[tuple[str, int, int | None]]:
     """Return the records that may hold one number, which code is made for.
 
     Archives of equal code would replace each other's entry. What tells whether an entry fits is
     still the number itself.
     """
-    records = container.records.items()
-    small = [one for one in records if one[0].startswith(_CONSTANTS) and one[1].size <= _NUMBER]
-    return sorted((name, record.size, record.crc) for name, record in small)
+    records = container.records
+    found = [(name, records[name]) for name in records if name.startswith(_CONSTANTS)]
+    small = [(name, record.size, record.crc) for name, record in found if record.size <= _NUMBER]
+    return sorted(small)
 
 
 def _decides(record: str) -> bool:
@@ -406,12 +421,28 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
             yield entry.path, facts.st_size, facts.st_mtime_ns
 
 
-def _registry(names: Iterable[str]) -> bytes:
-    """Return a digest of what this process has registered under names of operators."""
+def _registry(names: Iterable[str], others: Container[str]) -> bytes:
+    """Return a digest of what this process has registered under names of operators.
+
+    ``others`` are the names with overloads that are not torch's own. Under the rest of the names,
+    a build of torch has registered each overload before anybody else could.
+    """
     digest = hashlib.sha256()
-    for name in sorted(names):
-        is_name = name.isascii() and "::" in name
-        schemas = torch._C._jit_get_schemas_for_operator(name) if is_name else ()
-        shown = [s.overload_name if name.startswith(_OF_TORCH) else str(s) for s in schemas]
-        digest.update(f"{name}\n{shown!a}\n".encode())
+    for name in names:
+        told = described if name in others else _overload_name
+        digest.update(f"{name}\n{list(map(told, registered_schemas(name)))!a}\n".encode())
     return digest.digest()
+
+
+def _overload_name(schema: Any) -> str:
+    name: str = schema.overload_name
+    return name
+
+
+def _is_torchs_own(name: str) -> bool:
+    """Return whether a name has the overloads alone that torch itself registers when it starts."""
+    from tsarchive.operators.effects import OF_TORCH  # asked only where something was compiled
+
+    version = ".".join(torch.__version__.split(".")[:2])
+    found = tuple(map(str, registered_schemas(name)))
+    return name.startswith(OF_TORCH) and found == schema_texts(name, version)

@@ -517,7 +517,7 @@ StoredTensor: TypeAlias = DenseTensor | QuantizedTensor | SparseTensor | Wrapped
 
 def is_device(text: str) -> bool:
     """Return whether ``text`` has the form of a device; torch decides which types exist."""
-    return len(text) <= _LONGEST_DEVICE and _is_device(text)
+    return text == "cpu" or (len(text) <= _LONGEST_DEVICE and _is_device(text))
 
 
 @lru_cache(maxsize=64)

@@ -33,6 +33,12 @@ LINEAR: Final = "mkldnn::_linear_pointwise"
 PACK_CONVOLUTION: Final = "mkldnn::_reorder_convolution_weight"
 PACK_LINEAR: Final = "mkldnn::_reorder_linear_weight"
 _SPACE: Final = 2
+_KIND_HINT: Final = (
+    "Convert the input, and leave autocast, or call the module that was optimized instead"
+)
+_BATCH_HINT: Final = (
+    "Give the input a batch dimension, or call the module that was optimized instead"
+)
 
 
 @cache
@@ -211,19 +217,26 @@ def _packed(weight: Tensor) -> _Packed:
 
 def _require(condition: bool, what: str) -> None:
     if not condition:
-        raise ScriptError(f"a layer of oneDNN does not take {what}")
+        raise _refusal(f"does not take {what}")
+
+
+def _refusal(what: str, hint: str | None = None) -> ScriptError:
+    error = ScriptError(f"a layer of oneDNN {what}")
+    error.hint = hint
+    return error
 
 
 def _require_plain(
     tensor: Tensor, what: str, dimensions: int | None, *, may_be_empty: bool = False
 ) -> None:
+    shown = f"{what} is {tensor.dtype}{list(tensor.shape)} on {tensor.device}"
     is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
-    is_float = tensor.dtype is torch.float32 and (may_be_empty or tensor.numel() > 0)
-    is_of_rank = dimensions is None or tensor.dim() == dimensions
-    what = f"{what} of {tensor.dtype}{list(tensor.shape)}"
-    if tensor.dtype is not torch.float32:
-        what += "; it takes torch.float32, and no autocast"
-    _require(is_plain and is_float and is_of_rank, what)
+    if not (is_plain and tensor.dtype is torch.float32):
+        raise _refusal(f"takes plain tensors of torch.float32 on the CPU, but {shown}", _KIND_HINT)
+    if dimensions is not None and tensor.dim() != dimensions:
+        hint = _BATCH_HINT if tensor.dim() == dimensions - 1 else None
+        raise _refusal(f"takes tensors of {dimensions} dimensions, but {shown}", hint)
+    _require(may_be_empty or tensor.numel() > 0, f"an empty tensor, but {shown}")
 
 
 def _require_fit(

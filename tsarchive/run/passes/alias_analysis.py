@@ -7,16 +7,29 @@ rules are those of torch's alias analysis, without its distinction of places by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Set
 from typing import Any, Final, NamedTuple
-
-import torch
 
 from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import Block, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.schema import FunctionSchema
-from tsarchive.ir.types import ANY, STORAGE, TENSOR, DictType, HandleType, ListType, Type, VarType
-from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS, WITH_STATISTICS
+from tsarchive.ir.types import (
+    ANY,
+    STORAGE,
+    TENSOR,
+    DictType,
+    HandleType,
+    ListType,
+    SimpleType,
+    Type,
+    VarType,
+)
+from tsarchive.operators.effects import (
+    COPIES_LISTS,
+    RUNNING_STATISTICS,
+    WITH_STATISTICS,
+)
+from tsarchive.run.checks import may_write_unsaid, registered_schemas
 
 
 class _Outside:
@@ -28,7 +41,9 @@ class _Outside:
 
 OUTSIDE: Final = _Outside()
 Place = Value | _Outside
+_NOWHERE: Final[Set[Place]] = frozenset()
 
+_MUTABLE: Final = frozenset({TENSOR, ANY, STORAGE})
 _ANY_MUTABLE = (ListType, DictType, ClassType, InterfaceType, HandleType, VarType)
 
 
@@ -57,16 +72,23 @@ class Aliases:
         self._gives_new = gives_new
         self._passed: dict[Value, Value] = {}
         self._released: list[Value] = []
-        self._targets: dict[Value, set[Place]] = {}
+        self._targets: dict[Place, set[Place]] = {}
         self._writes: dict[Node, list[Value]] = {}
+        self._places: dict[Value, Set[Place]] = {}
         for value in graph.params:
             self._release(value)
         self._block(graph)
 
-    def places(self, value: Value) -> set[Place]:
+    def places(self, value: Value) -> Set[Place]:
         """A value that points nowhere is a place of its own; immutable ones have none."""
+        found = self._places.get(value)
+        if found is None:
+            found = self._places[value] = self._reached(value)
+        return found
+
+    def _reached(self, value: Value) -> Set[Place]:
         if not is_mutable(value.type):
-            return set()
+            return _NOWHERE
         found: set[Place] = set()
         waiting: list[Place] = [self._passed.get(value, value)]
         seen: set[Place] = set()
@@ -75,7 +97,7 @@ class Aliases:
             if place in seen:
                 continue
             seen.add(place)
-            targets = self._targets.get(place) if isinstance(place, Value) else None
+            targets = self._targets.get(place) if place is not OUTSIDE else None
             if targets:
                 waiting.extend(targets)
             else:
@@ -229,9 +251,9 @@ _RULES: dict[str, Callable[[Aliases, Node], None]] = {
 
 def is_mutable(type_: Type) -> bool:
     """Return whether a value of this type can change, or hold a value that can."""
-    if type_ in (TENSOR, ANY, STORAGE) or isinstance(type_, _ANY_MUTABLE):
-        return True
-    return any(map(is_mutable, type_.parts()))
+    if isinstance(type_, SimpleType):
+        return type_ in _MUTABLE
+    return isinstance(type_, _ANY_MUTABLE) or any(map(is_mutable, type_.parts()))
 
 
 class _Role(NamedTuple):
@@ -262,7 +284,7 @@ def _role(argument: Any) -> _Role:
     return _Role(frozenset(info.before_set - {"*"}), info.is_write, is_wild)
 
 
-_known_roles: dict[str, _Roles | None] = {}
+_known_roles: dict[str, tuple[tuple[Any, ...], _Roles | None]] = {}
 
 
 def _roles_of(schema: FunctionSchema) -> _Roles | None:
@@ -271,17 +293,16 @@ def _roles_of(schema: FunctionSchema) -> _Roles | None:
     None when nothing is known: the operator may write to every argument.
     """
     name = schema.full_name
-    if name not in _known_roles:
-        # Operators of extensions may be registered without promises about their arguments.
-        is_of_torch = name.startswith(("aten::", "prim::"))
-        report = "" if is_of_torch else torch._C._dispatch_dump(name)
-        is_conservative = "alias analysis kind: CONSERVATIVE" in report
-        _known_roles[name] = None if is_conservative else _annotated_roles(schema)
-    return _known_roles[name]
+    registered = registered_schemas(schema.name)
+    known = _known_roles.get(name)
+    if known is None or known[0] is not registered:
+        roles = None if may_write_unsaid(name) else _annotated_roles(schema, registered)
+        known = _known_roles[name] = registered, roles
+    return known[1]
 
 
-def _annotated_roles(schema: FunctionSchema) -> _Roles:
-    for found in torch._C._jit_get_schemas_for_operator(schema.name):
+def _annotated_roles(schema: FunctionSchema, registered: tuple[Any, ...]) -> _Roles:
+    for found in registered:
         if found.overload_name == schema.overload:
             return tuple(map(_role, found.arguments)), tuple(map(_role, found.returns))
     # Functions of TorchScript's own library write nothing, and may return what they are given;

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError
@@ -61,14 +62,12 @@ class Step(NamedTuple):
 class Layer(NamedTuple):
     """A method that runs one operator.
 
-    ``given`` are its operands, which are parameters of the method, constants, attributes that it
-    ``reads``, and ``lists`` that it makes of constants. ``conditions`` tell where the operator
-    stands for a call, ``steps`` lead to it, and ``named`` are all operators of the functions on
-    the way.
+    Its operands are parameters of the method, constants, attributes that it ``reads``, and
+    ``lists`` that it makes of constants. ``conditions`` tell where the operator stands for a call,
+    ``steps`` lead to it, and ``named`` are all operators of the functions on the way.
     """
 
     operator: Node
-    given: Sequence[Value]
     reads: Sequence[Node]
     lists: Sequence[Node]
     conditions: Sequence[Flag | Dims]
@@ -137,7 +136,7 @@ class _Following:
         reads = [value.node for value in given if value.node.kind == "prim::GetAttr"]
         reads += [one.read for one in self._conditions if isinstance(one, Flag)]
         return Layer(
-            found, given, list(dict.fromkeys(reads)), list(dict.fromkeys(lists)),
+            replace(found, inputs=given), list(dict.fromkeys(reads)), list(dict.fromkeys(lists)),
             self._conditions, self._steps, tuple(dict.fromkeys(self._named)), self._stands,
         )  # fmt: skip
 

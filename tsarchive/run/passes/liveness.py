@@ -7,14 +7,27 @@ print as it was read. After the last use of a tensor its memory can be freed.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import ANY, BOOL, FLOAT, INT, TENSOR, DictType, ListType, TupleType, Type
-from tsarchive.operators.effects import IS_TRAINING, WITH_EFFECTS, WITH_STATISTICS
+from tsarchive.ir.types import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    TENSOR,
+    DictType,
+    ListType,
+    SimpleType,
+    TupleType,
+    Type,
+)
+from tsarchive.operators.effects import WITH_EFFECTS, operator_may_write
 
 from .alias_analysis import OUTSIDE, Aliases, Place
 
@@ -87,57 +100,68 @@ def all_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
             yield block.return_node
 
 
-def last_uses(
-    nodes: Sequence[Node], live: Container[Node], given: Iterable[Value] = ()
-) -> dict[Node, list[Value]]:
-    """For each of ``nodes``, which run in sequence, the values that it uses last.
+class Order:
+    """The order of the nodes of graphs, from which follows which node uses a value last."""
 
-    Those that they are ``given`` may end as well. Values that something outside of ``nodes`` uses
-    do not end.
-    """
-    ends: dict[Value, Node] = {v: v.node for v in given if holds_memory(v.type)}
-    inside = set(nodes)
-    for node in nodes:
-        if node.blocks:
-            inside.update(all_nodes([node]))
-        if node not in live:
-            continue
-        if node.kind not in _OWNED_ELSEWHERE:
-            for value in node.outputs:
-                if holds_memory(value.type):
-                    ends[value] = node
-        for inner in all_nodes([node]) if node.blocks else (node,):
-            for value in inner.inputs:
-                origin = _origin(value) if value.node.kind in ALIASES else value
-                if origin in ends:
-                    ends[origin] = node
-    found: defaultdict[Node, list[Value]] = defaultdict(list)
-    for value, node in ends.items():
-        if not _escapes(value, inside):
-            found[node].append(value)
-    return found
+    def __init__(self) -> None:
+        self._first: dict[Node, int] = {}
+        self._last: dict[Node, int] = {}
+        self._count = 0
 
+    def add(self, nodes: Sequence[Node]) -> None:
+        """Number the nodes of a block, and those in their blocks."""
+        for node in nodes:
+            self._first[node] = self._count = self._count + 1
+            for block in node.blocks:
+                self.add(block.nodes)
+                self._first[block.return_node] = self._count = self._count + 1
+            self._last[node] = self._count
 
-def _origin(value: Value) -> Value:
-    """The value that an alias stands for."""
-    while value.node.kind in ALIASES and value.node.inputs:
-        value = value.node.input
-    return value
+    def last_uses(
+        self, nodes: Sequence[Node], live: Container[Node], given: Iterable[Value] = ()
+    ) -> Mapping[Node, Sequence[Value]]:
+        """For each of ``nodes``, which run in sequence, the values that it uses last.
 
+        Those that they are ``given`` may end as well. Values that something outside of ``nodes``
+        uses do not end.
+        """
+        found: defaultdict[Node, list[Value]] = defaultdict(list)
+        if not nodes:
+            return found
+        starts = [self._first[node] for node in nodes]
+        running = (node for node in nodes if node in live and node.kind not in _OWNED_ELSEWHERE)
+        made = (value for node in running for value in node.outputs)
+        for value in itertools.chain(given, made):
+            if holds_memory(value.type):
+                last = self._last_use(value, nodes, starts, live)
+                if last is not None:
+                    found[last].append(value)
+        return found
 
-def _escapes(value: Value, inside: Container[Node]) -> bool:
-    for user, _ in value.uses:
-        if user not in inside:
-            return True
-        if user.kind in ALIASES and any(_escapes(output, inside) for output in user.outputs):
-            return True
-    return False
+    def _last_use(
+        self, value: Value, nodes: Sequence[Node], starts: Sequence[int], live: Container[Node]
+    ) -> Node | None:
+        """Return the last of ``nodes`` that uses a value; None where others use it, too."""
+        first, end = starts[0], self._last[nodes[-1]]
+        last = -1
+        same = [value]
+        for one in same:
+            for user, _ in one.uses:
+                number = self._first.get(user, 0)
+                if not first <= number <= end:
+                    return None
+                position = bisect_right(starts, number) - 1
+                if position > last and nodes[position] in live:
+                    last = position
+                if user.kind in ALIASES:
+                    same += user.outputs
+        return nodes[last] if last >= 0 else value.node
 
 
 def holds_memory(type_: Type) -> bool:
     """Return whether values of this type may hold tensors; objects keep theirs in any case."""
-    if type_ is TENSOR or type_ is ANY:
-        return True
+    if isinstance(type_, SimpleType):
+        return type_ is TENSOR or type_ is ANY
     return not isinstance(type_, ClassType) and any(map(holds_memory, type_.parts()))
 
 
@@ -247,7 +271,7 @@ class Liveness:
         if node.kind in CALLS:
             callee = called_function(node)
             return callee is None or self._effects.of(callee)  # None: known at run time only
-        return _may_write(node) and self._writes_to_live(node)
+        return operator_may_write(node) and self._writes_to_live(node)
 
     def _writes_to_live(self, node: Node) -> bool:
         self._depends = True
@@ -258,15 +282,3 @@ class Liveness:
             self._live_places = set().union(*map(aliases.places, self.values))
         written = aliases.written(node)
         return OUTSIDE in written or not written.isdisjoint(self._live_places)
-
-
-def _may_write(node: Node) -> bool:
-    schema = node.schema
-    if schema is None:
-        return False
-    if node.kind in WITH_STATISTICS:
-        is_training = node.inputs[IS_TRAINING].node
-        return not is_training.is_constant or bool(is_training.attributes["value"])
-    if any(argument.is_write for argument in schema.arguments):
-        return True
-    return not schema.name.startswith(("aten::", "prim::"))

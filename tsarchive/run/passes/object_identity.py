@@ -28,11 +28,13 @@ from tsarchive.ir.types import (
 )
 from tsarchive.run.own_objects import SHARED, may_hold_shared, own_text
 
-from .liveness import ALIASES, called_function
+from .liveness import ALIASES, CALLS, called_function
 
 _TEXTS: Final = frozenset({ListType(STRING), TupleType((STRING, STRING, STRING))})
 _OF_TUPLES: Final = frozenset({"prim::TupleIndex", "prim::TupleUnpack"})
 _COMPARISONS: Final = frozenset({"aten::__is__", "aten::__isnot__"})
+# Nodes that compare such values, or pass them to functions that may.
+_DECIDING: Final = _COMPARISONS | CALLS
 
 
 def _may_be_shared(type_: Type) -> bool:
@@ -129,11 +131,12 @@ class Comparisons:
             graph = Block()
             with contextlib.suppress(ArchiveError):  # it fails when it is called
                 graph = function.graph if known is None else graph
-            if known or any(_compares(node, graph) for node in walk(graph.nodes)):
+            nodes = [node for node in walk(graph.nodes) if node.kind in _DECIDING]
+            if known or any(_compares(node, graph) for node in nodes):
                 return True
             callees = {
                 callee
-                for node in walk(graph.nodes)
+                for node in nodes
                 if (callee := called_function(node))
                 and any(may_hold_shared(value.type) for value in node.inputs)
             }

@@ -7,28 +7,22 @@
   subtraction, multiplication and division, which decides the dtype of the result.
 
 A slice of all rows changes nothing for an operator right after it that takes rows or columns of it.
-
-A trace computes with sizes as tensors without dimensions, as in
-``Int(mul(NumToTensor(size(x, 0)), 4))``. Where nothing else can see such a tensor, generated code
-has the number itself, in 64 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from itertools import pairwise
 
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import RETURN, Block, Node, Value
-from tsarchive.ir.types import INT, TENSOR
+from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.types import INT
 
 from .alias_analysis import OUTSIDE, Aliases, Place
 from .liveness import all_nodes, called_function
 
 NumberOf = Callable[[Node], int | float | complex | None]
 """The number that the second operand of a node acts as, where it is a constant tensor."""
-ValueOf = Callable[[Value], int | float | complex | None]
-"""The number that a constant tensor acts as."""
 
 # The operators, as overloads for a number and for a tensor, and what they add or multiply by.
 NEUTRAL = {"aten::add": 0, "aten::sub": 0, "aten::mul": 1}
@@ -135,83 +129,3 @@ def _takes_all_rows(node: Node) -> bool:
         return False
     dim, start, end, step = [made.attributes["value"] for made in given]
     return dim == 0 and start in (None, 0) and end in (None, _END) and step == 1
-
-
-_NUMBERS = frozenset({"prim::NumToTensor"})
-_INTO_NUMBERS = frozenset({"aten::Int.Tensor", "aten::IntImplicit", "aten::ScalarImplicit"})
-_ALPHA = frozenset({"aten::add", "aten::sub"})
-_DIVISIONS = frozenset({"aten::floor_divide", "aten::remainder", "aten::div"})
-_ON_NUMBERS: Mapping[str, str] = {
-    **{f"aten::{name}": f"aten::{name}.int" for name in ("add", "sub", "mul", "neg", "remainder")},
-    "aten::floor_divide": "aten::floordiv.int",
-    "aten::div": "aten::floordiv.int",
-}
-_LARGE = 1 << 62  # remainders of ints and of tensors differ from here on
-_ROUNDED = {"floor": "aten::floordiv.int", "trunc": "aten::__round_to_zero_floordiv.int"}
-
-
-def form_on_numbers(node: Node) -> str | None:
-    """The operator on ints that does what an operator does with tensors that hold ints."""
-    if node.schema is None or node.upgrader is not None or node.stand_in is not None:
-        return None
-    if node.kind != "aten::div":
-        return _ON_NUMBERS.get(node.kind)
-    has_mode = node.schema.overload in ("Tensor_mode", "Scalar_mode")
-    return _ROUNDED.get(node.inputs[2].constant) if has_mode else None
-
-
-def nodes_on_numbers(graph: Block, live: Container[Node], number_of: ValueOf) -> set[Node]:
-    """The nodes that make tensors of ints, compute with them and take the ints out.
-
-    ``number_of`` tells the number that a constant tensor acts as. No tensor of theirs is left.
-    """
-    nodes = [node for node in all_nodes(graph.nodes) if node in live]
-    if not any(node.kind in _NUMBERS for node in nodes):
-        return set()
-    made: set[Node] = set()
-    for node in nodes:
-        if _may_be_number(node, made, number_of):
-            made.add(node)
-    while seen := {node for node in made if not _is_unseen(node, made, live, number_of)}:
-        made -= seen
-    taking = {user for node in made for user, _ in node.output.uses if user in live}
-    return made | taking
-
-
-def _may_be_number(node: Node, made: Container[Node], number_of: ValueOf) -> bool:
-    if node.kind in _NUMBERS:
-        return node.input.type == INT
-    if form_on_numbers(node) is None or not _takes_ints(node, made, number_of):
-        return False
-    if node.kind in _ALPHA:
-        return all(_int(value) == 1 for value in node.inputs[2:])
-    if node.kind in _DIVISIONS:
-        divisor = _int_operand(node.inputs[1], number_of)
-        return divisor is not None and 0 < divisor < _LARGE
-    return True
-
-
-def _takes_ints(node: Node, made: Container[Node], number_of: ValueOf) -> bool:
-    """Return whether the operands are such tensors or ints, at least one is no constant."""
-    operands = node.inputs[:2]
-    return any(value.node in made for value in operands) and all(
-        value.node in made
-        or value.type == INT
-        or (value.type == TENSOR and _int_operand(value, number_of) is not None)
-        for value in operands
-    )
-
-
-def _int_operand(value: Value, number_of: ValueOf) -> int | None:
-    found = number_of(value) if value.type == TENSOR else _int(value)
-    return found if type(found) is int else None
-
-
-def _is_unseen(
-    node: Node, made: Container[Node], live: Container[Node], number_of: ValueOf
-) -> bool:
-    """Return whether numbers suffice for the operands of ``node`` and the users of its result."""
-    if node.kind not in _NUMBERS and not _takes_ints(node, made, number_of):
-        return False
-    users = [use.user for use in node.output.uses if use.user in live or use.user.kind == RETURN]
-    return all(user in made or user.operator in _INTO_NUMBERS for user in users)

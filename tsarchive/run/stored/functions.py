@@ -13,6 +13,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from torch import is_tensor
@@ -21,6 +22,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.run.compiler import MovedPlaces
 from tsarchive.run.linkage import Call, Linkage, Source
 from tsarchive.run.objects import as_number
+from tsarchive.run.tracebacks import LAYERS
 
 from .recipes import (
     ArchiveNames,
@@ -234,7 +236,7 @@ class _Writing:
     def function(self, compiled: Compiled) -> Any:
         source = compiled.source
         recipes = tuple(
-            (name, recipe_of(value, self.context)) for name, value in source.namespace.items()
+            (name, recipe_of(value, self.context)) for name, value in _used(source).items()
         )
         own = compiled.call.function.qualified_name
         number, moved = self._body(source, own)
@@ -259,6 +261,24 @@ class _Writing:
         return found
 
 
+def _used(source: Source) -> dict[str, Any]:
+    """Return the globals of a source without those that its text came to do without.
+
+    A default value has a name before it is known that the operator is called without it.
+    """
+    names = _names_in(source.code) | {LAYERS, *(n for _, n in source.namespace.get(LAYERS, ()))}
+    return {name: value for name, value in source.namespace.items() if name in names}
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """Return the names that code, and what it defines, may look up as globals."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names_in(constant)
+    return names
+
+
 def schemas_of(functions: Iterable[Function], writer: TypeWriter) -> dict[str, Any]:
     """Return the stored schemas of functions, of those that have a stored form."""
     found = {}
@@ -271,6 +291,14 @@ def schemas_of(functions: Iterable[Function], writer: TypeWriter) -> dict[str, A
 
 
 def numbers_in(constants: Iterable[Any]) -> bytes:
-    """Return a digest of what code is made for in constants: those that act as numbers."""
-    shown = [f"{as_number(value)!r}" if is_tensor(value) else "" for value in constants]
+    """Return a digest of what code is made for in constants: those that act as numbers.
+
+    Of numbers that are not whole, code has the place in the table, and is made for their type.
+    """
+    shown = [_number_shown(value) if is_tensor(value) else "" for value in constants]
     return hashlib.sha256("\n".join(shown).encode()).digest()
+
+
+def _number_shown(value: Any) -> str:
+    number = as_number(value)
+    return f"{number}" if isinstance(number, int) else type(number).__name__

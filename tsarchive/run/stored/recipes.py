@@ -32,12 +32,14 @@ from tsarchive.run.enforcement import Dispatch
 from tsarchive.run.linkage import Bound, DynamicCall, LazyFunction, Linkage, NativeCall
 from tsarchive.run.modules import call_module
 from tsarchive.run.natives.table import NATIVES
+from tsarchive.run.objects import as_number
 from tsarchive.run.operators import (
     find_native,
     implementation,
     native_class,
     operator_schemas,
     registered,
+    without_modes,
 )
 
 from .types import TypeReader, TypeWriter, Unstorable
@@ -400,6 +402,22 @@ def _device(value: Any, _: Context) -> Recipe | None:
     return (str(value),) if type(value) is torch.device else None
 
 
+def _number_of_constant(value: Any, context: Context) -> Recipe | None:
+    """A number that generated code takes out of a constant, which may be a weight."""
+    tensor = context.linkage.objects.acting_as(value)
+    if tensor is None:
+        return None
+    position = context.names.position(tensor)
+    if position is None:
+        raise Unstorable("a number is of a tensor that is not in the table of constants")
+    return (position,)
+
+
+def _number_in(context: Context, index: int) -> Any:
+    with without_modes():
+        return as_number(context.names.constant(index))
+
+
 _SCALARS: Final = (bool, int, float, complex, str, type(None))
 
 
@@ -435,6 +453,7 @@ _KINDS: Final[Mapping[str, tuple[_Describe, Callable[..., Any]]]] = {
     "member": (_member, lambda c, stored, name: _class_of(c, stored)[name]),
     "text": (_own_text, lambda context, text: context.linkage.analyses.comparisons.text(text)),
     "device": (_device, lambda _, text: torch.device(text)),
+    "number of constant": (_number_of_constant, _number_in),
     "scalar": (_scalar, lambda _, value: value),
     "tuple": (_tuple, lambda context, *items: tuple(made_by(item, context) for item in items)),
 }

@@ -13,7 +13,6 @@ from tsarchive.ir.classes import (
     FunctionType,
     InterfaceType,
 )
-from tsarchive.ir.constants import Device
 from tsarchive.ir.schema import NO_DEFAULT, Argument, FunctionSchema
 from tsarchive.ir.types import (
     SIMPLE_TYPES,
@@ -53,6 +52,8 @@ def value_stored(value: Any) -> Any:
         return value
     if value is NO_DEFAULT:
         return _NO_DEFAULT
+    from tsarchive.ir.constants import Device
+
     match value:
         case list():
             return ("list", *map(value_stored, value))
@@ -70,6 +71,8 @@ def value_of(stored: Any) -> Any:
         return NO_DEFAULT
     kind, *items = stored
     if kind == "device":
+        from tsarchive.ir.constants import Device  # few schemas have one
+
         return Device(items[0])
     if kind in ("list", "tuple"):
         return (list if kind == "list" else tuple)(map(value_of, items))
