@@ -122,7 +122,7 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
     "tsarchive.executorch_export": {
-        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading",
+        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading", "tsarchive.run",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {

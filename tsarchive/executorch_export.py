@@ -30,6 +30,7 @@ from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
+from tsarchive.run.packed import refuse_packed
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -145,7 +146,8 @@ def lower(
     programs, such as those with tensors that oneDNN packed.
     """
     for program in methods.values():
-        _require_no_packed(program)
+        for name, value in program.constants.items():
+            refuse_packed(name, value, UnsupportedError, "Convert")
     require_package()
     partitioners = [_partitioner(name) for name in backends]
     # With gradients enabled, retracing fails for buffers that are assigned results of weights.
@@ -158,15 +160,6 @@ def lower(
                 f"executorch cannot lower the program: {type(error).__name__}: {message}",
                 hint="The traceback of its cause tells where it stopped",
             ) from error
-
-
-def _require_no_packed(program: ExportedProgram) -> None:
-    for name, value in program.constants.items():
-        if isinstance(value, torch.Tensor) and value.is_mkldnn:
-            raise UnsupportedError(
-                f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
-                hint="Convert the module that it was packed from, before it is optimized",
-            )
 
 
 def require_package() -> None:

@@ -281,6 +281,7 @@ def test_the_command_trims_and_empties_it(named):
     [
         ("800", 800), ("1_000", 1000), ("1kB", 1000), ("1 KiB", 1024), ("0.5k", 500), ("0", 0),
         ("2MB", 2_000_000), ("900 bytes", 900), ("0.001GiB", 1073741),
+        ("9007199254740993", 2**53 + 1), ("1" + "0" * 400, 10**400),
     ],
 )  # fmt: skip
 def test_sizes_may_have_units(named, monkeypatch, text, size):

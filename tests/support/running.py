@@ -20,12 +20,19 @@ from tsarchive.ir.graph import Block, Value
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import Type
 from tsarchive.policy import Guard, Policy
+from tsarchive.run import checks
 from tsarchive.run.calls_from_python import public_function
 from tsarchive.run.classes import Classes
 from tsarchive.run.linkage import source_of
 from tsarchive.run.operators import operator_schemas
 
 SEED = 3
+
+
+def hide_operators(monkeypatch: Any, *names: str) -> None:
+    """Let this process have no operators of these names."""
+    for name in names:
+        monkeypatch.setitem(checks._registered, name, ((), None))
 
 
 def trusting() -> Classes:

@@ -13,10 +13,10 @@ import torch
 
 import tsarchive
 from tests.support.comparing import equal
+from tests.support.running import hide_operators
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.operators.overloads import overloads_of
 from tsarchive.operators.removed import removed
-from tsarchive.run import checks
 from tsarchive.run.foreign import ForeignObject, readable_schemas
 
 NAMESPACE = "torch_scatter"
@@ -175,13 +175,13 @@ def test_objects_of_unknown_classes_are_saved(packed, canonical):
 
 def test_operators_of_another_torch_are_read(monkeypatch):
     """Their schemas are known, so that code around them is read; they cannot run."""
-    monkeypatch.setitem(checks._registered, "aten::relu", ((), None))
+    hide_operators(monkeypatch, "aten::relu")
     assert readable_schemas("aten::relu") == overloads_of("aten::relu")
 
 
 @pytest.mark.parametrize("name", ["aten::solve", "aten::align_to", "prepacked::linear_clamp_run"])
 def test_operators_that_torch_removed_are_none_of_another_torch(name, monkeypatch):
     """Functions stand for them, or a reason is told."""
-    monkeypatch.setitem(checks._registered, name, ((), None))
+    hide_operators(monkeypatch, name)
     assert removed(name)
     assert readable_schemas(name) == ()

@@ -12,10 +12,9 @@ import tsarchive
 from tests.support.archives import ROOT, loaded, records_of, saved
 from tests.support.frontend import importer_of, walk
 from tests.support.processes import torch_process
-from tests.support.running import trusting
+from tests.support.running import hide_operators, trusting
 from tsarchive.errors import LimitError, PolicyError, UnknownOperatorError
 from tsarchive.operators.libraries import last_with
-from tsarchive.run import checks
 from tsarchive.run.conversion import type_of_class
 
 FOLDER = ROOT / "fixtures" / "removed"
@@ -90,19 +89,13 @@ def test_gives_what_the_last_torch_gave(version, name):
     check(getattr(archive(version), name), RESULTS[version][name])
 
 
-def hide(monkeypatch, *names):
-    """Let this process have no operators of these names."""
-    for name in names:
-        monkeypatch.setitem(checks._registered, name, ((), None))
-
-
 # torch 2.13 has them still, and runs its own.
 IN_2_13 = ("cholesky", "cholesky_upper", "cholesky_batch", "cholesky_out", "qr", "qr_complete")
 
 
 @pytest.mark.parametrize("name", [*IN_2_13, "qr_out"])
 def test_functions_stand_for_what_this_torch_may_have(name, monkeypatch):
-    hide(monkeypatch, "aten::cholesky", "aten::qr")
+    hide_operators(monkeypatch, "aten::cholesky", "aten::qr")
     check(getattr(archive("1.13"), name), RESULTS["1.13"][name])
 
 
@@ -203,7 +196,7 @@ def test_programs_of_torch_export_call_them(tmp_path, monkeypatch):
     path = tmp_path / "factors.pt2"
     torch.export.save(torch.export.export(Factors(), (matrix,)), path)
     expected = Factors()(matrix)
-    hide(monkeypatch, "aten::cholesky", "aten::qr")
+    hide_operators(monkeypatch, "aten::cholesky", "aten::qr")
     torch.testing.assert_close(tsarchive.load(path)(matrix), expected)
 
 

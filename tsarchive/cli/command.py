@@ -42,10 +42,10 @@ class Failure(TypedDict):
 class ModelError(click.ClickException):
     """The model raised; ``origin`` is the line of user source where it did."""
 
-    def __init__(self, message: str, origin: str | None) -> None:
+    def __init__(self, message: str, origin: str | None, hint: str | None = None) -> None:
         super().__init__(message)
         self.origin = origin
-        self.hint: str | None = None
+        self.hint = hint
 
 
 class ReportedFailure(click.ClickException):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,7 @@ import tsarchive
 from tsarchive.describing.text import duration
 from tsarchive.errors import CallError
 
-from .command import ModelError, json_option
+from .command import json_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, say
@@ -93,18 +91,8 @@ def _optimized(module: Any, inputs: Inputs | None) -> Any:
     from tsarchive.optimizing import optimized_for
 
     example = None if inputs is None else tuple(inputs.args)
-    return optimized_for(module, example, _errors_of_example())
-
-
-@contextmanager
-def _errors_of_example() -> Iterator[None]:
-    """Raise what ``errors_of_model`` raises, and say that it was the call with the example."""
-    try:
-        with errors_of_model():
-            yield
-    except ModelError as error:
-        error.hint = "The call with the example failed: give INPUTS that the model takes"
-        raise
+    hint = "The call with the example failed: give INPUTS that the model takes"
+    return optimized_for(module, example, errors_of_model(hint))
 
 
 def _show(report: OptimizeReport, output: str) -> None:

@@ -111,8 +111,11 @@ class Size(click.types.StringParamType):
         match = _SIZE.fullmatch(value.strip().lower())
         if match is None:
             self.fail(f"{value!r} is no size: 50_000_000, 50MB and 1.5GiB are.", param, ctx)
+        from fractions import Fraction  # few commands have such an option, and it is exact
+
         base = 1024 if match["binary"] else 1000
-        return int(float(match["number"]) * base ** " kmgt".index(match["unit"] or " "))
+        number = Fraction(match["number"].replace("_", ""))
+        return int(number * base ** " kmgt".index(match["unit"] or " "))
 
 
 limit_options = together(

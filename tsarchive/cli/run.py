@@ -209,8 +209,8 @@ def call_model(function: Any, inputs: Inputs, seed: int) -> tuple[Any, float]:
 
 
 @contextmanager
-def errors_of_model() -> Iterator[None]:
-    """Raise click.ClickException for what a model raises."""
+def errors_of_model(hint: str | None = None) -> Iterator[None]:
+    """Raise ModelError, with this hint, for what a model raises."""
     from tsarchive.run.tracebacks import innermost_origin
 
     try:
@@ -226,6 +226,7 @@ def errors_of_model() -> Iterator[None]:
         raise ModelError(
             f"the model raised {type(error).__name__}: {reason}",
             None if origin is None else str(origin),
+            hint,
         ) from error
 
 

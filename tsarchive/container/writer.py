@@ -319,16 +319,14 @@ def _local_header(member: bytes, packed: Packed, offset: int, large: bool, far: 
     start = offset + layout.LOCAL.size + len(member) + len(extra)
     length = -(start + 4) % layout.ALIGNMENT
     extra += layout.PADDING_FIELD + length.to_bytes(2, "little") + b"Z" * length
-    # In the order of ``LocalHeader``, without the object: archives have many records.
-    header = layout.LOCAL.pack(
-        layout.LOCAL_SIGNATURE, layout.VERSION_NEEDED[packed.method], _flags(packed),
-        packed.method, *_NOT_YET_KNOWN, len(member), len(extra),
-    )  # fmt: skip
-    return header + member + extra
-
-
-# Time and date, which torch leaves out, and CRC-32 and sizes, which the descriptor has.
-_NOT_YET_KNOWN = (0, 0, 0, 0, 0)
+    header = layout.LocalHeader(
+        version_needed=layout.VERSION_NEEDED[packed.method],
+        flags=_flags(packed),
+        method=packed.method,
+        name_length=len(member),
+        extra_length=len(extra),
+    )
+    return layout.LOCAL.pack(*header) + member + extra
 
 
 def _descriptor(packed: Packed, stored_size: int, is_wide: bool) -> bytes:
@@ -342,14 +340,18 @@ def _central_header(
     member: bytes, packed: Packed, stored_size: int, offset: int, large: bool, far: bool
 ) -> bytes:
     extra = zip64_field(*([packed.size, stored_size] if large else []), *([offset] if far else []))
-    sizes = (layout.MAX32, layout.MAX32) if large else (stored_size, packed.size)
-    # In the order of ``CentralHeader``; time, date and what stands behind the lengths are zero.
-    header = layout.CENTRAL.pack(
-        layout.CENTRAL_SIGNATURE, 0, layout.VERSION_NEEDED[packed.method], _flags(packed),
-        packed.method, 0, 0, packed.crc, *sizes, len(member), len(extra), 0, 0, 0, 0,
-        layout.MAX32 if far else offset,
-    )  # fmt: skip
-    return header + member + extra
+    header = layout.CentralHeader(
+        version_needed=layout.VERSION_NEEDED[packed.method],
+        flags=_flags(packed),
+        method=packed.method,
+        crc=packed.crc,
+        stored_size=layout.MAX32 if large else stored_size,
+        size=layout.MAX32 if large else packed.size,
+        name_length=len(member),
+        extra_length=len(extra),
+        header_offset=layout.MAX32 if far else offset,
+    )
+    return layout.CENTRAL.pack(*header) + member + extra
 
 
 def _end_records(place: int, size: int, entries: int) -> bytes:

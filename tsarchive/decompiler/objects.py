@@ -27,6 +27,7 @@ from tsarchive.operators.libraries import what_registers
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.foreign import ForeignObject
 from tsarchive.run.modules import ArchiveObject
+from tsarchive.run.packed import refuse_packed
 from tsarchive.run.slots import SHARED_SLOTS, SlotKind, get_slot
 
 from . import syntax
@@ -431,11 +432,7 @@ class TensorFile:
         """Add a tensor; return its name, which is another one where ``name`` is taken."""
         if tensor.is_meta or tensor.is_nested:
             raise UnsupportedError(f"the tensor {name!r} has no data of its own")
-        if tensor.is_mkldnn:
-            raise UnsupportedError(
-                f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
-                hint="Decompile the module that it was packed from, before it is optimized",
-            )
+        refuse_packed(name, tensor, UnsupportedError, "Decompile")
         found = next(n for n in numbered(name, "~") if self._tensors.get(n, tensor) is tensor)
         self._tensors[found] = tensor
         return found

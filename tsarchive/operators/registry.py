@@ -79,13 +79,13 @@ def entries_of(name: str) -> tuple[Entry, ...]:
 @cache
 def listed_versions() -> tuple[str, ...]:
     """Return the versions of torch whose schemas are known, such as "2.13", oldest first."""
-    return tuple(map(_minor, _head()[0].split()[2:]))
+    return tuple(map(minor, _head()[0].split()[2:]))
 
 
 @cache
 def tried_versions() -> tuple[str, ...]:
     """Return the versions of torch that were tried, such as "2.13", oldest first."""
-    return tuple(map(_minor, _head()[1].split()[2:]))
+    return tuple(map(minor, _head()[1].split()[2:]))
 
 
 def _of_version(entries: Sequence[Entry], version: str | None) -> tuple[str, ...]:
@@ -140,7 +140,8 @@ def _place(version: str) -> int:
     return listed_versions().index(version)
 
 
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """Return the release of a version as tables here name it: ``2.13`` for ``2.13.0+cpu``."""
     return ".".join(version.split(".")[:2])
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from tsarchive.errors import ArchiveError
+
 from .checks import CHECKS, check_before, plain, require, room_of
 from .layer_checks import convolved_sizes
 from .tensor_checks import check_bags
@@ -30,6 +32,18 @@ SUB_BYTE: Final = frozenset({torch.quint4x2, torch.quint2x4})
 in whole bytes, and they begin beyond their memory."""
 
 _SCHEMES: Final = (torch.per_tensor_affine, torch.per_channel_affine)
+
+
+def refuse_packed(name: str, value: Any, error: type[ArchiveError], to_do: str) -> None:
+    """Raise ``error`` for a tensor that oneDNN packed, whose order is that of one processor.
+
+    ``to_do`` is what the caller does, for a hint: to ``"Convert"`` a module, say.
+    """
+    if isinstance(value, Tensor) and value.is_mkldnn:
+        raise error(
+            f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
+            hint=f"{to_do} the module that it was packed from, before it is optimized",
+        )
 
 
 def check_linear(weight: Tensor, bias: Tensor | None) -> None:

@@ -38,6 +38,7 @@ from tsarchive.ir.types import ANY, COMPOSITE, DictType, ListType, TupleType, Ty
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.natives.conversions import LAYOUTS
 from tsarchive.run.operators import operator_schemas
+from tsarchive.run.packed import refuse_packed
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.slots import get_slot
 
@@ -109,11 +110,7 @@ class PayloadWriter:
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         found: dict[str, schema.PayloadMeta] = {}
         for name, tensor in tensors.items():
-            if tensor.is_mkldnn:
-                raise SaveError(
-                    f"oneDNN packed the tensor {name!r} for this processor: it cannot be written",
-                    hint="Convert the module that it was packed from, before it is optimized",
-                )
+            refuse_packed(name, tensor, SaveError, "Convert")
             if not _is_fake(tensor) and type(tensor.data) is not torch.Tensor:
                 record = self._add(prefix, _saved(tensor), known.get(name))
                 found[name] = schema.PayloadMeta(

@@ -15,7 +15,7 @@ import marshal
 import os
 import sys
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ from tsarchive.errors import ArchiveError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, SharedMethod
 from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import NamedType
-from tsarchive.operators.registry import schema_texts
+from tsarchive.operators.registry import minor, schema_texts
 from tsarchive.run.checks import described, registered_schemas
 from tsarchive.run.foreign import readable_schemas
 from tsarchive.run.operators import without_modes
@@ -35,7 +35,7 @@ from tsarchive.run.stored.functions import StoredFunctions, numbers_in, schemas_
 from tsarchive.run.stored.types import TypeReader, TypeWriter, Unstorable, contain_themselves
 
 if TYPE_CHECKING:
-    from tsarchive.container import Container as Archive
+    from tsarchive.container import Container
     from tsarchive.frontend import CodeImporter
     from tsarchive.ir.graph import Placed
     from tsarchive.policy import Guard
@@ -348,7 +348,7 @@ def _entry(content: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def folder_for(container: Archive, guard: Guard) -> tuple[CacheFolder, bytes] | None:
+def folder_for(container: Container, guard: Guard) -> tuple[CacheFolder, bytes] | None:
     """Return the folder and the key of an archive's code; None where there is no cache.
 
     Raises nothing: a record that cannot be read is left to whoever needs it.
@@ -363,7 +363,7 @@ def folder_for(container: Archive, guard: Guard) -> tuple[CacheFolder, bytes] | 
         return None
 
 
-def _key(container: Archive, guard: Guard) -> bytes:
+def _key(container: Container, guard: Guard) -> bytes:
     digest = hashlib.sha256(_process().encode())
     policy = guard.policy
     shown = sorted(policy.allowed), policy.is_trusting, sorted(policy.forbidden), guard.limits
@@ -377,7 +377,7 @@ def _key(container: Archive, guard: Guard) -> bytes:
     return digest.digest()
 
 
-def _small_constants(container: Archive) -> list[tuple[str, int, int | None]]:
+def _small_constants(container: Container) -> list[tuple[str, int, int | None]]:
     """Return the records that may hold one number, which code is made for.
 
     Archives of equal code would replace each other's entry. What tells whether an entry fits is
@@ -421,7 +421,7 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
             yield entry.path, facts.st_size, facts.st_mtime_ns
 
 
-def _registry(names: Iterable[str], others: Container[str]) -> bytes:
+def _registry(names: Iterable[str], others: Collection[str]) -> bytes:
     """Return a digest of what this process has registered under names of operators.
 
     ``others`` are the names with overloads that are not torch's own. Under the rest of the names,
@@ -443,6 +443,5 @@ def _is_torchs_own(name: str) -> bool:
     """Return whether a name has the overloads alone that torch itself registers when it starts."""
     from tsarchive.operators.effects import OF_TORCH  # asked only where something was compiled
 
-    version = ".".join(torch.__version__.split(".")[:2])
     found = tuple(map(str, registered_schemas(name)))
-    return name.startswith(OF_TORCH) and found == schema_texts(name, version)
+    return name.startswith(OF_TORCH) and found == schema_texts(name, minor(torch.__version__))

@@ -24,11 +24,7 @@ from tsarchive.ir.types import (
     Type,
     VarType,
 )
-from tsarchive.operators.effects import (
-    COPIES_LISTS,
-    RUNNING_STATISTICS,
-    WITH_STATISTICS,
-)
+from tsarchive.operators.effects import COPIES_LISTS, RUNNING_STATISTICS, WITH_STATISTICS
 from tsarchive.run.checks import may_write_unsaid, registered_schemas
 
 
