@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.errors import FormatError
+from tsarchive.ir.source_ranges import Location
 
 from .strides import Piece, pieces_of
 
@@ -66,6 +67,76 @@ class TensorContent(NamedTuple):
     elements: Elements
 
 
+class Operation(NamedTuple):
+    """A node of a graph as plain data.
+
+    ``inputs`` are numbers of values, counted in each function in the order in which they are made,
+    or constants as ``[type, value]``. ``place`` is None where no text stands for the operation.
+    """
+
+    operator: str
+    inputs: Sequence[Plain]
+    attributes: Mapping[str, Plain]
+    bodies: Sequence[Body]
+    outputs: Sequence[Plain]
+    place: Place | None = None
+
+
+class Place(NamedTuple):
+    """Where an operation stands: the line of text in the file, and the user's line, found when it
+    is called for."""
+
+    text: str
+    origin: Callable[[], Location | None]
+
+
+class Body(NamedTuple):
+    """The operations of a function, or of a block inside of an operation.
+
+    ``params`` are types, ``results`` numbers of values or constants.
+    """
+
+    params: Sequence[Plain]
+    operations: Sequence[Operation]
+    results: Sequence[Plain]
+
+
+class Routine(NamedTuple):
+    """A function or method: its arguments ``[name, type, [] or [default]]``, the types of its
+    results, and what it does."""
+
+    arguments: Sequence[Plain]
+    returns: Sequence[Plain]
+    body: Body
+
+
+class Definition(NamedTuple):
+    """A class, function or type: ``traits`` are what is neither attribute, constant nor code."""
+
+    name: str
+    traits: Mapping[str, Plain]
+    attributes: Mapping[str, Plain]
+    constants: Mapping[str, Plain]
+    routines: Mapping[str, Routine]
+
+
+class ModuleContent(NamedTuple):
+    """A module at a path: its class, and its attributes, those that are modules aside."""
+
+    definition: Definition
+    attributes: Mapping[str, Plain]
+
+
+class Outline(NamedTuple):
+    """What two files are compared by: modules by path, and definitions that no module has.
+
+    Names have no numbers of mangling, and values refer to each other by path or order.
+    """
+
+    modules: Mapping[str, ModuleContent]
+    definitions: Sequence[Definition]
+
+
 class Contents(ABC):
     """The parts of a file, each made when it is looked at."""
 
@@ -88,3 +159,8 @@ class Contents(ABC):
     @abstractmethod
     def extra_files(self) -> Mapping[str, bytes]:
         """Extra files by name."""
+
+    @property
+    def outline(self) -> Outline:
+        """The parts that are compared with those of another file."""
+        raise NotImplementedError

@@ -1,0 +1,143 @@
+"""What a comparison of two models or files has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tsarchive.analyses.encoding import Plain
+
+Part: TypeAlias = Literal["code", "structure", "weights", "extra files"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's source, ``line`` counted from 1; ``text`` is "" where only the place was
+    recorded."""
+
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file or '<unknown>'}:{self.line}"
+        return f"{where}: {self.text}" if self.text else where
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    """How far the elements of two tensors of one dtype and shape are apart.
+
+    ``differing`` of ``elements`` differ, bit for bit. ``max_absolute`` is the largest absolute
+    difference, ``max_relative`` the largest of those divided by the value before, ``max_ulps`` the
+    largest number of representable numbers between (None for integers), and ``norm`` the Euclidean
+    norm of the differences, beside ``norm_before``, that of the values before. Elements that are
+    not finite on one side alone count as infinitely far apart.
+    """
+
+    differing: int
+    elements: int
+    max_absolute: float
+    max_relative: float
+    max_ulps: int | None
+    norm: float
+    norm_before: float
+
+    @property
+    def share(self) -> float:
+        """The share of elements that differ, from 0 to 1."""
+        return self.differing / self.elements
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference.
+
+    ``kind`` is a word for what changed: ``tensor values``, ``tensor shape``, ``tensor dtype``,
+    ``tensor``, ``module``, ``class``, ``attribute``, ``constant``, ``default``, ``operator``,
+    ``code``, ``method``, ``extra file``, ... ``where`` is the dotted path from the root of the
+    model: a tensor, an attribute, a module (its path, "" for the root), or a method of a module
+    (``layer1.0.forward``); for functions and types that no module holds their qualified names, for
+    extra files theirs. ``before`` and ``after`` are what stands there, None where nothing does.
+    ``part`` is that of the fingerprint which tells the change. ``source`` are the lines of the
+    user's source, before and after, where debug records tell them.
+    """
+
+    kind: str
+    where: str
+    before: Plain
+    after: Plain
+    part: Part
+    source: tuple[SourceLine | None, SourceLine | None] = (None, None)
+    values: ValueDifference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChange:
+    """A function or method that differs, side by side: pairs of lines of its code, None where one
+    side lacks the line. ``is_same`` lines are context."""
+
+    where: str
+    rows: Sequence[SideBySide]
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """A line of code before and after, each with its line of the user's source."""
+
+    before: str | None
+    after: str | None
+    is_same: bool
+    source: tuple[SourceLine | None, SourceLine | None] = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorUse:
+    """An operator that only one side uses: ``where`` is the first method that does, ``risk`` what
+    it can do beside computing ("" for nothing), and ``is_allowed`` whether the default policy lets
+    it run."""
+
+    operator: str
+    where: str
+    risk: str
+    is_allowed: bool
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first module whose output differs when both models run: ``where`` is its path."""
+
+    where: str
+    class_name: str
+    values: ValueDifference | None
+    before: str
+    after: str
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """The differences between two models or files.
+
+    ``changes`` is empty where nothing differs. ``packing`` tells how the files differ in what is no
+    part of the model: the format, the version, the torch that wrote them, records; it does not
+    count as a change. ``compared`` are the parts that both sides have in forms that can be
+    compared. ``divergence`` is set where both were run and gave different results.
+    """
+
+    before: str
+    after: str
+    changes: list[Change]
+    compared: tuple[Part, ...]
+    packing: list[Change] = field(default_factory=list)
+    methods: list[MethodChange] = field(default_factory=list)
+    operators_gained: list[OperatorUse] = field(default_factory=list)
+    operators_lost: list[OperatorUse] = field(default_factory=list)
+    divergence: Divergence | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether the models are the same, and gave the same results where they were run."""
+        return not self.changes and self.divergence is None
