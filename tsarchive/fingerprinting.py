@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
-from tsarchive.formats.strides import Piece
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
@@ -142,10 +141,10 @@ def _digests(
     """Digest tensors, several at a time; what has several names is read once."""
     reading.require_bounded(tensors.values())
     found: dict[str, str] = {}
+    each = {id(tensor): tensor for tensor in tensors.values()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting = {
-            id(tensor): pool.submit(tensor_digest, tensor, reading.pieces(tensor.elements))
-            for tensor in tensors.values()
+            key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()
         }
         try:
             for name, tensor in tensors.items():
@@ -157,12 +156,23 @@ def _digests(
     return found
 
 
-def tensor_digest(tensor: TensorContent, pieces: Iterable[Piece]) -> str:
-    """Return the digest of a tensor whose elements are in ``pieces``."""
-    digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-    for piece in pieces:
-        digest.update(piece)
-    return f"{VERSION}:{digest.hexdigest()}"
+class TensorDigest:
+    """The digest of a tensor, whose elements are added piece by piece."""
+
+    def __init__(self, tensor: TensorContent) -> None:
+        self._digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
+        self.add = self._digest.update
+
+    def __str__(self) -> str:
+        return f"{VERSION}:{self._digest.hexdigest()}"
+
+
+def tensor_digest(tensor: TensorContent, reading: Reading) -> str:
+    """Return the digest of a tensor of a file."""
+    digest = TensorDigest(tensor)
+    for piece in reading.pieces(tensor.elements):
+        digest.add(piece)
+    return str(digest)
 
 
 def _digest(part: str, value: Plain) -> str:
