@@ -215,8 +215,8 @@ class ProgramComparison:
         key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
         if key[0] == key[1]:
             return
-        comparison = DefinitionComparison(pair.where, pair.told)
-        comparison.compare(self.names.definition(pair.before), pair.after)
+        comparison = DefinitionComparison(pair.where, self.names, pair.told)
+        comparison.compare(pair.before, pair.after)
         found.changes += comparison.found.changes
         found.derived += comparison.found.derived
         found.methods += comparison.found.methods
