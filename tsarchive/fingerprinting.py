@@ -9,11 +9,11 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.container.source import not_a_file, open_source
@@ -26,6 +26,19 @@ from tsarchive.garbage import not_collecting
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
+
+    from tsarchive.formats.base import Opened
+
+    # A path, a binary file object, or what ``save`` takes.
+    Subject = (
+        str
+        | os.PathLike[str]
+        | BinaryIO
+        | torch.nn.Module
+        | Callable[..., Any]
+        | ExportedProgram
+        | dict[str, ExportedProgram]
+    )
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
@@ -51,13 +64,7 @@ class Fingerprint:
 
 
 def fingerprint(
-    source: str
-    | os.PathLike[str]
-    | BinaryIO
-    | torch.nn.Module
-    | Callable[..., Any]
-    | ExportedProgram
-    | dict[str, ExportedProgram],
+    source: Subject,
     *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
@@ -74,32 +81,45 @@ def fingerprint(
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
     """
-    given: Any = source
-    found = open_source(given if _is_file(given) else _saved(given))
+    with readable_contents(source) as found:
+        return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
+
+
+class Readable(NamedTuple):
+    """The contents of a file that is open, and what reads its tensors."""
+
+    opened: Opened
+    contents: Contents
+    reading: Reading
+
+
+@contextmanager
+def readable_contents(source: Any, *, debug: bool = False) -> Iterator[Readable]:
+    """Open a file, or with ``debug`` records or without what ``save`` writes of a module."""
+    found = open_source(source if is_file(source) else _saved(source, debug=debug))
     opened = opened_source(found)
     with not_collecting(), closing(opened):
-        contents = format_of(opened).contents(opened)
         try:
-            result = fingerprint_of(contents, Reading(found), weights=weights, step=step)
+            yield Readable(opened, format_of(opened).contents(opened), Reading(found))
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
-        return result
 
 
-def _is_file(given: Any) -> bool:
+def is_file(given: Any) -> bool:
+    """Return whether this is a path or a file object, and no module."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.nn.Module):
         return False  # whatever its methods are called
     return isinstance(given, str | os.PathLike) or hasattr(given, "read")
 
 
-def _saved(module: Any) -> BinaryIO:
+def _saved(module: Any, *, debug: bool) -> BinaryIO:
     from tsarchive.saving import save
 
     _require_savable(module)
     stream = io.BytesIO()
-    save(module, stream, debug=False)
+    save(module, stream, debug=debug)
     stream.seek(0)
     return stream
 
@@ -122,15 +142,15 @@ def fingerprint_of(
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
     """Return the fingerprint of the contents of a file."""
-    code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
+    code, structure = part_digest("code", contents.code), part_digest("structure", contents.structure)
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
-    extra = _digest("extra files", files)
+    extra = part_digest("extra files", files)
     if not weights:
         reading.require_unchanged()
         return Fingerprint(code, structure, "", extra, "", {})
     digests = _digests(contents.tensors, reading, step)
-    of_all = _digest("weights", digests)
-    model = _digest("model", [code, structure, of_all])
+    of_all = part_digest("weights", digests)
+    model = part_digest("model", [code, structure, of_all])
     reading.require_unchanged()
     return Fingerprint(code, structure, of_all, extra, model, digests)
 
@@ -173,5 +193,6 @@ def tensor_digest(tensor: TensorContent, reading: Reading) -> str:
     return str(digest)
 
 
-def _digest(part: str, value: Plain) -> str:
+def part_digest(part: str, value: Plain) -> str:
+    """Return the digest of the plain data of a part."""
     return f"{VERSION}:{hashlib.sha256(encode([VERSION, part, value])).hexdigest()}"
