@@ -163,7 +163,9 @@ def _digests(
     found: dict[str, str] = {}
     each = {id(tensor): tensor for tensor in tensors.values()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = {key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()}
+        waiting = {
+            key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()
+        }
         try:
             for name, tensor in tensors.items():
                 found[name] = waiting[id(tensor)].result()

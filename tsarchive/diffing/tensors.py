@@ -30,7 +30,7 @@ _PARTS: Final[Mapping[str, Part]] = {
     "tensor": "weights", "tensor renamed": "weights", "tensor quantization": "weights",
 }  # fmt: skip
 # Kinds of changes of which not every format says something.
-_MAY_BE_UNKNOWN: Final = frozenset({"tensor device", "tensor gradient"})
+_MAY_BE_UNKNOWN: Final = frozenset({"tensor device", "tensor gradient", "tensor role"})
 # Where these differ, equal bytes are other elements, and there are others.
 _READ_OTHERWISE: Final = frozenset(
     {"tensor layout", "tensor dtype", "tensor shape", "tensor flags"}
@@ -120,6 +120,7 @@ class _Whole(NamedTuple):
             "tensor flags": _flags(content),
             "tensor device": content.device,
             "tensor gradient": content.requires_grad,
+            "tensor role": content.role,
         }
 
 

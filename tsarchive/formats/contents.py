@@ -72,8 +72,8 @@ class Whole(NamedTuple):
 class TensorContent(NamedTuple):
     """What a tensor holds: ``meaning`` tells how its elements are read (dtype, scale, ...).
 
-    ``device`` and ``requires_grad`` are None where the format stores none. They are no part of the
-    digest: structure has them.
+    ``device``, ``requires_grad`` and ``role`` are None where the format stores none beside the
+    tensor. They are no part of the digest: structure has them.
     """
 
     meaning: Plain
@@ -81,6 +81,7 @@ class TensorContent(NamedTuple):
     device: str | None = None
     requires_grad: bool | None = None
     part_of: Whole | None = None
+    role: str | None = None
 
 
 class Operation(NamedTuple):
@@ -189,6 +190,11 @@ class Contents(ABC):
     @abstractmethod
     def extra_files(self) -> Mapping[str, bytes]:
         """Extra files by name."""
+
+    @property
+    @abstractmethod
+    def language(self) -> str:
+        """The language of the program: those of one language can be compared. "" for none."""
 
     @property
     def outline(self) -> Outline:

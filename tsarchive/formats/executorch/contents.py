@@ -33,6 +33,8 @@ from .view import ExecutorchView
 class ExecutorchContents(Contents):
     """The contents of a program, of the program in a bundle, or of a data file."""
 
+    language = "ExecuTorch"
+
     def __init__(self, view: ExecutorchView) -> None:
         self._view = view
 

@@ -30,6 +30,8 @@ _KINDS: Final = {storage.dtype: kind for kind, storage in STORAGE_TYPES.items()}
 class CheckpointContents(TorchScriptContents):
     """The contents of a checkpoint without objects, such as a state dict."""
 
+    language = ""
+
     @property
     def code(self) -> Plain:
         _ = self.structure  # which tensors there are

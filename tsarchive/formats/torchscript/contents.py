@@ -60,6 +60,8 @@ _ORDERED_DICT: Final = Global("collections", "OrderedDict")
 class TorchScriptContents(Contents):
     """The contents of an archive with a data.pkl."""
 
+    language = "TorchScript"
+
     values_record = _DATA
     constants_record = _CONSTANTS
 
