@@ -79,7 +79,7 @@ class Pt2Contents(Contents):
         found = {model: self._outlined(model) for model in models}
         if len(models) == 1:
             return Outline({"": found[models[0]]}, [])
-        whole = ModuleContent(Definition("", {}, {}, {}, {}), {}, [])
+        whole = ModuleContent(Definition("", {"kind": "archive"}, {}, {}, {}), {})
         return Outline({"": whole, **found}, [])
 
     def _outlined(self, model: str) -> ModuleContent:
