@@ -3,7 +3,7 @@ then its instructions, as operations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
@@ -52,13 +52,13 @@ def _module(method: Method) -> ModuleContent:
         "kind": "method",
         "nesting inputs": method.input_nesting,
         "nesting outputs": method.output_nesting,
-        **{f"plan arena {n}": size for n, size in enumerate(method.arenas) if n},
+        **{f"plan arena {n}": size for n, size in enumerate(method.arenas)},
         **{f"plan device {n}": [*device] for n, device in enumerate(method.arena_devices)},
     }
     operations = [*_operations(method)]
     places = [operation.place for operation in operations if operation.place is not None]
     routine = Routine([], [], Body([], operations, []), lambda: places)
-    return ModuleContent(Definition(method.name, traits, {}, {}, {"": routine}), {})
+    return ModuleContent(Definition("", traits, {}, {}, {"": routine}), {})
 
 
 def _operations(method: Method) -> Iterator[Operation]:
@@ -86,37 +86,41 @@ def _unplaced(method: Method) -> Iterator[Operation]:
 
 def _value(method: Method, index: int, value: Value) -> Operation:
     given: list[Plain] = []
-    attributes: Mapping[str, Plain] = {}
-    text = type_text(value)
+    attributes: dict[str, Plain] = {}
+    type_ = text = type_text(value)
     match value:
         case Tensor():
-            attributes = _tensor(value)
-            text += "".join(f", {key} {shown}" for key, shown in attributes.items() if shown)
+            type_, text = "Tensor", ", ".join(_tensor(value))
+            attributes = {"described": text}
         case IndexList(items):
             given = [_use(method, item) for item in items]
         case ValueList(items):
-            given = [[text, [*items]]]
+            given = [[type_, [*items]]]
         case _:
-            given = [[text, value]]
-    type_ = "Tensor" if isinstance(value, Tensor) else type_text(value)
+            given = [[type_, value]]
     return Operation("value", given, attributes, [], [type_], _place(f"%{index}: {text}"))
 
 
-def _tensor(tensor: Tensor) -> Mapping[str, Plain]:
-    """Return what a tensor is; what its stored bytes tell has another place."""
-    allocation = tensor.allocation
-    is_stored = tensor.has_data and not tensor.is_external
-    return {
-        "type": None if is_stored else type_text(tensor),
-        "name": None if is_stored else tensor.name,
-        "order": [*tensor.dim_order],
-        "stored": tensor.has_data,
-        "external": tensor.is_external,
-        "gradient": tensor.requires_grad,
-        "dynamism": f"dynamism {tensor.dynamism}",
-        "device": f"{tensor.device_type}:{tensor.device_index}",
-        "plan": None if allocation is None else [allocation.arena, allocation.offset],
-    }
+def _tensor(tensor: Tensor) -> Iterator[str]:
+    """Yield what a tensor is; type and name of one with stored bytes are told with these."""
+    if tensor.has_data and not tensor.is_external:
+        yield "stored"
+    else:
+        yield type_text(tensor)
+        if tensor.name is not None:
+            yield repr(tensor.name)
+    if tensor.is_external:
+        yield "in a data file"
+    if [*tensor.dim_order] != sorted(tensor.dim_order):
+        yield f"order of dimensions {[*tensor.dim_order]}"
+    if tensor.allocation is not None:
+        yield f"arena {tensor.allocation.arena} at {tensor.allocation.offset:,}"
+    if tensor.requires_grad:
+        yield "with gradient"
+    if tensor.dynamism:
+        yield f"at most {[*tensor.sizes]}, dynamism {tensor.dynamism}"
+    if tensor.device_type or tensor.device_index:
+        yield f"device {tensor.device_type}:{tensor.device_index}"
 
 
 def _use(method: Method, index: int) -> Plain:
