@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.errors import FormatError
@@ -171,6 +171,11 @@ class Outline(NamedTuple):
 class Contents(ABC):
     """The parts of a file, each made when it is looked at."""
 
+    may_have_extra_files: ClassVar[bool] = True
+    """True if files of the format can have extra files."""
+    language: ClassVar[str]
+    """The language of the program: those of one language can be compared. "" for none."""
+
     @property
     @abstractmethod
     def code(self) -> Plain:
@@ -190,11 +195,6 @@ class Contents(ABC):
     @abstractmethod
     def extra_files(self) -> Mapping[str, bytes]:
         """Extra files by name."""
-
-    @property
-    @abstractmethod
-    def language(self) -> str:
-        """The language of the program: those of one language can be compared. "" for none."""
 
     @property
     def outline(self) -> Outline:

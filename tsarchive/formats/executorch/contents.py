@@ -34,6 +34,7 @@ class ExecutorchContents(Contents):
     """The contents of a program, of the program in a bundle, or of a data file."""
 
     language = "ExecuTorch"
+    may_have_extra_files = False
 
     def __init__(self, view: ExecutorchView) -> None:
         self._view = view

@@ -35,6 +35,7 @@ class CheckpointContents(TorchScriptContents):
     """The contents of a checkpoint without objects, such as a state dict."""
 
     language = ""
+    may_have_extra_files = False
 
     @property
     def code(self) -> Plain:
