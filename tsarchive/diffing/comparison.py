@@ -51,10 +51,22 @@ def diff(
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
     with readable_contents(a, debug=True) as before, readable_contents(b, debug=True) as after:
-        report = _Comparison(before, after, only, step).report(_name(a), _name(b))
+        report = compared(before, after, (_name(a), _name(b)), only=only, step=step)
         for readable in (before, after):
             readable.reading.require_unchanged()
     return report
+
+
+def compared(
+    before: Readable,
+    after: Readable,
+    names: tuple[str, str] = ("before", "after"),
+    *,
+    only: Collection[Part] = PARTS,
+    step: Callable[[str], None] = lambda tensor: None,
+) -> DiffReport:
+    """Return how the contents of two files differ, which are called so."""
+    return _Comparison(before, after, only, step).report(*names)
 
 
 def _name(source: Any) -> str:
