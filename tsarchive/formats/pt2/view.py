@@ -21,6 +21,7 @@ from tsarchive.describing.contents import (
 )
 from tsarchive.describing.exported import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.describing.text import advice
+from tsarchive.describing.written import as_told
 from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
@@ -446,9 +447,12 @@ def _short(text: str) -> str:
 
 def pt2_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable) -> Facts:
     """Everything about a PT2 archive. Raises ArchiveError where it breaks a rule."""
+    exported = _exported_facts(archive)
+    told = {model.torch_version for model in exported.models}
     return replace(
         zip_facts(archive, file, nbytes, table),
-        exported=_exported_facts(archive),
+        written_by=as_told(min(told)) if len(told) == 1 else None,
+        exported=exported,
         tensors=tensor_facts(archive) if archive.view.has_tensors else None,
     )
 

@@ -571,8 +571,11 @@ def torchscript_facts(
 
     ``has_unnamed_classes`` tells that each module is of a class of its own, which no code names.
     """
+    from .written_by import written_by
+
     return replace(
         zip_facts(archive, file, nbytes, table),
+        written_by=written_by(archive.container, archive.needs.operators),
         program=_program(archive, has_unnamed_classes=has_unnamed_classes),
         tensors=tensor_facts(archive),
     )

@@ -1,0 +1,348 @@
+"""Which torch wrote a TorchScript archive: marks that some releases leave and others do not.
+
+Where an archive was saved again, its writer is the last one: the packing, the records, the forms of
+printed code and the operators tell of it. Lines of torch's own sources in debug records stay as
+they are, so they tell of the writer only where code was compiled in the process that saved it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from tsarchive.container import Container
+from tsarchive.container.layout import DEFLATED
+from tsarchive.container.packing import packing_of
+from tsarchive.describing.written import (
+    Reason,
+    Writer,
+    WrittenBy,
+    all_releases,
+    common,
+    since,
+    until,
+)
+from tsarchive.errors import ArchiveError
+from tsarchive.ir.source_ranges import Source, TaggedRange
+from tsarchive.operators.registry import versions_of
+from tsarchive.operators.torch_sources import (
+    is_function,
+    releases_with_call,
+    releases_with_function,
+)
+from tsarchive.pickler import loads
+
+from .code_records import CodeRecords, presumed_version
+from .debug_records import DEBUG_SUFFIX, FORMAT, read_any_debug_record
+
+# Of larger files the first records tell as much.
+_MAX_CODE: Final = 1 << 20
+_MAX_DEBUG_RECORD: Final = 1 << 16
+_MAX_DEBUG: Final = 1 << 17
+# So much data is deflated again to see whether zlib did it.
+_MAX_DEFLATED: Final = 1 << 17
+
+
+class _Archive(NamedTuple):
+    """What marks are looked for in."""
+
+    container: Container
+    names: Sequence[str]
+    has_times: bool
+    is_torchs: bool
+    version: int
+    code: str
+    bytecode: int | None
+    debug: str | None
+    operators: Mapping[str, int]
+
+    def has(self, name: str) -> bool:
+        return name in self.container.records
+
+
+class _Mark(NamedTuple):
+    """A mark, and the releases of torch that leave it; ``source`` is where that is written."""
+
+    name: str
+    first: str
+    last: str | None
+    is_there: Callable[[_Archive], bool]
+    source: str
+
+
+def _finds(pattern: str) -> Callable[[_Archive], bool]:
+    compiled = re.compile(pattern, re.MULTILINE)
+    return lambda archive: compiled.search(archive.code) is not None
+
+
+def _torch_script(condition: Callable[[_Archive], bool]) -> Callable[[_Archive], bool]:
+    """Return a condition for archives with a data.pkl, which torch has written since 1.3."""
+    return lambda archive: archive.has("data.pkl") and condition(archive)
+
+
+def _packed(condition: Callable[[_Archive], bool]) -> Callable[[_Archive], bool]:
+    """Return a condition that tells of torch only where torch has packed the records."""
+    return _torch_script(lambda archive: archive.is_torchs and condition(archive))
+
+
+# Sources are files of torch; what they do was tried with archives that each release wrote.
+_WRITER: Final = "caffe2/serialize/inline_container.cc"
+_EXPORT: Final = "torch/csrc/jit/serialization/export_module.cpp"
+_PRINT: Final = "torch/csrc/jit/serialization/python_print.cpp"
+_RANGES: Final = "torch/csrc/jit/serialization/source_range_serialization.cpp"
+_VERSIONS: Final = "caffe2/serialize/versions.h"
+
+# fmt: off
+_MARKS: Final = (
+    _Mark("a model.json", "1.0", "1.2", lambda a: a.has("model.json"), "torch/csrc/jit/export.cpp"),
+    _Mark("an attributes.pkl", "1.1", "1.2",
+          lambda a: a.has("model.json") and a.has("attributes.pkl"), "torch/csrc/jit/export.cpp"),
+    _Mark("no attributes.pkl", "1.0", "1.0",
+          lambda a: a.has("model.json") and not a.has("attributes.pkl"),
+          "torch/csrc/jit/export.cpp"),
+    _Mark("debug records in debug/", "1.2", "1.2",
+          lambda a: a.has("model.json") and any(n.startswith("debug/") for n in a.names),
+          "torch/csrc/jit/export.cpp"),
+    _Mark("a data.pkl", "1.3", None, lambda a: a.has("data.pkl"), "torch/csrc/jit/export.cpp"),
+    _Mark("members with a time", "1.0", "1.3", lambda a: a.is_torchs and a.has_times, _WRITER),
+    _Mark("members without a time", "1.4", None, _packed(lambda a: not a.has_times), _WRITER),
+    _Mark("the version first", "1.0", "1.5", _packed(lambda a: a.names[0] == "version"), _WRITER),
+    _Mark("the version last", "1.6", None, _packed(lambda a: a.names[0] != "version"), _WRITER),
+    _Mark("format version 1", "1.3", "1.4", _torch_script(lambda a: a.version == 1), _VERSIONS),
+    _Mark("format version 2", "1.5", "1.5", _torch_script(lambda a: a.version == 2), _VERSIONS),
+    _Mark("format version 3 or later", "1.6", None,
+          _torch_script(lambda a: a.version >= 3), _VERSIONS),
+    _Mark("format version 8 or later", "1.11", None,
+          _torch_script(lambda a: a.version >= 8), _VERSIONS),
+    _Mark("format version 10", "1.12", None, _torch_script(lambda a: a.version >= 10), _VERSIONS),
+    _Mark("a byteorder", "2.1", None, lambda a: a.has("byteorder"), _WRITER),
+    _Mark("no byteorder", "1.0", "2.0", lambda a: not a.has("byteorder"), _WRITER),
+    _Mark("a serialization id", "2.1", None, lambda a: a.has(".data/serialization_id"), _WRITER),
+    _Mark("no serialization id", "1.0", "2.0",
+          lambda a: not a.has(".data/serialization_id"), _WRITER),
+    _Mark("bytecode version 7 or later", "1.10", None,
+          lambda a: (a.bytecode or 0) >= 7, _VERSIONS),
+    _Mark("bytecode version 8", "1.12", None, lambda a: (a.bytecode or 0) >= 8, _VERSIONS),
+    _Mark("debug rows without tags", "1.3", "1.8", lambda a: a.debug == _NO_TAGS, _RANGES),
+    _Mark("debug rows with their text", "1.9", "1.11", lambda a: a.debug == _TAGS, _RANGES),
+    _Mark("debug rows with a table of texts", "1.12", None,
+          lambda a: a.debug == _TEXTS, _RANGES),
+    _Mark("op_version_set in code", "1.3", "1.4",
+          _torch_script(_finds(r"^op_version_set = ")), _PRINT),
+    _Mark("no op_version_set in code", "1.5", None,
+          _torch_script(lambda a: bool(a.code) and "op_version_set" not in a.code), _PRINT),
+    _Mark("modules with a list of buffers", "1.6", None, _finds(r"^  __buffers__ = "), _PRINT),
+    _Mark("modules without a list of buffers", "1.3", "1.5",
+          _torch_script(_finds(r"^class \w+\(Module\):\n(?!  __parameters__ = .*\n  __buffers__)")),
+          _PRINT),
+    _Mark("constants of classes", "1.5", None, _finds(r"^  \w+ : Final\["), _PRINT),
+    _Mark("the type NoneType", "1.9", None, _finds(r"[:\[>] ?NoneType\b"), _PRINT),
+    _Mark("the type None", "1.3", "1.8", _torch_script(_finds(r"^  \w+ : None$")), _PRINT),
+    _Mark("an enum", "1.7", None, _finds(r"^class \w+\(Enum\):"), _PRINT),
+    _Mark("hooks of modules", "1.8", None, _finds(r"^  __forward_(pre_)?hooks__ = "), _PRINT),
+    _Mark("the type Union", "1.10", None, _finds(r"\bUnion\["), _PRINT),
+    _Mark("gelu in a version before 10", "1.3", "1.11",
+          lambda a: a.has("data.pkl") and a.version < 10 and "aten::gelu" in a.operators,
+          "torch/csrc/jit/operator_upgraders/version_map.cpp"),
+)
+# fmt: on
+
+
+def written_by(container: Container, operators: Mapping[str, int]) -> WrittenBy:
+    """Return which releases of torch may have written an archive.
+
+    ``operators`` are those that its code calls. What cannot be read leaves no mark.
+    """
+    packing = packing_of(container.buffer())
+    debug = _DebugMarks(container)
+    archive = _Archive(
+        container=container,
+        names=[*container.records],
+        has_times=packing.has_times,
+        is_torchs=packing.is_torchs,
+        version=presumed_version(container),
+        code=_code(container),
+        bytecode=_bytecode_version(container),
+        debug=debug.form,
+        operators=operators,
+    )
+    reasons = [_reason(mark) for mark in _MARKS if mark.is_there(archive)]
+    reasons += _of_operators(operators) if archive.has("data.pkl") else ()
+    compiled = debug.compiled()
+    found = common(reasons)
+    if found and debug.is_first_save and compiled:
+        lines = Reason("lines of torch's own sources, compiled as it was saved", *compiled)
+        together = common([*reasons, lines])
+        if together is not None:
+            reasons, found = [*reasons, lines], together
+    first, last = found or (None, None)
+    writer = _writer(container, is_torchs=packing.is_torchs)
+    return WrittenBy(first, last, tuple(reasons), writer, *(compiled or (None, None)))
+
+
+def _reason(mark: _Mark) -> Reason:
+    return Reason(mark.name, mark.first, mark.last or all_releases()[-1])
+
+
+def _of_operators(operators: Iterable[str]) -> Iterator[Reason]:
+    """Yield the narrowest marks that operators leave: releases that lack one do not print it."""
+    releases = all_releases()
+    known = {name: versions for name in operators if (versions := versions_of(name))}
+    torchs = [name for name in known if name.startswith("aten::")]
+    if torchs:
+        newest = max(torchs, key=lambda name: releases.index(known[name][0]))
+        yield since(f"the operator {newest}", _first_release(known[newest]))
+        oldest = min(torchs, key=lambda name: releases.index(known[name][-1]))
+        yield until(f"the operator {oldest}", known[oldest][-1])
+
+
+def _first_release(versions: Sequence[str]) -> str:
+    """Return the first release; operators of the oldest that was read may be older."""
+    return versions[0] if versions[0] != "1.4" else all_releases()[0]
+
+
+def _code(container: Container) -> str:
+    """Return the text of the first code records."""
+    texts, room = [], _MAX_CODE
+    for name in (records := CodeRecords(container)):
+        room -= container.records[name].size
+        if room < 0:
+            break
+        with suppress(ArchiveError):
+            texts.append(records[name])
+    return "".join(texts)
+
+
+def _bytecode_version(container: Container) -> int | None:
+    """Return the number with which the pickle of bytecode begins: a small integer in a tuple."""
+    record = container.records.get("bytecode.pkl")
+    if record is None or record.size > _MAX_CODE:
+        return None
+    with suppress(ArchiveError):
+        match = re.match(rb"\x80\x02\(?K(.)", container.read("bytecode.pkl"), re.DOTALL)
+        return match[1][0] if match else None
+    return None
+
+
+def _writer(container: Container, *, is_torchs: bool) -> Writer:
+    """Tell what packed the records: torch deflates with miniz, whose bytes zlib seldom writes."""
+    if not is_torchs:
+        return "another program"
+    with suppress(ArchiveError):
+        return "tsarchive" if _is_zlibs(container) else "torch"
+    return "torch"
+
+
+def _is_zlibs(container: Container) -> bool:
+    """Return whether zlib gives the bytes of all deflated records, of those looked at; one alone
+    may be the same by chance."""
+    from tsarchive.container.writer import deflated
+
+    seen, room = 0, _MAX_DEFLATED
+    for record in container.records.values():
+        if record.method == DEFLATED and record.size <= room:
+            if deflated(container.read(record.name)) != container.payload(record.name):
+                return False
+            seen, room = seen + 1, room - record.size
+    return seen > 1
+
+
+# How rows of debug records are written.
+_NO_TAGS: Final = "no tags"
+_TAGS: Final = "tags"
+_TEXTS: Final = "texts"
+
+_FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]+\.py)\((\d+)\): (\w+)")
+_FILE: Final = re.compile(r"\btorch[/\\]((?:nn[/\\])?(?:modules[/\\])?\w+\.py)\Z")
+_DEFINED: Final = re.compile(r"^\s*def (\w+)\(", re.MULTILINE)
+# Calls of functions of torch, which have a place in no source once they were loaded.
+_CALLED: Final = re.compile(
+    r"\b__torch__\.torch\.nn\.functional\.(?:___torch_mangle_\d+\.)?[a-z]\w*\s*[(\n]"
+)
+
+
+class _DebugMarks:
+    """What the debug records of an archive tell, of those that are not too large.
+
+    ``form`` is how rows are written. ``is_first_save`` is whether code was compiled in the process
+    that saved it: a trace has left its example inputs, which are never saved again, or calls have
+    their places, which they lose when they are loaded.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self.form: str | None = None
+        self.is_first_save = "traced_inputs.pkl" in container.records
+        self._releases: set[str] | None = None
+        room = _MAX_DEBUG
+        for record in sorted(_small_records(container), key=_is_of_user):
+            room -= container.records[record].size
+            if room < 0:
+                break
+            with suppress(ArchiveError):
+                self._read(container, record)
+
+    def compiled(self) -> tuple[str, str] | None:
+        """Return the first and last release whose lines fit all records, None where none does."""
+        if not self._releases:
+            return None
+        ordered = sorted(self._releases, key=all_releases().index)
+        return ordered[0], ordered[-1]
+
+    def _read(self, container: Container, record: str) -> None:
+        data = container.read(record)
+        ranges = read_any_debug_record(data, record)
+        self.form = self.form or _form(data, record)
+        sources = {id(r.range.source): r.range.source for r in ranges if r.range is not None}
+        found = [place for source in sources.values() for place in _places_in(source)]
+        for releases in found:
+            self._releases = {*releases} if self._releases is None else self._releases & {*releases}
+        if found and self.form == _TEXTS and not any(map(_was_loaded, ranges)):
+            code = CodeRecords(container).get(record.removesuffix(DEBUG_SUFFIX), "")
+            self.is_first_save = self.is_first_save or _CALLED.search(code) is not None
+
+
+def _small_records(container: Container) -> list[str]:
+    names = (name for name in container.records if name.endswith(DEBUG_SUFFIX))
+    return [name for name in names if container.records[name].size <= _MAX_DEBUG_RECORD]
+
+
+def _is_of_user(record: str) -> bool:
+    """Return whether a record is not of torch's own code, and names fewer of its lines."""
+    return not record.startswith("code/__torch__/torch/")
+
+
+def _form(data: bytes, record: str) -> str | None:
+    if FORMAT.encode() in data[:64]:
+        return _TEXTS
+    match loads(data, record=record):
+        case ((_, _, int()), *_):
+            return _TAGS
+        case ((_, _), *_):
+            return _NO_TAGS
+    return None
+
+
+def _was_loaded(range_: TaggedRange) -> bool:
+    """Return whether a range is what becomes of none when torch loads and saves it."""
+    place = range_.range
+    return place is not None and not (place.source.text or place.source.filename or place.end)
+
+
+def _places_in(source: Source) -> Iterator[tuple[str, ...]]:
+    """Yield the releases that have a line of torch where a source names it, for each that it names.
+
+    Of a build between two releases there may be none.
+    """
+    frames = _FRAME.findall(source.text)
+    for path, line, function in frames:
+        if is_function(file := _posix(path), function):
+            yield releases_with_call(file, function, int(line))
+    path, defined = _FILE.search(source.filename or ""), _DEFINED.search(source.text)
+    if path and defined and not frames and is_function(file := _posix(path[1]), defined[1]):
+        yield releases_with_function(file, defined[1], source.first_line)
+
+
+def _posix(path: str) -> str:
+    return path.replace("\\", "/")
