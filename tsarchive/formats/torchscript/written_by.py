@@ -32,10 +32,9 @@ from tsarchive.operators.torch_sources import (
     releases_with_call,
     releases_with_function,
 )
-from tsarchive.pickler import loads
 
 from .code_records import CodeRecords, presumed_version
-from .debug_records import DEBUG_SUFFIX, FORMAT, read_any_debug_record
+from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 
 # Of larger files the first records tell as much.
 _MAX_CODE: Final = 1 << 20
@@ -55,7 +54,7 @@ class _Archive(NamedTuple):
     version: int
     code: str
     bytecode: int | None
-    debug: str | None
+    debug: DebugForm | None
     operators: Mapping[str, int]
 
     def has(self, name: str) -> bool:
@@ -125,10 +124,12 @@ _MARKS: Final = (
     _Mark("bytecode version 7 or later", "1.10", None,
           lambda a: (a.bytecode or 0) >= 7, _VERSIONS),
     _Mark("bytecode version 8", "1.12", None, lambda a: (a.bytecode or 0) >= 8, _VERSIONS),
-    _Mark("debug rows without tags", "1.3", "1.8", lambda a: a.debug == _NO_TAGS, _RANGES),
-    _Mark("debug rows with their text", "1.9", "1.11", lambda a: a.debug == _TAGS, _RANGES),
+    _Mark("debug rows without tags", "1.3", "1.8",
+          lambda a: a.debug is DebugForm.UNTAGGED, _RANGES),
+    _Mark("debug rows with their text", "1.9", "1.11",
+          lambda a: a.debug is DebugForm.TAGGED, _RANGES),
     _Mark("debug rows with a table of texts", "1.12", None,
-          lambda a: a.debug == _TEXTS, _RANGES),
+          lambda a: a.debug is DebugForm.TABLE, _RANGES),
     _Mark("op_version_set in code", "1.3", "1.4",
           _torch_script(_finds(r"^op_version_set = ")), _PRINT),
     _Mark("no op_version_set in code", "1.5", None,
@@ -249,17 +250,12 @@ def _is_zlibs(container: Container) -> bool:
     return seen > 1
 
 
-# How rows of debug records are written.
-_NO_TAGS: Final = "no tags"
-_TAGS: Final = "tags"
-_TEXTS: Final = "texts"
-
 _FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]+\.py)\((\d+)\): (\w+)")
 _FILE: Final = re.compile(r"\btorch[/\\]((?:nn[/\\])?(?:modules[/\\])?\w+\.py)\Z")
 _DEFINED: Final = re.compile(r"^\s*def (\w+)\(", re.MULTILINE)
-# Calls of functions of torch, which have a place in no source once they were loaded.
+# Calls of functions by name, whose places loading loses: those through a variable keep theirs.
 _CALLED: Final = re.compile(
-    r"\b__torch__\.torch\.nn\.functional\.(?:___torch_mangle_\d+\.)?[a-z]\w*\s*[(\n]"
+    r"\b__torch__\.torch\.nn\.functional\.(?:___torch_mangle_\d+\.)?[a-z]\w*\("
 )
 
 
@@ -267,21 +263,23 @@ class _DebugMarks:
     """What the debug records of an archive tell, of those that are not too large.
 
     ``form`` is how rows are written. ``is_first_save`` is whether code was compiled in the process
-    that saved it: a trace has left its example inputs, which are never saved again, or calls have
-    their places, which they lose when they are loaded.
+    that saved it, as these show, none of which outlives loading: example inputs of a trace, tags
+    that records share, and places of calls.
     """
 
     def __init__(self, container: Container) -> None:
-        self.form: str | None = None
+        self.form: DebugForm | None = None
         self.is_first_save = "traced_inputs.pkl" in container.records
+        self._code = CodeRecords(container)
         self._releases: set[str] | None = None
+        self._tags: set[int] = set()
         room = _MAX_DEBUG
         for record in sorted(_small_records(container), key=_is_of_user):
             room -= container.records[record].size
             if room < 0:
                 break
             with suppress(ArchiveError):
-                self._read(container, record)
+                self._add(read_debug_rows(container.read(record), record), record)
 
     def compiled(self) -> tuple[str, str] | None:
         """Return the first and last release whose lines fit all records, None where none does."""
@@ -290,17 +288,27 @@ class _DebugMarks:
         ordered = sorted(self._releases, key=all_releases().index)
         return ordered[0], ordered[-1]
 
-    def _read(self, container: Container, record: str) -> None:
-        data = container.read(record)
-        ranges = read_any_debug_record(data, record)
-        self.form = self.form or _form(data, record)
-        sources = {id(r.range.source): r.range.source for r in ranges if r.range is not None}
-        found = [place for source in sources.values() for place in _places_in(source)]
+    def _add(self, rows: DebugRows, record: str) -> None:
+        self.form = self.form or rows.form
+        places = [one.range for one in rows.ranges]
+        sources = {id(place.source): place.source for place in places if place is not None}
+        found = [releases for source in sources.values() for releases in _places_in(source)]
         for releases in found:
             self._releases = {*releases} if self._releases is None else self._releases & {*releases}
-        if found and self.form == _TEXTS and not any(map(_was_loaded, ranges)):
-            code = CodeRecords(container).get(record.removesuffix(DEBUG_SUFFIX), "")
-            self.is_first_save = self.is_first_save or _CALLED.search(code) is not None
+        if found and not self.is_first_save:
+            self.is_first_save = self._is_compiled(rows, record)
+
+    def _is_compiled(self, rows: DebugRows, record: str) -> bool:
+        """Return whether a record that names lines of torch was compiled before it was saved."""
+        tagged = zip(rows.tags, rows.ranges, strict=False)
+        tags = {tag for tag, (_, place) in tagged if place is not None and place.source.text}
+        if tags & self._tags:
+            return True
+        self._tags |= tags
+        if rows.form is not DebugForm.TABLE or any(map(_was_loaded, rows.ranges)):
+            return False
+        code = self._code.get(record.removesuffix(DEBUG_SUFFIX), "")
+        return _CALLED.search(code) is not None
 
 
 def _small_records(container: Container) -> list[str]:
@@ -311,17 +319,6 @@ def _small_records(container: Container) -> list[str]:
 def _is_of_user(record: str) -> bool:
     """Return whether a record is not of torch's own code, and names fewer of its lines."""
     return not record.startswith("code/__torch__/torch/")
-
-
-def _form(data: bytes, record: str) -> str | None:
-    if FORMAT.encode() in data[:64]:
-        return _TEXTS
-    match loads(data, record=record):
-        case ((_, _, int()), *_):
-            return _TAGS
-        case ((_, _), *_):
-            return _NO_TAGS
-    return None
 
 
 def _was_loaded(range_: TaggedRange) -> bool:
