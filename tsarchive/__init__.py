@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
+    from tsarchive.describing.written import WrittenBy
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.jitter import check_jitter
@@ -103,6 +104,7 @@ __all__ = [
     "Unprinted",
     "UnsupportedError",
     "VerifyReport",
+    "WrittenBy",
     "WrittenFile",
     "audit",
     "check_jitter",
@@ -131,6 +133,7 @@ _HOMES = {
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
+        "describing.written": "WrittenBy",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
         "jitter": "check_jitter",

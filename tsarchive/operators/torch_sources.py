@@ -8,7 +8,6 @@ have a place each. ``fixtures/torch_sources.py`` reads them from the sources of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -17,10 +16,24 @@ from .registry import table_text
 _TABLE: Final = "torch_sources.txt"
 
 
+class Line(NamedTuple):
+    """A line of ``torch/<file>``: the first of a function, or one in the body of it."""
+
+    file: str
+    function: str
+    number: int
+    is_first: bool
+
+
 class _Place(NamedTuple):
     first: int
     body: int
     end: int
+
+    def has(self, line: Line) -> bool:
+        if line.is_first:
+            return line.number == self.first
+        return self.body <= line.number <= self.end
 
 
 def is_function(file: str, function: str) -> bool:
@@ -28,22 +41,11 @@ def is_function(file: str, function: str) -> bool:
     return bool(_places(file, function))
 
 
-def releases_with_function(file: str, function: str, first_line: int) -> tuple[str, ...]:
-    """Return the releases in which a function of ``torch/<file>`` begins in this line.
-
-    Releases are such as "2.9", oldest first.
-    """
-    return _releases(file, function, lambda place: place.first == first_line)
-
-
-def releases_with_call(file: str, function: str, line: int) -> tuple[str, ...]:
-    """Return the releases in which this line is in the body of a function of ``torch/<file>``."""
-    return _releases(file, function, lambda place: place.body <= line <= place.end)
-
-
-def _releases(file: str, function: str, fits: Callable[[_Place], bool]) -> tuple[str, ...]:
-    found = _places(file, function)
-    return tuple(release for release, places in found.items() if any(map(fits, places)))
+@lru_cache(512)  # archives give the lines
+def releases_with(line: Line) -> frozenset[str]:
+    """Return the releases, such as "2.9", in which a line stands where it is said to."""
+    found = _places(line.file, line.function)
+    return frozenset(r for r, places in found.items() if any(one.has(line) for one in places))
 
 
 @lru_cache(512)  # archives give the names

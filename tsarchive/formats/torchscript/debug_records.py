@@ -55,9 +55,12 @@ class DebugForm(Enum):
 
 
 class DebugRows(NamedTuple):
-    """The rows of one debug record. ``tags`` number the ranges of all records of an archive."""
+    """The rows of one debug record. ``tags`` number the ranges of all records of an archive.
 
-    form: DebugForm
+    ``form`` is None where there are no rows to tell it.
+    """
+
+    form: DebugForm | None
     ranges: list[TaggedRange]
     tags: list[int]
 
@@ -77,9 +80,16 @@ def read_debug_rows(data: bytes, record: str) -> DebugRows:
         case _:
             raise PickleError("the debug record is malformed", record=record)
     ranges = [reader.row(row) for row in rows]
-    tags = [tag for _, _, *tagged in rows for tag in tagged]
-    old = DebugForm.TAGGED if tags else DebugForm.UNTAGGED
+    tags = [tag for row in rows for tag in _tags_of(row)]
+    old = DebugForm.TAGGED if tags else DebugForm.UNTAGGED if rows else None
     return DebugRows(DebugForm.TABLE if is_table else old, ranges, tags)
+
+
+def _tags_of(row: Any) -> tuple[int, ...]:
+    match row:
+        case (_, _, int(tag)):
+            return (tag,)
+    return ()
 
 
 class DebugRecords(Mapping[str, Sequence[TaggedRange]]):

@@ -63,6 +63,7 @@ from .stored_tensors import (
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
+    from tsarchive.describing.written import WrittenBy
     from tsarchive.scanning.report import OperatorUse
 
 
@@ -387,6 +388,11 @@ class PickledView(View):
     def signed_tree(self) -> ModuleInfo:
         return with_signatures(self.tree(), self.classes)
 
+    def written_by(self, archive: OpenedArchive) -> WrittenBy:
+        from .written_by import written_by
+
+        return written_by(self._container, archive.code, archive.needs.operators)
+
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
         assert info.storage is not None
         return self._container.view(info.storage)[info.offset :]
@@ -571,11 +577,8 @@ def torchscript_facts(
 
     ``has_unnamed_classes`` tells that each module is of a class of its own, which no code names.
     """
-    from .written_by import written_by
-
     return replace(
         zip_facts(archive, file, nbytes, table),
-        written_by=written_by(archive.container, archive.needs.operators),
         program=_program(archive, has_unnamed_classes=has_unnamed_classes),
         tensors=tensor_facts(archive),
     )

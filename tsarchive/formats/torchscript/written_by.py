@@ -27,19 +27,16 @@ from tsarchive.describing.written import (
 from tsarchive.errors import ArchiveError
 from tsarchive.ir.source_ranges import Source, TaggedRange
 from tsarchive.operators.registry import versions_of
-from tsarchive.operators.torch_sources import (
-    is_function,
-    releases_with_call,
-    releases_with_function,
-)
+from tsarchive.operators.torch_sources import Line, is_function, releases_with
 
-from .code_records import CodeRecords, presumed_version
+from .code_records import presumed_version
 from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 
 # Of larger files the first records tell as much.
-_MAX_CODE: Final = 1 << 20
+_MAX_CODE: Final = 1 << 17
+_MAX_BYTECODE: Final = 1 << 20
 _MAX_DEBUG_RECORD: Final = 1 << 16
-_MAX_DEBUG: Final = 1 << 17
+_MAX_DEBUG: Final = 3 << 15
 # So much data is deflated again to see whether zlib did it.
 _MAX_DEFLATED: Final = 1 << 17
 
@@ -151,20 +148,23 @@ _MARKS: Final = (
 # fmt: on
 
 
-def written_by(container: Container, operators: Mapping[str, int]) -> WrittenBy:
+def written_by(
+    container: Container, code: Mapping[str, str], operators: Mapping[str, int]
+) -> WrittenBy:
     """Return which releases of torch may have written an archive.
 
-    ``operators`` are those that its code calls. What cannot be read leaves no mark.
+    ``code`` are its code records, ``operators`` those that they call. What cannot be read leaves no
+    mark.
     """
     packing = packing_of(container.buffer())
-    debug = _DebugMarks(container)
+    debug = _DebugMarks(container, code)
     archive = _Archive(
         container=container,
         names=[*container.records],
         has_times=packing.has_times,
         is_torchs=packing.is_torchs,
         version=presumed_version(container),
-        code=_code(container),
+        code=_first_code(code),
         bytecode=_bytecode_version(container),
         debug=debug.form,
         operators=operators,
@@ -173,14 +173,20 @@ def written_by(container: Container, operators: Mapping[str, int]) -> WrittenBy:
     reasons += _of_operators(operators) if archive.has("data.pkl") else ()
     compiled = debug.compiled()
     found = common(reasons)
-    if found and debug.is_first_save and compiled:
-        lines = Reason("lines of torch's own sources, compiled as it was saved", *compiled)
+    if compiled and debug.is_first_save:
+        lines = Reason("lines of torch's sources, compiled as it was saved", *compiled)
         together = common([*reasons, lines])
-        if together is not None:
+        if together is not None and not together.is_between:
             reasons, found = [*reasons, lines], together
-    first, last = found or (None, None)
-    writer = _writer(container, is_torchs=packing.is_torchs)
-    return WrittenBy(first, last, tuple(reasons), writer, *(compiled or (None, None)))
+    return WrittenBy(
+        first=found and found.first,
+        last=found and found.last,
+        reasons=tuple(reasons),
+        writer=_writer(container, is_torchs=packing.is_torchs),
+        is_between=found is not None and found.is_between,
+        compiled_first=compiled and compiled[0],
+        compiled_last=compiled and compiled[1],
+    )
 
 
 def _reason(mark: _Mark) -> Reason:
@@ -204,22 +210,22 @@ def _first_release(versions: Sequence[str]) -> str:
     return versions[0] if versions[0] != "1.4" else all_releases()[0]
 
 
-def _code(container: Container) -> str:
+def _first_code(code: Mapping[str, str]) -> str:
     """Return the text of the first code records."""
     texts, room = [], _MAX_CODE
-    for name in (records := CodeRecords(container)):
-        room -= container.records[name].size
+    for name in code:
+        with suppress(ArchiveError):
+            texts.append(code[name])
+            room -= len(texts[-1])
         if room < 0:
             break
-        with suppress(ArchiveError):
-            texts.append(records[name])
     return "".join(texts)
 
 
 def _bytecode_version(container: Container) -> int | None:
     """Return the number with which the pickle of bytecode begins: a small integer in a tuple."""
     record = container.records.get("bytecode.pkl")
-    if record is None or record.size > _MAX_CODE:
+    if record is None or record.size > _MAX_BYTECODE:
         return None
     with suppress(ArchiveError):
         match = re.match(rb"\x80\x02\(?K(.)", container.read("bytecode.pkl"), re.DOTALL)
@@ -267,16 +273,17 @@ class _DebugMarks:
     that records share, and places of calls.
     """
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, code: Mapping[str, str]) -> None:
         self.form: DebugForm | None = None
         self.is_first_save = "traced_inputs.pkl" in container.records
-        self._code = CodeRecords(container)
-        self._releases: set[str] | None = None
+        self._code = code
+        self._lines: set[Line] = set()
+        self._releases: frozenset[str] | None = None
         self._tags: set[int] = set()
         room = _MAX_DEBUG
         for record in sorted(_small_records(container), key=_is_of_user):
             room -= container.records[record].size
-            if room < 0:
+            if room < 0 or self._is_settled:
                 break
             with suppress(ArchiveError):
                 self._add(read_debug_rows(container.read(record), record), record)
@@ -288,14 +295,19 @@ class _DebugMarks:
         ordered = sorted(self._releases, key=all_releases().index)
         return ordered[0], ordered[-1]
 
+    @property
+    def _is_settled(self) -> bool:
+        return self.is_first_save and self._releases is not None and len(self._releases) < 2
+
     def _add(self, rows: DebugRows, record: str) -> None:
         self.form = self.form or rows.form
         places = [one.range for one in rows.ranges]
         sources = {id(place.source): place.source for place in places if place is not None}
-        found = [releases for source in sources.values() for releases in _places_in(source)]
-        for releases in found:
-            self._releases = {*releases} if self._releases is None else self._releases & {*releases}
-        if found and not self.is_first_save:
+        lines = {line for source in sources.values() for line in _lines_in(source)}
+        for releases in map(releases_with, lines - self._lines):
+            self._releases = releases if self._releases is None else self._releases & releases
+        self._lines |= lines
+        if lines and not self.is_first_save:
             self.is_first_save = self._is_compiled(rows, record)
 
     def _is_compiled(self, rows: DebugRows, record: str) -> bool:
@@ -327,18 +339,15 @@ def _was_loaded(range_: TaggedRange) -> bool:
     return place is not None and not (place.source.text or place.source.filename or place.end)
 
 
-def _places_in(source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the releases that have a line of torch where a source names it, for each that it names.
-
-    Of a build between two releases there may be none.
-    """
-    frames = _FRAME.findall(source.text)
-    for path, line, function in frames:
-        if is_function(file := _posix(path), function):
-            yield releases_with_call(file, function, int(line))
+def _lines_in(source: Source) -> Iterator[Line]:
+    """Yield the lines of torch that a source names: a stack of calls, or the text of a function."""
     path, defined = _FILE.search(source.filename or ""), _DEFINED.search(source.text)
-    if path and defined and not frames and is_function(file := _posix(path[1]), defined[1]):
-        yield releases_with_function(file, defined[1], source.first_line)
+    if path and defined and is_function(file := _posix(path[1]), defined[1]):
+        yield Line(file, defined[1], source.first_line, is_first=True)
+    elif not defined:
+        for name, number, function in _FRAME.findall(source.text):
+            if is_function(file := _posix(name), function):
+                yield Line(file, function, int(number), is_first=False)
 
 
 def _posix(path: str) -> str:
