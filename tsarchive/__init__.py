@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.describing.written import WrittenBy
+    from tsarchive.diffing import Change, DiffReport, diff
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.jitter import check_jitter
@@ -68,8 +69,10 @@ __all__ = [
     "ArchiveError",
     "AuditReport",
     "CallError",
+    "Change",
     "Conversion",
     "DecompileReport",
+    "DiffReport",
     "Finding",
     "Fingerprint",
     "FormatError",
@@ -110,6 +113,7 @@ __all__ = [
     "check_jitter",
     "convert",
     "decompile",
+    "diff",
     "fingerprint",
     "load",
     "missing",
@@ -134,6 +138,7 @@ _HOMES = {
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "describing.written": "WrittenBy",
+        "diffing": "Change DiffReport diff",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
         "jitter": "check_jitter",

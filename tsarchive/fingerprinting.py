@@ -9,17 +9,17 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
-from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source, not_a_file, open_source
+from tsarchive.container.source import not_a_file, open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
+from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 
@@ -27,14 +27,21 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from tsarchive.formats.base import Opened
+
+    # A path, a binary file object, or what ``save`` takes.
+    Subject = (
+        str
+        | os.PathLike[str]
+        | BinaryIO
+        | torch.nn.Module
+        | Callable[..., Any]
+        | ExportedProgram
+        | dict[str, ExportedProgram]
+    )
+
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
-# About so many bytes of a mapped file are held in memory.
-_HELD: Final = 1 << 25
-# Tensors may share their bytes, and few bytes may be expanded to many elements; more than so many
-# times the file, and these bytes, only to keep a reader busy.
-_MOST_TIMES: Final = 1 << 10
-_MOST_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,7 @@ class Fingerprint:
 
 
 def fingerprint(
-    source: str
-    | os.PathLike[str]
-    | BinaryIO
-    | torch.nn.Module
-    | Callable[..., Any]
-    | ExportedProgram
-    | dict[str, ExportedProgram],
+    source: Subject,
     *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
@@ -80,34 +81,45 @@ def fingerprint(
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
     """
-    given: Any = source
-    found = open_source(given if _is_file(given) else _saved(given))
+    with readable_contents(source) as found:
+        return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
+
+
+class Readable(NamedTuple):
+    """The contents of a file that is open, and what reads its tensors."""
+
+    opened: Opened
+    contents: Contents
+    reading: Reading
+
+
+@contextmanager
+def readable_contents(source: Any, *, debug: bool = False) -> Iterator[Readable]:
+    """Open a file, or with ``debug`` records or without what ``save`` writes of a module."""
+    found = open_source(source if is_file(source) else _saved(source, debug=debug))
     opened = opened_source(found)
     with not_collecting(), closing(opened):
-        contents = format_of(opened).contents(opened)
         try:
-            reading = Reading(found, len(found.data) * _MOST_TIMES + _MOST_BYTES)
-            result = fingerprint_of(contents, weights=weights, step=step, reading=reading)
+            yield Readable(opened, format_of(opened).contents(opened), Reading(found))
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
-        reading.require_unchanged()
-        return result
 
 
-def _is_file(given: Any) -> bool:
+def is_file(given: Any) -> bool:
+    """Return whether this is a path or a file object, and no module."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.nn.Module):
         return False  # whatever its methods are called
     return isinstance(given, str | os.PathLike) or hasattr(given, "read")
 
 
-def _saved(module: Any) -> BinaryIO:
+def _saved(module: Any, *, debug: bool) -> BinaryIO:
     from tsarchive.saving import save
 
     _require_savable(module)
     stream = io.BytesIO()
-    save(module, stream, debug=False)
+    save(module, stream, debug=debug)
     stream.seek(0)
     return stream
 
@@ -122,81 +134,68 @@ def _require_savable(given: Any) -> None:
         raise not_a_file(type(given).__name__)
 
 
-class Reading(NamedTuple):
-    """How tensors are read: from which source, and how many bytes at most in all."""
-
-    source: Source
-    most: int
-
-    def require_unchanged(self) -> None:
-        """Raise FormatError when the file was written to since it was opened."""
-        self.source.require_unchanged(STRICT, contents=True)
-
-
 def fingerprint_of(
     contents: Contents,
-    *,
     reading: Reading,
+    *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
     """Return the fingerprint of the contents of a file."""
-    code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
+    code, structure = (
+        part_digest("code", contents.code),
+        part_digest("structure", contents.structure),
+    )
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
-    extra = _digest("extra files", files)
+    extra = part_digest("extra files", files)
     if not weights:
+        reading.require_unchanged()
         return Fingerprint(code, structure, "", extra, "", {})
-    digests = _Tensors(reading).digests(contents.tensors, step)
-    of_all = _digest("weights", digests)
-    model = _digest("model", [code, structure, of_all])
+    digests = _digests(contents.tensors, reading, step)
+    of_all = part_digest("weights", digests)
+    model = part_digest("model", [code, structure, of_all])
+    reading.require_unchanged()
     return Fingerprint(code, structure, of_all, extra, model, digests)
 
 
-class _Tensors:
-    """Digests tensors, several at a time; what has several names is read once."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._read = 0
-
-    def digests(
-        self, tensors: Mapping[str, TensorContent], step: Callable[[str], None]
-    ) -> Mapping[str, str]:
-        found: dict[str, str] = {}
-        each = {id(tensor): tensor for tensor in tensors.values()}
-        total = sum(tensor.elements.nbytes for tensor in each.values())
-        if total > self._reading.most:
-            message = (
-                f"the elements of all tensors would be {total:,} bytes, the same again and again"
-            )
-            raise FormatError(message, limit=self._reading.most)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            waiting = {key: pool.submit(self._digest, tensor) for key, tensor in each.items()}
-            try:
-                for name, tensor in tensors.items():
-                    found[name] = waiting[id(tensor)].result()
-                    step(name)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return found
-
-    def _digest(self, tensor: TensorContent) -> str:
-        digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-        pieces = tensor.elements.pieces()
-        self._reading.require_unchanged()
-        while (piece := next(pieces, None)) is not None:
-            digest.update(piece)
-            self._count(len(piece))
-            self._reading.require_unchanged()
-        return f"{VERSION}:{digest.hexdigest()}"
-
-    def _count(self, size: int) -> None:
-        self._read += size  # what another thread adds meanwhile may be lost, and does not matter
-        if self._read >= _HELD:
-            self._read = 0
-            self._reading.source.let_go()
+def _digests(
+    tensors: Mapping[str, TensorContent], reading: Reading, step: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Digest tensors, several at a time; what has several names is read once."""
+    reading.require_bounded(tensors.values())
+    found: dict[str, str] = {}
+    each = {id(tensor): tensor for tensor in tensors.values()}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        waiting = {key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()}
+        try:
+            for name, tensor in tensors.items():
+                found[name] = waiting[id(tensor)].result()
+                step(name)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return found
 
 
-def _digest(part: str, value: Plain) -> str:
+class TensorDigest:
+    """The digest of a tensor, whose elements are added piece by piece."""
+
+    def __init__(self, tensor: TensorContent) -> None:
+        self._digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
+        self.add = self._digest.update
+
+    def __str__(self) -> str:
+        return f"{VERSION}:{self._digest.hexdigest()}"
+
+
+def tensor_digest(tensor: TensorContent, reading: Reading) -> str:
+    """Return the digest of a tensor of a file."""
+    digest = TensorDigest(tensor)
+    for piece in reading.pieces(tensor.elements):
+        digest.add(piece)
+    return str(digest)
+
+
+def part_digest(part: str, value: Plain) -> str:
+    """Return the digest of the plain data of a part."""
     return f"{VERSION}:{hashlib.sha256(encode([VERSION, part, value])).hexdigest()}"

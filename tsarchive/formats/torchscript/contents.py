@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError, UnsupportedError
-from tsarchive.formats.contents import Contents, Elements, TensorContent
+from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent, Whole
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
@@ -42,6 +42,9 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
+
+if TYPE_CHECKING:
+    from .debug_records import DebugRecords
 
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
@@ -106,6 +109,22 @@ class TorchScriptContents(Contents):
     def extra_files(self) -> Mapping[str, bytes]:
         names = [name for name in self._container.records if name.startswith(_EXTRA)]
         return {name.removeprefix(_EXTRA): self._container.read(name) for name in names}
+
+    @cached_property
+    def outline(self) -> Outline:
+        from .outline import Outlining  # what digests the contents has no use for it
+
+        code = self.code
+        assert isinstance(code, list)
+        types = self._encoding.named()
+        return Outlining(types, self.debug).outline(self.structure, code)
+
+    @property
+    def debug(self) -> DebugRecords:
+        """The debug records by the names of their code records."""
+        from .debug_records import DebugRecords
+
+        return DebugRecords(self._container)
 
     def _constant(self, value: Any) -> Plain:
         """Return what a constant is, at its first mention, or which of those before it."""
@@ -318,12 +337,16 @@ class Values:
                 meaning = ["quantized", view.storage.dtype, [*view.size]]
                 return self._strided(view, name, meaning, bool(grad), (scale, zero_point))
             case QuantizedTensor(view, PerChannel(scales, zero_points, axis)):
+                start = len(self.tensors)
                 self._numbers(scales, _joined(name, "scales"), "float64")
                 self._numbers(zero_points, _joined(name, "zero_points"), "int64")
+                self.mark(start, Whole(name, "strided", view.size))
                 meaning = ["channels", view.storage.dtype, [*view.size], axis]
                 return self._strided(view, name, meaning, bool(grad))
             case SparseTensor(layout, size, parts, own_grad):
+                start = len(self.tensors)
                 dense = self.items(name, parts, [None] * len(parts))
+                self.mark(start, Whole(name, layout, size), own_grad)
                 return {"sparse": layout, "shape": [*size], "parts": dense, "grad": own_grad}
         raise AssertionError(tensor)
 
@@ -337,8 +360,16 @@ class Values:
     ) -> Plain:
         """Note a tensor; ``values`` belong to what its elements mean, and are no structure."""
         elements = self._contents.elements(self.record, view)
-        self._add(name, TensorContent([*meaning, *values], elements))
-        return {"tensor": meaning, "device": view.storage.device, "grad": grad}
+        device = view.storage.device
+        self._add(name, TensorContent([*meaning, *values], elements, device, grad))
+        return {"tensor": meaning, "device": device, "grad": grad}
+
+    def mark(self, start: int, whole: Whole, grad: bool | None = None) -> None:
+        """Note of which tensor those are the parts that were met from ``start`` on."""
+        self.tensors[start:] = [
+            (name, content._replace(part_of=whole, requires_grad=grad))
+            for name, content in self.tensors[start:]
+        ]
 
     def _numbers(self, numbers: Reduce | list[Any], name: str, dtype: str) -> None:
         """Note the scales or zero points of channels, which archives of version 1 hold as lists."""

@@ -1,0 +1,282 @@
+"""Differences between two programs: modules, classes, functions, attributes and operators."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tsarchive.analyses.encoding import encode
+from tsarchive.diffing.definitions import (
+    DefinitionComparison,
+    Findings,
+    compare_values,
+    joined,
+)
+from tsarchive.diffing.modules import Tree, definition_key, paired
+from tsarchive.diffing.operators import operators_of_one
+from tsarchive.diffing.report import Change, OperatorUse
+from tsarchive.diffing.translation import Renamings
+from tsarchive.formats.contents import Contents, Definition, Outline, Routine, TensorContent
+
+Digest = Callable[[str], str]
+_CONSTANTS = "CONSTANTS."
+
+
+class _Pair(NamedTuple):
+    """Two definitions that are compared, and the path where they are met first."""
+
+    where: str
+    before: Definition
+    after: Definition
+    told: frozenset[str] = frozenset()
+
+
+class ProgramComparison:
+    """Compares the outlines of two files. ``digests`` give those of tensors, by name."""
+
+    def __init__(
+        self,
+        before: Contents,
+        after: Contents,
+        digests: tuple[Digest, Digest],
+    ) -> None:
+        self._tensors = before.tensors, after.tensors
+        self._outlines = before.outline, after.outline
+        self._digests = digests
+        self._trees = (
+            Tree(self._outlines[0], self._tensors[0], digests[0]),
+            Tree(self._outlines[1], self._tensors[1], digests[1]),
+        )
+        self.pairing = paired(*self._trees)
+        self.names = Renamings(paths=self.pairing.after)
+        self._pairs = [*self._all_pairs()]
+        self._rename()
+
+    # Which is which
+
+    def _all_pairs(self) -> Iterator[_Pair]:
+        """Yield definitions at each path once, and those that no module has."""
+        seen: set[tuple[int, int]] = set()
+        for own, other in self.pairing.after.items():
+            modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
+            before, after = (module.definition for module in modules)
+            if (id(before), id(after)) not in seen:
+                seen.add((id(before), id(after)))
+                yield _Pair(other, before, after, frozenset(self._members(own, other)))
+        yield from self._others()
+
+    def _members(self, before: str, after: str) -> Iterator[str]:
+        """Yield the names of members that modules are told by, or values."""
+        for tree, path in zip(self._trees, (before, after), strict=True):
+            yield from tree.children[path]
+            yield from tree.outline.modules[path].attributes
+
+    def _others(self) -> Iterator[_Pair]:
+        """Pair functions and types: equal ones of one name, then by name, then equal ones."""
+        own, others = ([*outline.definitions] for outline in self._outlines)
+        for key in (_whole, _named, _nameless):
+            waiting: dict[Any, deque[Definition]] = defaultdict(deque)
+            for definition in others:
+                waiting[key(definition)].append(definition)
+            found = [
+                (definition, waiting[key(definition)].popleft())
+                for definition in own
+                if waiting[key(definition)]
+            ]
+            yield from (_Pair(after.name, before, after) for before, after in found)
+            paired = {id(definition) for pair in found for definition in pair}
+            own, others = ([d for d in side if id(d) not in paired] for side in (own, others))
+        self._alone = own, others
+
+    def _rename(self) -> None:
+        """Note what has another name after."""
+        names = self.names
+        for _, before, after, _ in self._pairs:
+            if before.name != after.name:
+                names.definitions.setdefault(before.name, after.name)
+        for own, other in self.pairing.moved:
+            parents = own.rpartition("."), other.rpartition(".")
+            if self.pairing.after.get(parents[0][0]) == parents[1][0]:
+                class_ = self._outlines[0].modules[parents[0][0]].definition.name
+                names.members.setdefault((class_, parents[0][2]), parents[1][2])
+        names.constants.update(self._constants())
+        for own, other in self.pairing.after.items():
+            names.members.update(self._renamed_members(own, other))
+
+    def _renamed_members(self, own: str, other: str) -> Iterator[tuple[tuple[str, str], str]]:
+        """Pair attributes of one side alone that are equal but for their names, in order."""
+        sides = (self._outlines[0].modules[own], own), (self._outlines[1].modules[other], other)
+        class_ = sides[0][0].definition.name
+        known = {self.names.member(class_, name) for name in sides[0][0].attributes}
+        new = [name for name in sides[1][0].attributes if name not in known]
+        for name in sides[0][0].attributes if new else ():
+            if self.names.member(class_, name) in sides[1][0].attributes:
+                continue
+            key = self._slot(0, own, name)
+            same = next((each for each in new if self._slot(1, other, each) == key), None)
+            if same is not None:
+                new.remove(same)
+                yield (class_, name), same
+
+    def _slot(self, side: int, path: str, name: str) -> Any:
+        """Return what an attribute is: its type and roles, its value, and the tensors in it."""
+        module = self._outlines[side].modules[path]
+        slot = module.definition.attributes.get(name)
+        value = module.attributes[name]
+        return repr(slot), encode(value), self._contents_below(side, joined(path, name))
+
+    def _constants(self) -> Iterator[tuple[str, str]]:
+        """Pair constants of the table: equal ones, then the others in order."""
+        own, others = ([*outline.constants] for outline in self._outlines)
+        keys: dict[Any, deque[str]] = defaultdict(deque)
+        for name in others:
+            keys[self._content(1, name)].append(name)
+        found = {name: keys[key].popleft() for name in own if keys[key := self._content(0, name)]}
+        yield from found.items()
+        paired = {*found.values()}
+        left = [name for name in own if name not in found]
+        free = [name for name in others if name not in paired]
+        if len(left) == len(free):
+            yield from zip(left, free, strict=True)
+
+    def _content(self, side: int, name: str) -> Any:
+        """Return what a constant is: its form, and the digests of the tensors in it."""
+        return encode(self._outlines[side].constants[name]), self._contents_below(side, name)
+
+    def _contents_below(self, side: int, name: str) -> Any:
+        """Return the digests of what is called so, or begins so."""
+        inside = self._trees[side].tensors_called(name)
+        return repr([[t.removeprefix(name), self._digests[side](t)] for t in inside])
+
+    # Tensors
+
+    @property
+    def tensor_names(self) -> dict[str, str]:
+        """The names after of tensors that are called otherwise now."""
+        renamed = {name: self._renamed(name) for name in self._tensors[0]}
+        return {name: other for name, other in renamed.items() if name != other}
+
+    def _renamed(self, name: str) -> str:
+        if name.startswith(_CONSTANTS):
+            own = ".".join(name.split(".")[:2])
+            return self.names.constants.get(own, own) + name[len(own) :]
+        path = self._trees[0].module_of(name)
+        renamed = self.names.path(path)
+        member, dot, rest = name[len(path) :].removeprefix(".").partition(".")
+        modules = self._outlines[0].modules
+        if path in modules:
+            member = self.names.member(modules[path].definition.name, member)
+        return joined(renamed, member + dot + rest)
+
+    def compared_tensors(
+        self,
+    ) -> tuple[Mapping[str, TensorContent], Mapping[str, TensorContent]]:
+        """Return the tensors of each side, without those of modules that the other lacks."""
+        gone = {path for root in self.pairing.removed for path in self._trees[0].below(root)}
+        new = {path for root in self.pairing.added for path in self._trees[1].below(root)}
+        return (
+            _without(self._trees[0], self._tensors[0], gone - self.pairing.after.keys()),
+            _without(self._trees[1], self._tensors[1], new - {*self.pairing.after.values()}),
+        )
+
+    # Differences
+
+    def found(self) -> Findings:
+        """Return all differences."""
+        found = Findings()
+        found.changes += self._modules()
+        for own, other in self.pairing.after.items():
+            modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
+            found.changes += self._renamed_attributes(own, other)
+            found.changes += compare_values(other, *modules, self.names)
+        told = {change.where for change in found.changes}
+        for pair in self._pairs:
+            self._definitions(pair, found)
+        found.derived += self._appearing()
+        found.changes = [*_once(found.changes, told)]
+        return found
+
+    def _modules(self) -> Iterator[Change]:
+        for before, after in self.pairing.moved:
+            yield Change("module", after, before, after, "structure")
+        for path in self.pairing.removed:
+            yield Change("module", path, path, None, "structure")
+        for path in self.pairing.added:
+            yield Change("module", path, None, path, "structure")
+
+    def _renamed_attributes(self, own: str, other: str) -> Iterator[Change]:
+        module = self._outlines[0].modules[own]
+        for name in module.attributes:
+            renamed = self.names.member(module.definition.name, name)
+            if renamed != name:
+                paths = joined(own, name), joined(other, renamed)
+                yield Change("attribute renamed", paths[1], *paths, "structure")
+
+    def _definitions(self, pair: _Pair, found: Findings) -> None:
+        key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
+        if key[0] == key[1]:
+            return
+        comparison = DefinitionComparison(pair.where, self.names, pair.told)
+        comparison.compare(pair.before, pair.after)
+        found.changes += comparison.found.changes
+        found.derived += comparison.found.derived
+        found.methods += comparison.found.methods
+
+    def _appearing(self) -> Iterator[Change]:
+        """Yield functions and types of one side alone: something mentions them, which is told."""
+        for definition in self._alone[0]:
+            yield Change(_kind(definition), definition.name, definition.name, None, "code")
+        for definition in self._alone[1]:
+            yield Change(_kind(definition), definition.name, None, definition.name, "code")
+
+    def operators(self) -> tuple[list[OperatorUse], list[OperatorUse]]:
+        """Return the operators that are gained, and those that are lost."""
+        before, after = (_routines(outline) for outline in self._outlines)
+        return operators_of_one(after, before), operators_of_one(before, after)
+
+
+def _whole(definition: Definition) -> Any:
+    return definition_key(definition)
+
+
+def _named(definition: Definition) -> Any:
+    return definition.name, definition.traits.get("kind")
+
+
+def _nameless(definition: Definition) -> Any:
+    return definition_key(definition, has_name=False)
+
+
+def _kind(definition: Definition) -> str:
+    kind = str(definition.traits.get("kind"))
+    return "class" if kind.startswith(("class", "module")) else kind
+
+
+def _without(
+    tree: Tree, tensors: Mapping[str, TensorContent], paths: set[str]
+) -> Mapping[str, TensorContent]:
+    return {name: item for name, item in tensors.items() if tree.module_of(name) not in paths}
+
+
+def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
+    """Yield changes without attributes of a class whose values are told, module by module."""
+    for change in changes:
+        is_of_class = change.kind in ("attribute", "attribute order") and change.part == "code"
+        if not (is_of_class and change.where in told):
+            yield change
+
+
+def _routines(outline: Outline) -> dict[str, Routine]:
+    """Return all functions by where they are met first."""
+    found: dict[str, Routine] = {}
+    seen: set[int] = set()
+    for path, module in outline.modules.items():
+        if id(module.definition) not in seen:
+            seen.add(id(module.definition))
+            for name, routine in module.definition.routines.items():
+                found[joined(path, name)] = routine
+    for definition in outline.definitions:
+        for name, routine in definition.routines.items():
+            found.setdefault(joined(definition.name, name), routine)
+    return found
