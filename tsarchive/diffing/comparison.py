@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.diffing.packing import extra_file_changes
+from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Part
 from tsarchive.diffing.tensors import tensor_changes
@@ -105,6 +105,7 @@ class _Comparison:
         report.changes.extend(self._untold(report.changes))
         if "extra files" in report.compared:
             report.changes.extend(self._extra_files())
+        report.packing.extend(packing_changes(self._before.opened, self._after.opened))
         report.changes[:] = [change for change in report.changes if change.part in self._only]
         return report
 

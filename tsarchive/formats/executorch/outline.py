@@ -63,9 +63,7 @@ def _module(method: Method) -> ModuleContent:
 
 def _operations(method: Method) -> Iterator[Operation]:
     """Yield values, so that each has its index for a number, then what uses them."""
-    line = 0
-    for operation in _unplaced(method):
-        line += 1
+    for line, operation in enumerate(_unplaced(method), 1):
         place = operation.place
         yield operation._replace(place=place and place._replace(line=line))
 
@@ -151,7 +149,11 @@ def _instruction(method: Method, instruction: Instruction, place: Place) -> Oper
 
 
 def _place(text: str, frame: Frame | None = None) -> Place:
-    return Place(text, lambda: frame and Location(frame.file, frame.line, frame.context.strip()))
+    return Place(text, lambda: None if frame is None else _location(frame))
+
+
+def _location(frame: Frame) -> Location:
+    return Location(frame.file, frame.line, frame.context.strip())
 
 
 def _place_of(method: Method, chain: Chain, index: int) -> Place:
