@@ -143,7 +143,9 @@ def test_scales_of_channels_are_tensors_of_their_own():
     numbers = tensors()["channels"].int_repr()
     other = torch._make_per_channel_quantized_tensor(numbers, scales.double(), torch.zeros(2), 0)
     found = changes(tensors(), {**tensors(), "channels": other})
-    assert [(change.kind, change.where) for change in found] == [("tensor values", "channels.scales")]
+    assert [(change.kind, change.where) for change in found] == [
+        ("tensor values", "channels.scales")
+    ]
 
 
 @pytest.mark.parametrize("name", ["channels", "sparse", "quantized", "complex"])
