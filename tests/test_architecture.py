@@ -117,8 +117,9 @@ MAY_IMPORT = {
         "tsarchive.formats.registry", "tsarchive.saving",
     },
     "tsarchive.diffing": {
-        "tsarchive.analyses", "tsarchive.container", "tsarchive.fingerprinting",
-        "tsarchive.formats", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
@@ -175,7 +176,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.contents",
     "tsarchive.formats.pt2.format",
     "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.metadata",
-    "tsarchive.formats.pt2.payloads",
+    "tsarchive.formats.pt2.outline", "tsarchive.formats.pt2.payloads",
     "tsarchive.formats.pt2.program_checks", "tsarchive.formats.pt2.pytrees",
     "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",
