@@ -87,8 +87,6 @@ class _Packing:
         found: dict[str, Plain] = {"format": self.title, "written by": self._written_by()}
         with suppress(MissingRecordError):
             found["format version"] = self._archive.format_version
-        found["debug records"] = self._number(Role.DEBUG)
-        found["mobile bytecode"] = bool(self._number(Role.BYTECODE))
         if isinstance(self._opened, Container):
             found |= self._facts_of_zip(self._opened)
         return found
@@ -97,6 +95,8 @@ class _Packing:
         methods = {method_name(record.method) for record in container.records.values()}
         order = container.read(_BYTE_ORDER) if _BYTE_ORDER in container.records else b""
         return {
+            "debug records": self._number(Role.DEBUG),
+            "mobile bytecode": bool(self._number(Role.BYTECODE)),
             "byte order": order.decode("ascii", "backslashreplace").strip(),
             "compression": ", ".join(sorted(methods)),
             "alignment": self._alignment(container),
@@ -124,6 +124,6 @@ class _Packing:
 
     @property
     def named_records(self) -> set[str]:
-        """The names of the records that nothing else tells of."""
-        records = self._opened.records
+        """The names of the records of a zip archive that nothing else tells of."""
+        records = self._opened.records if isinstance(self._opened, Container) else ()
         return {name for name in records if self._table.role(name) not in _TOLD_OTHERWISE}
