@@ -304,6 +304,7 @@ def test_a_broken_file_is_told():
         tsarchive.diff(io.BytesIO(net()), io.BytesIO(net()[:-100]))
 
 
+@pytest.mark.sample(5)
 def test_one_model_has_no_difference(case):
     module = case.build()
     data = torch_saved(module)
