@@ -58,13 +58,15 @@ def _described(content: bytes) -> str:
 def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
     """Yield what differs beside the models: format, version, records, what wrote the files.
 
+    What one side does not tell is no difference.
+
     ``where`` is the name of a record that one side alone has, "" for what is of the whole file.
     """
     one, other = _Packing(before), _Packing(after)
     facts, others = one.facts(), other.facts()
     for kind in dict.fromkeys([*facts, *others]):
         own, its = facts.get(kind), others.get(kind)
-        if own != its:
+        if own != its and None not in (own, its):
             yield Change(kind, "", own, its, None)
     if one.title == other.title:
         for name in sorted(one.named_records ^ other.named_records):
@@ -97,7 +99,7 @@ class _Packing:
         return {
             "debug records": self._number(Role.DEBUG),
             "mobile bytecode": bool(self._number(Role.BYTECODE)),
-            "byte order": order.decode("ascii", "backslashreplace").strip(),
+            "byte order": order.decode("ascii", "backslashreplace").strip() or "not recorded",
             "compression": ", ".join(sorted(methods)),
             "alignment": self._alignment(container),
         }
