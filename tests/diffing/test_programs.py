@@ -109,6 +109,13 @@ EDITS = {
         "limit : Final[int] = 4", "limit : Final[int] = 5", [("constant", "inner.limit", 4, 5)],
     ),
     "default": ("times: int=2", "times: int=3", [("default", f"{INNER}(times)", 2, 3)]),
+    "default that is a list": (
+        "times: int) -> Tensor:\n  return torch.mul(x, times)",
+        "times: int, sizes: List[int]=[1, 2]) -> Tensor:\n  return torch.mul(x, times)",
+        [("signature", "__torch__.tests.diffing.test_programs.helper",
+          "(x: Tensor, times: int) -> Tensor",
+          "(x: Tensor, times: int, sizes: List[int]=[1, 2]) -> Tensor")],
+    ),
     "no default": (
         ', "in", ), 3, )', ', "in", ), 3)', [],
     ),
