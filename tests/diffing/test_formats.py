@@ -13,6 +13,7 @@ import torch
 
 import tsarchive
 from tests.support.archives import export_saved, records_of, saved
+from tests.support.command_line import run
 from tests.support.verifying import packed
 from tsarchive.diffing import Change, diff
 from tsarchive.diffing.packing import extra_file_changes
@@ -152,7 +153,7 @@ def test_other_weights_are_told_across_formats(net, tmp_path):
 def test_files_with_nothing_in_common_are_not_compared(net):
     module = io.BytesIO(saved(torch.jit.script(net)))
     report = diff(module, checkpoint({"other": torch.ones(1)}))
-    assert (report.changes, report.compared) == ([], ())
+    assert (report.changes, report.compared, report.same) == ([], (), False)
 
 
 EXTRA_FILES = {
@@ -205,3 +206,13 @@ def test_formats_are_told(net, tmp_path):
     files = files_of(net, tmp_path)
     found = {c.kind: c for c in diff(files["torchscript"], files["converted"]).packing}
     assert (found["format"].before, found["format"].after) == ("TorchScript", "PT2")
+
+
+def test_the_command_does_not_call_what_it_cannot_compare_the_same(net, tmp_path):
+    module, other = tmp_path / "net.pt", tmp_path / "other.pt"
+    module.write_bytes(saved(torch.jit.script(net)))
+    other.write_bytes(checkpoint({"other": torch.ones(1)}).read())
+    result = run("diff", module, other)
+    assert result.exit_code == 2
+    assert "have nothing that can be compared" in result.output
+    assert run("diff", module, other, "--json").exit_code == 2

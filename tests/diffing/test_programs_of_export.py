@@ -109,7 +109,7 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str, str]] = {
     "range": (other_range, "range", "s#0"),
     "guard": (add_guard, "guard", "0"),
     "role of a buffer": (less_persistent, "code", "forward"),
-    "name of a parameter": (other_name, "nesting", "0 forward_arg_names"),
+    "name of a parameter": (other_name, "nesting", "by names"),
 }
 
 

@@ -219,6 +219,32 @@ def test_tensors_without_elements_are_on_another_device():
     ]
 
 
+# Views of the same 60 numbers.
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda numbers: numbers.reshape(3, 4, 5),
+    "turned": lambda numbers: numbers.reshape(5, 4, 3).permute(2, 1, 0),
+    "mixed": lambda numbers: numbers.reshape(4, 5, 3).permute(2, 0, 1),
+    "sliced": lambda numbers: numbers.reshape(3, 4, 5)[:, 1:, ::2],
+    "expanded": lambda numbers: numbers.reshape(3, 1, 20).expand(3, 2, 20),
+    "overlapping": lambda numbers: numbers.as_strided((5, 4), (2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_elements_are_compared_whatever_their_order_in_memory(name, is_copied):
+    numbers = torch.arange(60.0)
+    view = VIEWS[name](numbers)
+    other = numbers.clone()
+    other[5] += 1
+    changed = VIEWS[name](other)
+    after = view.contiguous() if is_copied else view
+    assert changes({"a": view}, {"a": after}) == []
+    (found,) = changes({"a": view}, {"a": changed.contiguous() if is_copied else changed})
+    assert found.values is not None
+    assert found.values.differing == int((view != changed).sum())
+
+
 def test_steps_are_told_for_each_tensor():
     steps: list[str] = []
     changes(tensors(), tensors(), step=steps.append)

@@ -1,4 +1,4 @@
-"""How far tensors are apart, against what torch computes, for every dtype that it has numbers of."""
+"""How far tensors are apart, against what torch computes, for every dtype of numbers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import click
 import tsarchive
 from tsarchive.describing.text import plural
 
-from .command import FINDINGS, Command, json_option
+from .command import FINDINGS, UNUSABLE, Command, json_option
 from .output import Column, Table, cells, print_json, progress, say, show, styled, table, width
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def command(a: str, b: str, *, only: tuple[Part, ...] | None, stat: bool, as_jso
     values, operators, code side by side with the lines of user source, tensors and how far their
     values are apart, and extra files. What the files differ in beside that, such as names of
     variables, packing and debug records, is no change. Runs nothing of the files, and does not
-    import torch. The exit code is 1 when anything changed, 2 when a file cannot be read.
+    import torch. The exit code is 1 when anything changed, 2 when a file cannot be read, or the
+    files have nothing in common that can be compared.
 
     \b
     Examples:
@@ -80,6 +81,8 @@ def command(a: str, b: str, *, only: tuple[Part, ...] | None, stat: bool, as_jso
         _show_counts(found)
     else:
         _show(found)
+    if not found.compared:
+        return UNUSABLE
     return 0 if found.same else FINDINGS
 
 
@@ -120,7 +123,9 @@ def _by_module(changes: Sequence[Change]) -> dict[str, list[Change]]:
 
 
 def _show_total(found: DiffReport) -> None:
-    if found.same:
+    if not found.compared:
+        say(f"{found.before} and {found.after} have nothing that can be compared", "bold red")
+    elif found.same:
         told = ", ".join(found.compared)
         say(f"{found.before} and {found.after} do not differ: {told}", "bold green")
     else:

@@ -58,13 +58,15 @@ def _described(content: bytes) -> str:
 def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
     """Yield what differs beside the models: format, version, records, what wrote the files.
 
+    What one side does not tell is no difference.
+
     ``where`` is the name of a record that one side alone has, "" for what is of the whole file.
     """
     one, other = _Packing(before), _Packing(after)
     facts, others = one.facts(), other.facts()
     for kind in dict.fromkeys([*facts, *others]):
         own, its = facts.get(kind), others.get(kind)
-        if own != its:
+        if own != its and None not in (own, its):
             yield Change(kind, "", own, its, None)
     if one.title == other.title:
         for name in sorted(one.named_records ^ other.named_records):
@@ -87,8 +89,6 @@ class _Packing:
         found: dict[str, Plain] = {"format": self.title, "written by": self._written_by()}
         with suppress(MissingRecordError):
             found["format version"] = self._archive.format_version
-        found["debug records"] = self._number(Role.DEBUG)
-        found["mobile bytecode"] = bool(self._number(Role.BYTECODE))
         if isinstance(self._opened, Container):
             found |= self._facts_of_zip(self._opened)
         return found
@@ -97,7 +97,9 @@ class _Packing:
         methods = {method_name(record.method) for record in container.records.values()}
         order = container.read(_BYTE_ORDER) if _BYTE_ORDER in container.records else b""
         return {
-            "byte order": order.decode("ascii", "backslashreplace").strip(),
+            "debug records": self._number(Role.DEBUG),
+            "mobile bytecode": bool(self._number(Role.BYTECODE)),
+            "byte order": order.decode("ascii", "backslashreplace").strip() or "not recorded",
             "compression": ", ".join(sorted(methods)),
             "alignment": self._alignment(container),
         }
@@ -124,6 +126,6 @@ class _Packing:
 
     @property
     def named_records(self) -> set[str]:
-        """The names of the records that nothing else tells of."""
-        records = self._opened.records
+        """The names of the records of a zip archive that nothing else tells of."""
+        records = self._opened.records if isinstance(self._opened, Container) else ()
         return {name for name in records if self._table.role(name) not in _TOLD_OTHERWISE}

@@ -139,5 +139,6 @@ class DiffReport:
 
     @property
     def same(self) -> bool:
-        """Whether the models are the same, and gave the same results where they were run."""
-        return not self.changes and self.divergence is None
+        """Whether the models are the same, as far as both have the same parts, and gave the same
+        results where they were run. Files with nothing in common are not the same."""
+        return bool(self.compared) and not self.changes and self.divergence is None

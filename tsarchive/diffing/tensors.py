@@ -17,7 +17,7 @@ from tsarchive.diffing.numbers import numbers_of
 from tsarchive.diffing.report import Change, Part, ValueDifference
 from tsarchive.diffing.values import Distance
 from tsarchive.fingerprinting import TensorDigest, tensor_digest
-from tsarchive.formats.contents import TensorContent
+from tsarchive.formats.contents import Elements, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.strides import Piece
 
@@ -206,7 +206,8 @@ class _Comparison:
 
     def _values(self, before: TensorContent, after: TensorContent) -> _Values | None:
         if before.elements.nbytes == after.elements.nbytes:
-            if all(_are_equal(*pair) for pair in self._pieces(before, after)):
+            pairs = self._pieces(*_in_one_order(before.elements, after.elements))
+            if all(_are_equal(*pair) for pair in pairs):
                 return None
             return self._difference(before, after)
         one, other = self._readings
@@ -216,7 +217,7 @@ class _Comparison:
         numbers = None if _is_blob(before) else numbers_of(_dtype(before))
         distance = None if numbers is None else Distance(numbers)
         digests = TensorDigest(before), TensorDigest(after)
-        for one, other in self._pieces(before, after):
+        for one, other in self._pieces(before.elements, after.elements):
             digests[0].add(one)
             digests[1].add(other)
             if distance is not None:
@@ -224,11 +225,16 @@ class _Comparison:
         found = None if distance is None else distance.found
         return _Values(str(digests[0]), str(digests[1]), found)
 
-    def _pieces(
-        self, before: TensorContent, after: TensorContent
-    ) -> Iterator[tuple[memoryview, memoryview]]:
+    def _pieces(self, before: Elements, after: Elements) -> Iterator[tuple[memoryview, memoryview]]:
         one, other = self._readings
-        return _paired(one.pieces(before.elements), other.pieces(after.elements))
+        return _paired(one.pieces(before), other.pieces(after))
+
+
+def _in_one_order(before: Elements, after: Elements) -> tuple[Elements, Elements]:
+    """Return elements in the order in which both files store them, if it is one."""
+    if [*before.strides] != [*after.strides]:
+        return before, after
+    return before.as_stored(), after.as_stored()
 
 
 def _digests(reading: Reading, whole: _Whole) -> tuple[str, ...]:

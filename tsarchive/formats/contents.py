@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from operator import itemgetter
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -38,6 +39,12 @@ class Elements(NamedTuple):
     def nbytes(self) -> int:
         """The number of bytes that :meth:`pieces` gives."""
         return 0 if self.storage is None else prod(self.shape) * self.itemsize
+
+    def as_stored(self) -> Elements:
+        """Return the elements with the longest strides first, which are read more quickly."""
+        dimensions = sorted(zip(self.shape, self.strides, strict=True), key=itemgetter(1))
+        shape, strides = ([each[place] for each in reversed(dimensions)] for place in (0, 1))
+        return self._replace(shape=shape, strides=strides)
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the elements in the order of their indices, in pieces.

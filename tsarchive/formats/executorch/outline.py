@@ -109,7 +109,7 @@ def _tensor(tensor: Tensor) -> Iterator[str]:
             yield repr(tensor.name)
     if tensor.is_external:
         yield "in a data file"
-    if [*tensor.dim_order] != sorted(tensor.dim_order):
+    if [*tensor.dim_order] != [*range(len(tensor.dim_order))]:
         yield f"order of dimensions {[*tensor.dim_order]}"
     if tensor.allocation is not None:
         yield f"arena {tensor.allocation.arena} at {tensor.allocation.offset:,}"

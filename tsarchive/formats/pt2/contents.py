@@ -30,6 +30,10 @@ _OUTSIDE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"]*"|(?<!\.)""" + _SYMBOL.pat
 # What torch asserts of symbols; its message is the only text of a call that names them.
 _ASSERTION: Final = "torch.ops.aten._assert_scalar.default"
 _MESSAGE: Final = "Runtime assertion failed for expression "
+# How arguments and results are nested, and how that is called in changes.
+_NESTING: Final = {
+    "in_spec": "of arguments", "out_spec": "of results", "forward_arg_names": "by names",
+}  # fmt: skip
 # Places in source, names of values, and layouts that torch tells in several ways.
 _NOT_MEANING: Final = frozenset(
     {
@@ -187,8 +191,8 @@ class _Program:
             yield f"guard {number}", guard
         for number, call in enumerate(calls):
             signature = call["signature"] or {}
-            for name in ("in_spec", "out_spec", "forward_arg_names"):
-                yield f"nesting {number} {name}", signature.get(name)
+            for field, name in _NESTING.items():
+                yield f"nesting {name}{f' {number}' if number else ''}", signature.get(field)
 
     def _literal(self, target: str, value: schema.Tagged) -> Plain:
         plain = self._asserted(value) if target == _ASSERTION else self._plain(value)
