@@ -5,18 +5,13 @@ The document is a single file that loads nothing, with its style and script inli
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
-import json
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
@@ -31,44 +26,22 @@ from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
 from .code import code
+from .document import document
 from .html import ROWS, Html, Section, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
 
 
 def page(subject: Subject, sections: Sequence[Section]) -> Html:
-    """Return the whole document.
-
-    Its policy lets a browser use only the style and the script in it, identified by their hashes,
-    and never contact any address.
-    """
-    style, script = _resource("style.css"), _resource("page.js")
-    head = (
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=Html(_policy(style, script))),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{subject.name}: tsarchive"),
-        tag("style", Html(style)),
-    )
-    body = (
-        tag("a", "To the content", href="#content", class_="skip"),
-        _header(subject),
-        tag("nav", tag("ul", *map(_content, sections)), aria_label="Sections"),
-        tag("main", *map(_section, sections), id="content"),
-        tag("script", _data(sections), type="application/json", id="page-data"),
-        tag("script", Html(script)),
-    )
-    document = tag("html", tag("head", *head), Html("\n"), tag("body", *body), lang="en")
-    return Html(f"<!DOCTYPE html>\n{document}\n")
+    """Return the whole document about a file."""
+    return document(subject.name, _header(subject), sections)
 
 
 def _header(subject: Subject) -> Html:
     kind = subject.kind or "unknown"
     parts = [title_of(kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
     told = joined((", ".join(parts), *_badges(subject)), " ")
-    return tag("header", tag("h1", subject.name), tag("p", told))
+    return joined((tag("h1", subject.name), tag("p", told)))
 
 
 def _badges(subject: Subject) -> Iterator[Html]:
@@ -81,48 +54,6 @@ def _badges(subject: Subject) -> Iterator[Html]:
         if counts[severity]:
             number = plural(counts[severity], severity.value)
             yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
-
-
-def _content(section: Section) -> Html:
-    link = tag("a", section.title, href=f"#{section.name}")
-    if section.total <= 1:
-        return tag("li", link)
-    return tag("li", link, " ", tag("span", f"{section.total:,}", class_="figures"))
-
-
-def _section(section: Section) -> Html:
-    heading = tag("h2", section.title, id=f"{section.name}-title")
-    return tag("section", heading, section.body, id=section.name,
-               aria_labelledby=f"{section.name}-title")  # fmt: skip
-
-
-def _data(sections: Sequence[Section]) -> Html:
-    """Return JSON in which nothing can end its enclosing element."""
-    found = {section.name: section.data for section in sections if section.data is not None}
-    written = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for letter in "<>&":
-        written = written.replace(letter, f"\\u{ord(letter):04x}")
-    return Html(written)
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a policy without inline handlers, style attributes, and markup made by the script."""
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-@cache
-def _resource(name: str) -> str:
-    """Read a file of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 _Maker = Callable[[Subject], Section | None]
