@@ -1,7 +1,4 @@
-"""The verb ``report``: one HTML document about a file of any kind.
-
-The document is a single file that loads nothing, with its style and script inline.
-"""
+"""The verb ``report``: one HTML document about a file of any kind, or about two and what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
@@ -20,21 +17,19 @@ from tsarchive.auditing import audit
 from tsarchive.container.source import not_a_file, read_all
 from tsarchive.container.writer import replacing
 from tsarchive.describing.text import plural, size
+from tsarchive.diffing import diff
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
+from . import changed_tensors, comparison, trees
 from .code import code
+from .comparison import Comparison, Side
 from .document import document
 from .html import ROWS, Html, Section, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
-
-
-def page(subject: Subject, sections: Sequence[Section]) -> Html:
-    """Return the whole document about a file."""
-    return document(subject.name, _header(subject), sections)
 
 
 def _header(subject: Subject) -> Html:
@@ -56,10 +51,11 @@ def _badges(subject: Subject) -> Iterator[Html]:
             yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
 
 
-_Maker = Callable[[Subject], Section | None]
+_About = TypeVar("_About", Subject, Comparison)
+_Row: TypeAlias = tuple[str, str, Callable[[_About], Section | None]]
 
 # In page order.
-_SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
+_SECTIONS: Final[Sequence[_Row[Subject]]] = (
     ("overview", "Overview", overview),
     ("findings", "Findings", findings),
     ("modules", "Modules", tree),
@@ -70,8 +66,21 @@ _SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
     ("pickled", "Pickled names", pickled_names),
     ("records", "Records", records),
 )
+# In the order of a page about two files.
+_COMPARED: Final[Sequence[_Row[Comparison]]] = (
+    ("overview", "Overview", comparison.overview),
+    ("changes", "Changes", comparison.changes),
+    ("modules", "Modules", trees.modules),
+    ("code", "Code", comparison.code),
+    ("tensors", "Tensors", changed_tensors.tensors),
+    ("operators", "Operators", comparison.operators),
+    ("extra", "Extra files", comparison.extra_files),
+    ("packing", "Packing", comparison.packing),
+)
 STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
 """The arguments with which :func:`report` calls ``step``, in order."""
+STEPS_AGAINST: Final = ("comparing", *(name for name, _, _ in _COMPARED), "writing")
+"""The same, where a file is compared with another."""
 _NAMELESS: Final = "archive"
 _TOO_DEEP: Final = "it is nested too deeply to be shown"
 
@@ -92,7 +101,8 @@ class Page:
 
     ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
     AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
-    no finding is above ``Severity.INFO``, None where nothing was checked.
+    no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
+    compared, ``ok`` tells whether they have the same model.
     """
 
     file: str
@@ -112,6 +122,7 @@ def report(
     f: str | os.PathLike[str] | BinaryIO,
     out: str | os.PathLike[str] | None = None,
     *,
+    against: str | os.PathLike[str] | BinaryIO | None = None,
     histograms: str | None = None,
     findings: bool = True,
     rows: int = ROWS,
@@ -132,30 +143,69 @@ def report(
     five times as many lines of code; omissions are counted. ``step`` is called with each step, one
     of ``STEPS``. ``out`` is replaced only when the page is complete.
 
+    With ``against``, another file, the page shows what changed from ``f`` to that: modules and code
+    side by side, tensors with histograms of their changes (``histograms`` limits these), operators,
+    extra files, packing. ``step`` is called with ``STEPS_AGAINST`` then, and ``findings`` has no
+    effect. Raises what :func:`tsarchive.diff` raises.
+
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
     read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
     and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
     """
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
-    _check_other_file(f, out)
-    given = _Given(f)
-    with ExitStack() as stack:
-        subject = _subject(given, histograms, findings, rows, step, stack)
-        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+    for given in (f, against):
+        _check_other_file(given, out)
+    if against is None:
+        made = _about(_Given(f), histograms, findings, rows, step)
+    else:
+        made = _comparing(_Given(f), _Given(against), histograms or "*", rows, step)
     step(STEPS[-1])
-    html = page(subject, made)
+    html = document(made.name, made.header, made.sections)
     if out is not None:
         with replacing(os.fsdecode(out)) as stream:
             stream.write(html.encode())
-    return Page(
-        subject.name,
-        subject.kind,
-        None if out is None else os.fsdecode(out),
-        str(html),
-        tuple(SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made),
-        is_fine(subject.findings) if findings else None,
-    )
+    sizes = (SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made.sections)
+    path = None if out is None else os.fsdecode(out)
+    return Page(made.name, made.kind, path, str(html), tuple(sizes), made.ok)
+
+
+class _Made(NamedTuple):
+    """The parts of a page, and what :class:`Page` tells of it."""
+
+    name: str
+    kind: str | None
+    header: Html
+    sections: Sequence[Section]
+    ok: bool | None
+
+
+def _about(
+    given: _Given, histograms: str | None, findings: bool, rows: int, step: Callable[[str], None]
+) -> _Made:
+    """Make the parts of a page about a file."""
+    with ExitStack() as stack:
+        subject = _subject(given, histograms, findings, rows, step, stack)
+        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+    ok = is_fine(subject.findings) if findings else None
+    return _Made(subject.name, subject.kind, _header(subject), made, ok)
+
+
+def _comparing(
+    before: _Given, after: _Given, histograms: str, rows: int, step: Callable[[str], None]
+) -> _Made:
+    """Make the parts of a page about two files."""
+    step(STEPS_AGAINST[0])
+    found = diff(before.fresh(), after.fresh())
+    with ExitStack() as stack:
+        one, other = (
+            Side(given.name, given.nbytes, stack.enter_context(opened(given.fresh())))
+            for given in (before, after)
+        )
+        compared = Comparison(found, one, other, rows, histograms)
+        made = [section for row in _COMPARED if (section := _made(row, compared, step))]
+        name = f"{one.name} → {other.name}"
+        return _Made(name, one.archive.kind, comparison.header(compared), made, found.same)
 
 
 class _Given:
@@ -198,9 +248,7 @@ def _subject(
     return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
 
 
-def _made(
-    row: tuple[str, str, _Maker], subject: Subject, step: Callable[[str], None]
-) -> Section | None:
+def _made(row: _Row[_About], subject: _About, step: Callable[[str], None]) -> Section | None:
     """Make a section, or one that tells why it cannot be made."""
     name, title, make = row
     step(name)
@@ -213,7 +261,7 @@ def _made(
 
 
 def _check_other_file(
-    f: str | os.PathLike[str] | BinaryIO, out: str | os.PathLike[str] | None
+    f: str | os.PathLike[str] | BinaryIO | None, out: str | os.PathLike[str] | None
 ) -> None:
     """Raise CallError where the page would overwrite the file that it describes."""
     if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):

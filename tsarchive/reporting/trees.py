@@ -1,0 +1,130 @@
+"""The trees of modules of two files side by side, with what changed in each module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tsarchive.describing.contents import ModuleInfo
+from tsarchive.diffing.report import Change
+from tsarchive.ir.names import unmangled
+
+from .comparison import Comparison
+from .html import Html, Section, joined, more, tag
+
+_MARKS: Final = {"added": "+", "removed": "−", "changed": "~", "around": "", "alike": ""}
+_ALL_FROM: Final = 40
+
+
+class _Node(NamedTuple):
+    """A module at its path before and after; None where one side has none."""
+
+    path: str
+    depth: int
+    before: ModuleInfo | None
+    after: ModuleInfo | None
+
+
+def modules(compared: Comparison) -> Section | None:
+    """Make the trees of modules side by side; None for files without modules."""
+    if not all(side.archive.view.has_modules for side in compared.sides):
+        return None
+    roots = (side.archive.view.signed_tree() for side in compared.sides)
+    nodes = list(_merged("", 0, *roots))
+    kinds = _kinds_by_module({node.path for node in nodes}, compared.report.changes)
+    states = {node.path: _state(node, kinds) for node in nodes}
+    around = {part for path, state in states.items() if state != "alike" for part in _above(path)}
+    states |= {path: "around" for path in around if states[path] == "alike"}
+    shown = nodes[: compared.rows]
+    rows = (_node_row(node, states[node.path], kinds.get(node.path, Counter())) for node in shown)
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("before", "after", "changes")))
+    made = tag("table", tag("thead", head), tag("tbody", *rows), class_="sides trees")
+    box = _alike_box("modules", is_checked=len(nodes) <= _ALL_FROM)
+    body = joined((box, tag("div", made, class_="scroll"), more(len(shown), len(nodes), "module")))
+    return Section("modules", "Modules", body, len(shown), len(nodes))
+
+
+def _alike_box(noun: str, *, is_checked: bool) -> Html:
+    box = tag("input", type="checkbox", id=f"show-alike-{noun}", checked=is_checked)
+    return tag("p", tag("label", box, f" {noun} without a change"), class_="tools")
+
+
+def _merged(
+    path: str, depth: int, before: ModuleInfo | None, after: ModuleInfo | None
+) -> Iterator[_Node]:
+    """Yield modules of both trees, those of one path together, in the order of the file after."""
+    yield _Node(path, depth, before, after)
+    one = {child.name: child for child in (before.children if before else ())}
+    other = {child.name: child for child in (after.children if after else ())}
+    for name in _in_order(list(one), list(other)):
+        below = f"{path}.{name}" if path else name
+        yield from _merged(below, depth + 1, one.get(name), other.get(name))
+
+
+def _in_order(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Yield the names after, and each that is gone behind the one that it stood behind."""
+    kept = set(after)
+    gone: dict[str, list[str]] = {}
+    last = ""
+    for name in before:
+        if name in kept:
+            last = name
+        else:
+            gone.setdefault(last, []).append(name)
+    yield from gone.get("", ())
+    for name in after:
+        yield name
+        yield from gone.get(name, ())
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _kinds_by_module(paths: set[str], found: Sequence[Change]) -> dict[str, Counter[str]]:
+    """Return the kinds of changes by the module that is at their place or nearest above it."""
+    kinds: dict[str, Counter[str]] = {}
+    for change in found:
+        if change.part != "extra files":
+            place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
+            kinds.setdefault(place, Counter())[change.kind] += 1
+    return kinds
+
+
+def _state(node: _Node, kinds: Mapping[str, Counter[str]]) -> str:
+    if node.before is None:
+        return "added"
+    if node.after is None:
+        return "removed"
+    return "changed" if node.path in kinds else "alike"
+
+
+def _node_row(node: _Node, state: str, kinds: Counter[str]) -> Html:
+    told = ", ".join(f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items())
+    told = state if state in ("added", "removed") else told
+    return tag("tr", _node_cell(node, node.before, state), _node_cell(node, node.after, state),
+               tag("td", told, class_="dim"), class_=state)  # fmt: skip
+
+
+def _node_cell(node: _Node, module: ModuleInfo | None, state: str) -> Html:
+    if module is None:
+        return tag("td", class_="absent")
+    names = {_class_name(side) for side in (node.before, node.after) if side is not None}
+    name = _class_name(module)
+    is_other = len(names) > 1
+    class_ = "class differs" if is_other else "class"
+    parts = (
+        Html('<span class="indent"></span>' * node.depth),
+        tag("span", _MARKS[state], class_="mark"),
+        tag("span", module.name or "(root)", class_="name"),
+        " ",
+        tag("span", name if is_other else name.rpartition(".")[2], class_=class_, title=name),
+    )
+    return tag("td", *parts)
+
+
+def _class_name(module: ModuleInfo) -> str:
+    return unmangled(module.qualified_class).removeprefix("__torch__.")
