@@ -1,4 +1,4 @@
-"""The verb ``report``: one HTML document about a file of any kind, or about two and what changed."""
+"""The verb ``report``: one HTML document about a file of any kind, or about two of them."""
 
 from __future__ import annotations
 
