@@ -111,6 +111,10 @@ class ProgramEncoding:
         for named in self._queue:  # grows meanwhile
             yield self.names.name(named), self._definition(named)
 
+    def named(self) -> Mapping[str, NamedType]:
+        """Return what has been met, by its canonical name."""
+        return {self.names.name(named): named for named in self._queue}
+
     def _definition(self, named: NamedType) -> Plain:
         match named:
             case ClassType():
@@ -184,6 +188,11 @@ class ProgramEncoding:
         return {"constant": self._constant(value)}
 
 
+def written_nodes(block: Block) -> Iterator[Node]:
+    """Yield the nodes of a block that the encoding has as nodes."""
+    return (node for node in block.nodes if node.kind not in _UNWRITTEN)
+
+
 class _Body:
     """Encodes the graph of one function: values by numbers, in the order in which they are made."""
 
@@ -195,7 +204,7 @@ class _Body:
     def block(self, block: Block, order: Sequence[int] = ()) -> Plain:
         return [
             [self._define(value) for value in self._params(block, order)],
-            [self._node(node) for node in block.nodes if node.kind not in _UNWRITTEN],
+            [self._node(node) for node in written_nodes(block)],
             [self._use(value) for value in reordered(block.returns, order)],
         ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tsarchive.analyses.encoding import Plain
@@ -70,8 +71,10 @@ class TensorContent(NamedTuple):
 class Operation(NamedTuple):
     """A node of a graph as plain data.
 
-    ``inputs`` are numbers of values, counted in each function in the order in which they are made,
-    or constants as ``[type, value]``. ``place`` is None where no text stands for the operation.
+    ``inputs`` are numbers of values, or constants as ``[type, value]``. Values are counted in each
+    function in the order in which they are made: parameters of a block, its operations, and what
+    comes out of an operation behind what its blocks make. ``outputs`` are types. ``place`` is None
+    where no text stands for the operation.
     """
 
     operator: str
@@ -84,10 +87,11 @@ class Operation(NamedTuple):
 
 class Place(NamedTuple):
     """Where an operation stands: the line of text in the file, and the user's line, found when it
-    is called for."""
+    is called for. ``line`` counts the lines of the text, which :attr:`Routine.lines` has."""
 
     text: str
     origin: Callable[[], Location | None]
+    line: int = 0
 
 
 class Body(NamedTuple):
@@ -103,15 +107,20 @@ class Body(NamedTuple):
 
 class Routine(NamedTuple):
     """A function or method: its arguments ``[name, type, [] or [default]]``, the types of its
-    results, and what it does."""
+    results, and what it does. ``lines`` gives its text, if it has any."""
 
     arguments: Sequence[Plain]
     returns: Sequence[Plain]
     body: Body
+    lines: Callable[[], Sequence[Place]] = tuple
 
 
 class Definition(NamedTuple):
-    """A class, function or type: ``traits`` are what is neither attribute, constant nor code."""
+    """A class, function or type: ``traits`` are what is neither attribute, constant nor code.
+
+    An attribute is ``[type, ...]``, a constant ``[type, value]``. The routine of a function has the
+    name "".
+    """
 
     name: str
     traits: Mapping[str, Plain]
@@ -121,20 +130,26 @@ class Definition(NamedTuple):
 
 
 class ModuleContent(NamedTuple):
-    """A module at a path: its class, and its attributes, those that are modules aside."""
+    """A module at a path: its class, and its attributes, those that are modules aside.
+
+    ``order`` has the names of all attributes, where their order means something.
+    """
 
     definition: Definition
     attributes: Mapping[str, Plain]
+    order: Sequence[str] = ()
 
 
 class Outline(NamedTuple):
     """What two files are compared by: modules by path, and definitions that no module has.
 
-    Names have no numbers of mangling, and values refer to each other by path or order.
+    Names have no numbers of mangling. A module that is met again is an attribute of the other
+    module, ``{"object": path}``. ``constants`` are those that code names ``{"constant": name}``.
     """
 
     modules: Mapping[str, ModuleContent]
     definitions: Sequence[Definition]
+    constants: Mapping[str, Plain] = MappingProxyType({})
 
 
 class Contents(ABC):

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from tsarchive.formats.torchscript.contents import TorchScriptContents
+from tsarchive.formats.torchscript.debug_records import DebugRecords
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import TENSOR, Type
@@ -19,6 +20,7 @@ from .inspection import (
     Module,
     RunnableRecords,
     Values,
+    debug_records,
     described,
     dialect_of,
     module_of,
@@ -54,6 +56,11 @@ class LegacyContents(TorchScriptContents):
             dialect=dialect_of(self._values.model),
             open_world=True,
         )
+
+    @property
+    def debug(self) -> DebugRecords:
+        """The debug records by the names of their code records."""
+        return DebugRecords(self._container, dict(debug_records(self._values.model.main)))
 
     def _entry(self, index: int) -> tuple[Any, Type]:
         return TableConstant(self._values.tensor(index)), TENSOR

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError, UnsupportedError
-from tsarchive.formats.contents import Contents, Elements, TensorContent
+from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
@@ -42,6 +42,9 @@ from .stored_tensors import (
     is_tensor,
     plain_tensor,
 )
+
+if TYPE_CHECKING:
+    from .debug_records import DebugRecords
 
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
@@ -106,6 +109,22 @@ class TorchScriptContents(Contents):
     def extra_files(self) -> Mapping[str, bytes]:
         names = [name for name in self._container.records if name.startswith(_EXTRA)]
         return {name.removeprefix(_EXTRA): self._container.read(name) for name in names}
+
+    @cached_property
+    def outline(self) -> Outline:
+        from .outline import Outlining  # what digests the contents has no use for it
+
+        code = self.code
+        assert isinstance(code, list)
+        types = self._encoding.named()
+        return Outlining(types, self.debug).outline(self.structure, code)
+
+    @property
+    def debug(self) -> DebugRecords:
+        """The debug records by the names of their code records."""
+        from .debug_records import DebugRecords
+
+        return DebugRecords(self._container)
 
     def _constant(self, value: Any) -> Plain:
         """Return what a constant is, at its first mention, or which of those before it."""
