@@ -176,7 +176,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
-    "tsarchive.formats.records", "tsarchive.formats.registry",
+    "tsarchive.formats.reading", "tsarchive.formats.records", "tsarchive.formats.registry",
     "tsarchive.formats.torchscript.checkpoint", "tsarchive.formats.torchscript.code_records",
     "tsarchive.formats.torchscript.contents",
     "tsarchive.formats.torchscript.devices", "tsarchive.formats.torchscript.debug_records",

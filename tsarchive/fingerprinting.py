@@ -9,18 +9,19 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.analyses.encoding import Plain, encode
-from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source, not_a_file, open_source
+from tsarchive.container.source import not_a_file, open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
+from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
+from tsarchive.formats.strides import Piece
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
-# About so many bytes of a mapped file are held in memory.
-_HELD: Final = 1 << 25
-# Tensors may share their bytes, and few bytes may be expanded to many elements; more than so many
-# times the file, and these bytes, only to keep a reader busy.
-_MOST_TIMES: Final = 1 << 10
-_MOST_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +81,10 @@ def fingerprint(
     with not_collecting(), closing(opened):
         contents = format_of(opened).contents(opened)
         try:
-            reading = Reading(found, len(found.data) * _MOST_TIMES + _MOST_BYTES)
-            result = fingerprint_of(contents, weights=weights, step=step, reading=reading)
+            result = fingerprint_of(contents, Reading(found), weights=weights, step=step)
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
-        reading.require_unchanged()
         return result
 
 
@@ -122,21 +115,10 @@ def _require_savable(given: Any) -> None:
         raise not_a_file(type(given).__name__)
 
 
-class Reading(NamedTuple):
-    """How tensors are read: from which source, and how many bytes at most in all."""
-
-    source: Source
-    most: int
-
-    def require_unchanged(self) -> None:
-        """Raise FormatError when the file was written to since it was opened."""
-        self.source.require_unchanged(STRICT, contents=True)
-
-
 def fingerprint_of(
     contents: Contents,
-    *,
     reading: Reading,
+    *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
@@ -145,57 +127,42 @@ def fingerprint_of(
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
     extra = _digest("extra files", files)
     if not weights:
+        reading.require_unchanged()
         return Fingerprint(code, structure, "", extra, "", {})
-    digests = _Tensors(reading).digests(contents.tensors, step)
+    digests = _digests(contents.tensors, reading, step)
     of_all = _digest("weights", digests)
     model = _digest("model", [code, structure, of_all])
+    reading.require_unchanged()
     return Fingerprint(code, structure, of_all, extra, model, digests)
 
 
-class _Tensors:
-    """Digests tensors, several at a time; what has several names is read once."""
+def _digests(
+    tensors: Mapping[str, TensorContent], reading: Reading, step: Callable[[str], None]
+) -> Mapping[str, str]:
+    """Digest tensors, several at a time; what has several names is read once."""
+    reading.require_bounded(tensors.values())
+    found: dict[str, str] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        waiting = {
+            id(tensor): pool.submit(tensor_digest, tensor, reading.pieces(tensor.elements))
+            for tensor in tensors.values()
+        }
+        try:
+            for name, tensor in tensors.items():
+                found[name] = waiting[id(tensor)].result()
+                step(name)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return found
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._read = 0
 
-    def digests(
-        self, tensors: Mapping[str, TensorContent], step: Callable[[str], None]
-    ) -> Mapping[str, str]:
-        found: dict[str, str] = {}
-        each = {id(tensor): tensor for tensor in tensors.values()}
-        total = sum(tensor.elements.nbytes for tensor in each.values())
-        if total > self._reading.most:
-            message = (
-                f"the elements of all tensors would be {total:,} bytes, the same again and again"
-            )
-            raise FormatError(message, limit=self._reading.most)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            waiting = {key: pool.submit(self._digest, tensor) for key, tensor in each.items()}
-            try:
-                for name, tensor in tensors.items():
-                    found[name] = waiting[id(tensor)].result()
-                    step(name)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return found
-
-    def _digest(self, tensor: TensorContent) -> str:
-        digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-        pieces = tensor.elements.pieces()
-        self._reading.require_unchanged()
-        while (piece := next(pieces, None)) is not None:
-            digest.update(piece)
-            self._count(len(piece))
-            self._reading.require_unchanged()
-        return f"{VERSION}:{digest.hexdigest()}"
-
-    def _count(self, size: int) -> None:
-        self._read += size  # what another thread adds meanwhile may be lost, and does not matter
-        if self._read >= _HELD:
-            self._read = 0
-            self._reading.source.let_go()
+def tensor_digest(tensor: TensorContent, pieces: Iterable[Piece]) -> str:
+    """Return the digest of a tensor whose elements are in ``pieces``."""
+    digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
+    for piece in pieces:
+        digest.update(piece)
+    return f"{VERSION}:{digest.hexdigest()}"
 
 
 def _digest(part: str, value: Plain) -> str:

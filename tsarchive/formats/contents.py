@@ -61,11 +61,26 @@ class Elements(NamedTuple):
         return swapped
 
 
+class SparsePart(NamedTuple):
+    """What a tensor is a part of: a sparse tensor, by its name, and what is told of it alone."""
+
+    name: str
+    layout: str
+    shape: Sequence[int]
+
+
 class TensorContent(NamedTuple):
-    """What a tensor holds: ``meaning`` tells how its elements are read (dtype, scale, ...)."""
+    """What a tensor holds: ``meaning`` tells how its elements are read (dtype, scale, ...).
+
+    ``device`` and ``requires_grad`` are None where the format stores none. They are no part of the
+    digest: structure has them.
+    """
 
     meaning: Plain
     elements: Elements
+    device: str | None = None
+    requires_grad: bool | None = None
+    sparse: SparsePart | None = None
 
 
 class Operation(NamedTuple):

@@ -1,0 +1,232 @@
+"""Differences between two classes, functions or types, and between the values of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, Final
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.modules import routine_key
+from tsarchive.diffing.report import Change, MethodChange
+from tsarchive.diffing.routines import compare_routines
+from tsarchive.diffing.side_by_side import side_by_side
+from tsarchive.diffing.translation import Renamings
+from tsarchive.diffing.values import as_written, is_same, value_changes, without_tensors
+from tsarchive.formats.contents import Definition, ModuleContent, Routine
+
+_HOOKS: Final = ("forward pre-hooks", "forward hooks")
+_ROLES: Final = ("parameter", "buffer")
+# What is told of a tensor beside its values, and how the change is called.
+_TENSOR_KINDS: Final = {
+    "device": "tensor device", "grad": "tensor gradient", "sparse": "tensor layout",
+    "shape": "tensor shape", "type": "attribute type",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Findings:
+    """Changes, those that follow from others, and functions side by side."""
+
+    changes: list[Change] = field(default_factory=list)
+    derived: list[Change] = field(default_factory=list)
+    methods: list[MethodChange] = field(default_factory=list)
+
+
+def joined(path: str, name: str) -> str:
+    """Return the path of a member."""
+    return f"{path}.{name}" if path and name else path or name
+
+
+def compare_values(
+    path: str, before: ModuleContent, after: ModuleContent, names: Renamings, *, weights: bool
+) -> Iterator[Change]:
+    """Yield the differences of the attributes of a module.
+
+    Tensors that come or go are told by their names where ``weights`` are compared.
+    """
+    own_class = before.definition.name
+    own = {names.member(own_class, name): value for name, value in before.attributes.items()}
+    for name in dict.fromkeys([*own, *after.attributes]):
+        where = joined(path, name)
+        if name in own and name in after.attributes:
+            yield from _value(where, names.value(own[name]), after.attributes[name], weights)
+        else:
+            alone = own[name] if name in own else after.attributes[name]
+            if weights and without_tensors(alone) is None and alone is not None:
+                continue
+            sides = (alone, None) if name in own else (None, alone)
+            yield Change("attribute", where, *map(as_written, sides), "structure")
+    order = [names.member(own_class, name) for name in before.order]
+    yield from _order(path, order, after.order)
+
+
+def _value(where: str, before: Plain, after: Plain, weights: bool) -> Iterator[Change]:
+    for found in value_changes(before, after, where):
+        sides = found.before, found.after
+        if found.what:
+            yield Change(_TENSOR_KINDS[found.what], found.path, *sides, "structure")
+        elif not (weights and is_same(*map(without_tensors, sides))):
+            yield Change("attribute", found.path, *map(as_written, sides), "structure")
+
+
+def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
+    """Yield whether what both have is in another order."""
+    own = [name for name in before if name in {*after}]
+    others = [name for name in after if name in {*before}]
+    if own != others:
+        yield Change("attribute order", path, own, others, "structure")
+
+
+class DefinitionComparison:
+    """Compares a definition of before, in the names of after, with one of after.
+
+    ``own_members`` are the members that something else tells of: values and modules that come and
+    go.
+    """
+
+    def __init__(self, path: str, own_members: frozenset[str] = frozenset()) -> None:
+        self.found = Findings()
+        self._path = path
+        self._told = own_members
+
+    def compare(self, before: Definition, after: Definition) -> None:
+        """Note all differences."""
+        self._traits(before, after)
+        self._attributes(before.attributes, after.attributes)
+        self._constants(before.constants, after.constants)
+        self._routines(before, after)
+
+    def _add(self, kind: str, where: str, before: Plain, after: Plain, part: Any = "code") -> None:
+        self.found.changes.append(Change(kind, where, before, after, part))
+
+    def _traits(self, before: Definition, after: Definition) -> None:
+        if before.name != after.name:
+            self._add("class", self._path, before.name, after.name)
+        names = dict.fromkeys([*before.traits, *after.traits])
+        for name in names:
+            own, other = before.traits.get(name), after.traits.get(name)
+            if is_same(own, other):
+                continue
+            if name == "kind":
+                self._add("class", self._path, own, other)
+            elif name in _HOOKS:
+                self._add("hook", self._path, as_written(own), as_written(other))
+            else:
+                self._add("signature", joined(self._path, name), _signature(own), _signature(other))
+
+    def _attributes(self, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> None:
+        for name in dict.fromkeys([*before, *after]):
+            where = joined(self._path, name)
+            own, other = (_slot(slots.get(name)) for slots in (before, after))
+            if own is None or other is None:
+                if name not in self._told:
+                    self._add("attribute", where, own and own[0], other and other[0])
+                continue
+            if own[0] != other[0]:
+                self._type(name, where, own[0], other[0])
+            if own[1:] != other[1:]:
+                self._add("attribute role", where, _role(own), _role(other))
+        self.found.changes += _order(self._path, [*before], [*after])
+
+    def _type(self, name: str, where: str, before: str, after: str) -> None:
+        """Note another type of an attribute, which may follow from another value."""
+        change = Change("attribute type", where, before, after, "code")
+        of = self.found.derived if name in self._told else self.found.changes
+        of.append(change)
+
+    def _constants(self, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> None:
+        for name in dict.fromkeys([*before, *after]):
+            where = joined(self._path, name)
+            own, other = before.get(name), after.get(name)
+            if is_same(own, other):
+                continue
+            (type_, value), (other_type, other_value) = _typed(own), _typed(other)
+            if own is None or other is None or not is_same(value, other_value):
+                self._add("constant", where, as_written(value), as_written(other_value))
+            else:
+                self._add("constant", where, type_, other_type)
+
+    def _routines(self, before: Definition, after: Definition) -> None:
+        hooks = {str(name) for d in (before, after) for key in _HOOKS for name in _list(d, key)}
+        for name in dict.fromkeys([*before.routines, *after.routines]):
+            where = joined(self._path, name)
+            own, other = before.routines.get(name), after.routines.get(name)
+            if own is not None and other is not None:
+                self._routine(where, own, other)
+                continue
+            kind = "hook" if name in hooks else "method"
+            self._add(kind, where, own and _signature_of(own), other and _signature_of(other))
+            self.found.methods.append(MethodChange(where, side_by_side(own, other)))
+
+    def _routine(self, where: str, before: Routine, after: Routine) -> None:
+        if routine_key(before) == routine_key(after):
+            return
+        self.found.changes += _signature_changes(where, before, after)
+        found = compare_routines(where, before, after)
+        self.found.changes += found.changes
+        self.found.derived += found.derived
+        if found.changes:
+            rows = side_by_side(before, after, *found.lines)
+            self.found.methods.append(MethodChange(where, rows))
+
+
+def _slot(plain: Any) -> list[Any] | None:
+    return None if plain is None else [*plain]
+
+
+def _role(slot: Sequence[Any]) -> str | None:
+    roles = [name for name, is_one in zip(_ROLES, slot[1:], strict=False) if is_one]
+    return " and ".join(roles) or None
+
+
+def _typed(plain: Any) -> tuple[Plain, Plain]:
+    if plain is None:
+        return None, None
+    type_, value = plain
+    return type_, value
+
+
+def _list(definition: Definition, name: str) -> Sequence[Plain]:
+    found = definition.traits.get(name, ())
+    return found if isinstance(found, list | tuple) else ()
+
+
+def _signature_changes(where: str, before: Routine, after: Routine) -> Iterator[Change]:
+    """Yield other defaults one by one, and all else of the signature as one."""
+    is_other = [*before.returns] != [*after.returns]
+    for own, other in zip_longest(map(_slot, before.arguments), map(_slot, after.arguments)):
+        if own is None or other is None or own[: _typed_part(own)] != other[: _typed_part(other)]:
+            is_other = True
+        elif not is_same(own[2], other[2]):
+            values = (as_written(default[0]) if default else None for default in (own[2], other[2]))
+            yield Change("default", f"{where}({own[0]})", *values, "code")
+    if is_other:
+        texts = _signature_of(before), _signature_of(after)
+        yield Change("signature", where, *texts, "code")
+
+
+def _typed_part(argument: Sequence[Any]) -> int:
+    """Return how much of an argument is its name and type; that of ``self`` is no choice."""
+    return 1 if argument[0] == "self" else 2
+
+
+def _signature_of(routine: Routine) -> str:
+    return _signature([routine.arguments, routine.returns]) or ""
+
+
+def _signature(plain: Any) -> str | None:
+    """Return a signature as TorchScript writes it."""
+    if not isinstance(plain, list | tuple):
+        return None if plain is None else str(plain)
+    arguments, returns = plain
+    shown = ", ".join(map(_argument, arguments))
+    result = ", ".join(map(str, returns))
+    return f"({shown}) -> {result if len(returns) == 1 else f'({result})'}"
+
+
+def _argument(plain: Sequence[Any]) -> str:
+    name, type_, default = plain
+    shown = f"={as_written(default[0])!r}" if default else ""
+    return f"{name}: {type_}{shown}" if name != "self" else name

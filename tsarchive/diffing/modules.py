@@ -1,0 +1,184 @@
+"""Which module of one model is which of another: by path, or by what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from tsarchive.analyses.encoding import encode
+from tsarchive.diffing.routines import body_key
+from tsarchive.formats.contents import Definition, Outline, Routine
+
+_SEPARATOR: Final = "."
+
+
+class Tree:
+    """The modules of one side. ``digest`` gives that of a tensor by its name, and is asked only
+    where modules are to be told apart by what they hold."""
+
+    def __init__(self, outline: Outline, tensors: Mapping[str, Any], digest: Callable[[str], str]):
+        self.outline = outline
+        self._names = tensors
+        self._digest = digest
+        self._keys: dict[str, bytes] = {}
+        self._definitions: dict[int, str] = {}
+
+    @cached_property
+    def children(self) -> Mapping[str, Mapping[str, str]]:
+        """The paths of the modules in each module, by name."""
+        found: dict[str, dict[str, str]] = {path: {} for path in self.outline.modules}
+        for path in self.outline.modules:
+            if path:
+                parent = self.module_of(path.rpartition(_SEPARATOR)[0])
+                found.setdefault(parent, {})[path.removeprefix(f"{parent}{_SEPARATOR}")] = path
+        return found
+
+    @cached_property
+    def tensors(self) -> Mapping[str, list[str]]:
+        """The names of the tensors of each module, those of modules in it aside."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self._names:
+            found[self.module_of(name)].append(name)
+        return found
+
+    def module_of(self, name: str) -> str:
+        """Return the path of the module that has what is called so; a module has itself."""
+        path = name
+        while path and path not in self.outline.modules:
+            path = path.rpartition(_SEPARATOR)[0]
+        return path
+
+    def below(self, path: str) -> Iterator[str]:
+        """Yield the path of a module, and those of all modules in it."""
+        yield path
+        for inner in self.children[path].values():
+            yield from self.below(inner)
+
+    def key(self, path: str) -> bytes:
+        """Return what is equal for modules that are equal with all in them."""
+        known = self._keys.get(path)
+        if known is None:
+            module = self.outline.modules[path]
+            tensors = [[_within(path, name), self._digest(name)] for name in self.tensors[path]]
+            inner = [[name, self.key(child)] for name, child in self.children[path].items()]
+            own = [self.key_of(module.definition), dict(module.attributes), tensors, inner]
+            known = self._keys[path] = hashlib.sha256(encode(own)).digest()
+        return known
+
+    def has_tensors(self, path: str) -> bool:
+        """Return whether there is a tensor in a module or in those below."""
+        return any(self.tensors[inner] for inner in self.below(path))
+
+    def key_of(self, definition: Definition) -> str:
+        """Return what is equal for equal definitions."""
+        known = self._definitions.get(id(definition))
+        if known is None:
+            known = self._definitions[id(definition)] = definition_key(definition)
+        return known
+
+
+def definition_key(definition: Definition, *, has_name: bool = True) -> str:
+    """Return what is equal for equal definitions, with their names or without."""
+    routines = {name: routine_key(routine) for name, routine in definition.routines.items()}
+    own = definition.name if has_name else ""
+    parts = own, [*definition.traits.items()], [*definition.attributes.items()]
+    return repr((parts, sorted(definition.constants.items()), sorted(routines.items())))
+
+
+def routine_key(routine: Routine) -> str:
+    """Return what is equal for equal functions, and only there."""
+    return repr((routine.arguments, routine.returns, body_key(routine.body)))
+
+
+def _within(path: str, name: str) -> str:
+    return name.removeprefix(f"{path}{_SEPARATOR}") if path else name
+
+
+@dataclass(slots=True)
+class Pairing:
+    """``after`` leads from the path of each module before to that of the same module after.
+
+    ``moved`` are the pairs whose parents or names differ, without those inside of others;
+    ``removed`` and ``added`` the modules that one side alone has, likewise.
+    """
+
+    after: dict[str, str] = field(default_factory=dict)
+    moved: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+
+
+def paired(before: Tree, after: Tree) -> Pairing:
+    """Pair the modules of two models."""
+    finder = _Pairs(before, after)
+    if "" in before.outline.modules and "" in after.outline.modules:
+        finder.pair("", "")
+    finder.find_moved()
+    return finder.found
+
+
+class _Pairs:
+    def __init__(self, before: Tree, after: Tree) -> None:
+        self._before, self._after = before, after
+        self.found = Pairing()
+
+    def pair(self, before: str, after: str) -> None:
+        """Pair two modules, and those in them as far as they are found there."""
+        self.found.after[before] = after
+        own, others = self._before.children[before], self._after.children[after]
+        names = {**own}, {**others}
+        if own.keys() != others.keys():
+            self._pair_equal(*names)
+        for name in own:
+            if name in names[0] and name in names[1]:
+                self.pair(names[0].pop(name), names[1].pop(name))
+        self.found.removed += names[0].values()
+        self.found.added += names[1].values()
+
+    def _pair_equal(self, own: dict[str, str], others: dict[str, str]) -> None:
+        """Pair modules that are equal, those of one name first, and take them out."""
+        keys = {name: self._after.key(path) for name, path in others.items()}
+        for name in [*own]:
+            if keys.get(name) == self._before.key(own[name]):
+                self.pair(own.pop(name), others.pop(name))
+                del keys[name]
+        for name in [*own]:
+            key = self._before.key(own[name])
+            same = next((other for other in others if keys[other] == key), None)
+            if same is not None:
+                self.found.moved.append((own[name], others[same]))
+                self.pair(own.pop(name), others.pop(same))
+
+    def find_moved(self) -> None:
+        """Pair equal modules among all that one side alone has, or that are in such."""
+        free = {path: None for root in self.found.added for path in self._after.below(root)}
+        if not free or not self.found.removed:
+            return
+        by_key: dict[bytes, list[str]] = defaultdict(list)
+        for path in free:
+            by_key[self._after.key(path)].append(path)
+        for root in [*self.found.removed]:
+            self._move(root, by_key)
+
+    def _move(self, path: str, by_key: Mapping[bytes, list[str]]) -> None:
+        same = by_key.get(self._before.key(path), ())
+        wanted = next((other for other in same if self._may_be(path, other)), None)
+        if wanted is None:
+            for inner in self._before.children[path].values():
+                self._move(inner, by_key)
+            return
+        self.found.moved.append((path, wanted))
+        self.found.removed = [each for each in self.found.removed if each != path]
+        self.found.added = [each for each in self.found.added if each != wanted]
+        self.pair(path, wanted)
+        for paths in by_key.values():
+            paths[:] = [p for p in paths if p not in self.found.after.values()]
+
+    def _may_be(self, before: str, after: str) -> bool:
+        """Whether equal modules are one: those without tensors are alike in many places."""
+        is_whole = before in self.found.removed and after in self.found.added
+        return is_whole or self._before.has_tensors(before)

@@ -1,0 +1,252 @@
+"""Differences between two programs: modules, classes, functions, attributes and operators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tsarchive.analyses.encoding import encode
+from tsarchive.diffing.definitions import (
+    DefinitionComparison,
+    Findings,
+    compare_values,
+    joined,
+)
+from tsarchive.diffing.modules import Tree, definition_key, paired
+from tsarchive.diffing.report import Change, OperatorUse
+from tsarchive.diffing.operators import operators_of_one
+from tsarchive.diffing.translation import Renamings
+from tsarchive.diffing.values import value_changes
+from tsarchive.formats.contents import Contents, Definition, Outline, Routine, TensorContent
+
+Digest = Callable[[str], str]
+_CONSTANTS = "CONSTANTS."
+
+
+class _Pair(NamedTuple):
+    """Two definitions that are compared, and the path where they are met first."""
+
+    where: str
+    before: Definition
+    after: Definition
+    told: frozenset[str] = frozenset()
+
+
+class ProgramComparison:
+    """Compares the outlines of two files. ``digests`` give those of tensors by name; ``weights``
+    tells whether tensors are compared, too, by who asks for this."""
+
+    def __init__(
+        self,
+        before: Contents,
+        after: Contents,
+        digests: tuple[Digest, Digest],
+        *,
+        weights: bool,
+    ) -> None:
+        self._tensors = before.tensors, after.tensors
+        self._outlines = before.outline, after.outline
+        self._digests = digests
+        self._weights = weights
+        self._trees = (
+            Tree(self._outlines[0], self._tensors[0], digests[0]),
+            Tree(self._outlines[1], self._tensors[1], digests[1]),
+        )
+        self.pairing = paired(*self._trees)
+        self.names = Renamings(paths=self.pairing.after)
+        self._pairs = [*self._all_pairs()]
+        self._rename()
+
+    # Which is which
+
+    def _all_pairs(self) -> Iterator[_Pair]:
+        """Yield definitions at each path once, and those that no module has."""
+        seen: set[tuple[int, int]] = set()
+        for own, other in self.pairing.after.items():
+            modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
+            before, after = (module.definition for module in modules)
+            if (id(before), id(after)) not in seen:
+                seen.add((id(before), id(after)))
+                yield _Pair(other, before, after, frozenset(self._members(own, other)))
+        yield from self._others()
+
+    def _members(self, before: str, after: str) -> Iterator[str]:
+        """Yield the names of members that modules are told by, or values."""
+        for tree, path in zip(self._trees, (before, after), strict=True):
+            yield from tree.children[path]
+            yield from tree.outline.modules[path].attributes
+
+    def _others(self) -> Iterator[_Pair]:
+        """Pair functions and types: equal ones of one name, then by name, then equal ones."""
+        own, others = ([*outline.definitions] for outline in self._outlines)
+        for key in (_whole, _named, _nameless):
+            waiting: dict[Any, list[Definition]] = defaultdict(list)
+            for definition in others:
+                waiting[key(definition)].append(definition)
+            for definition in [*own]:
+                if same := waiting[key(definition)]:
+                    yield _Pair(same[0].name, definition, same[0])
+                    own.remove(definition)
+                    others = [other for other in others if other is not same[0]]
+                    del same[0]
+        self._alone = own, others
+
+    def _rename(self) -> None:
+        """Note what has another name after."""
+        names = self.names
+        for _, before, after, _ in self._pairs:
+            if before.name != after.name:
+                names.definitions.setdefault(before.name, after.name)
+        for own, other in self.pairing.moved:
+            parents = own.rpartition("."), other.rpartition(".")
+            if self.pairing.after.get(parents[0][0]) == parents[1][0]:
+                class_ = self._outlines[0].modules[parents[0][0]].definition.name
+                names.members.setdefault((class_, parents[0][2]), parents[1][2])
+        names.constants.update(self._constants())
+
+    def _constants(self) -> Iterator[tuple[str, str]]:
+        """Pair constants of the table: equal ones, then the others in order."""
+        own, others = ([*outline.constants] for outline in self._outlines)
+        keys: dict[Any, list[str]] = defaultdict(list)
+        for name in others:
+            keys[self._content(1, name)].append(name)
+        for name in [*own]:
+            if same := keys[self._content(0, name)]:
+                others.remove(same[0])
+                own.remove(name)
+                yield name, same.pop(0)
+        if len(own) == len(others):
+            yield from zip(own, others, strict=True)
+
+    def _content(self, side: int, name: str) -> Any:
+        """Return what a constant is: its form, and the digests of the tensors in it."""
+        inside = [t for t in self._tensors[side] if t == name or t.startswith(f"{name}.")]
+        digests = [[t.removeprefix(name), self._digests[side](t)] for t in inside]
+        return encode(self._outlines[side].constants[name]), repr(digests)
+
+    # Tensors
+
+    @property
+    def tensor_names(self) -> dict[str, str]:
+        """The names after of tensors that are called otherwise now."""
+        renamed = {name: self._renamed(name) for name in self._tensors[0]}
+        return {name: other for name, other in renamed.items() if name != other}
+
+    def _renamed(self, name: str) -> str:
+        if name.startswith(_CONSTANTS):
+            own = ".".join(name.split(".")[:2])
+            return self.names.constants.get(own, own) + name[len(own) :]
+        return self.names.path(name)
+
+    def compared_tensors(
+        self,
+    ) -> tuple[Mapping[str, TensorContent], Mapping[str, TensorContent]]:
+        """Return the tensors of each side, without those of modules that the other lacks."""
+        gone = {path for root in self.pairing.removed for path in self._trees[0].below(root)}
+        new = {path for root in self.pairing.added for path in self._trees[1].below(root)}
+        return (
+            _without(self._trees[0], self._tensors[0], gone - self.pairing.after.keys()),
+            _without(self._trees[1], self._tensors[1], new - {*self.pairing.after.values()}),
+        )
+
+    # Differences
+
+    def found(self) -> Findings:
+        """Return all differences."""
+        found = Findings()
+        found.changes += self._modules()
+        for own, other in self.pairing.after.items():
+            modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
+            found.changes += compare_values(other, *modules, self.names, weights=self._weights)
+        told = {change.where for change in found.changes}
+        for pair in self._pairs:
+            self._definitions(pair, found)
+        found.changes += self._constant_forms()
+        found.derived += self._appearing()
+        found.changes = [*_once(found.changes, told)]
+        return found
+
+    def _modules(self) -> Iterator[Change]:
+        for before, after in self.pairing.moved:
+            yield Change("module", after, before, after, "structure")
+        for path in self.pairing.removed:
+            yield Change("module", path, path, None, "structure")
+        for path in self.pairing.added:
+            yield Change("module", path, None, path, "structure")
+
+    def _definitions(self, pair: _Pair, found: Findings) -> None:
+        key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
+        if key[0] == key[1]:
+            return
+        comparison = DefinitionComparison(pair.where, pair.told)
+        comparison.compare(self.names.definition(pair.before), pair.after)
+        found.changes += comparison.found.changes
+        found.derived += comparison.found.derived
+        found.methods += comparison.found.methods
+
+    def _constant_forms(self) -> Iterator[Change]:
+        """Yield what else than elements differs between constants of the table."""
+        for own, other in self.names.constants.items():
+            values = self._outlines[0].constants[own], self._outlines[1].constants[other]
+            for name, before, after, what in value_changes(*values, other):
+                if what:
+                    yield Change(f"tensor {what}", name, before, after, "code")
+
+    def _appearing(self) -> Iterator[Change]:
+        """Yield functions and types of one side alone: something mentions them, which is told."""
+        for definition in self._alone[0]:
+            yield Change(_kind(definition), definition.name, definition.name, None, "code")
+        for definition in self._alone[1]:
+            yield Change(_kind(definition), definition.name, None, definition.name, "code")
+
+    def operators(self) -> tuple[list[OperatorUse], list[OperatorUse]]:
+        """Return the operators that are gained, and those that are lost."""
+        before, after = (_routines(outline) for outline in self._outlines)
+        return operators_of_one(after, before), operators_of_one(before, after)
+
+
+def _whole(definition: Definition) -> Any:
+    return definition_key(definition)
+
+
+def _named(definition: Definition) -> Any:
+    return definition.name, definition.traits.get("kind")
+
+
+def _nameless(definition: Definition) -> Any:
+    return definition_key(definition, has_name=False)
+
+
+def _kind(definition: Definition) -> str:
+    kind = str(definition.traits.get("kind"))
+    return "class" if kind.startswith(("class", "module")) else kind
+
+
+def _without(
+    tree: Tree, tensors: Mapping[str, TensorContent], paths: set[str]
+) -> Mapping[str, TensorContent]:
+    return {name: item for name, item in tensors.items() if tree.module_of(name) not in paths}
+
+
+def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
+    """Yield changes without attributes of a class whose values are told, module by module."""
+    for change in changes:
+        is_of_class = change.kind in ("attribute", "attribute order") and change.part == "code"
+        if not (is_of_class and change.where in told):
+            yield change
+
+
+def _routines(outline: Outline) -> dict[str, Routine]:
+    """Return all functions by where they are met first."""
+    found: dict[str, Routine] = {}
+    seen: set[int] = set()
+    for path, module in outline.modules.items():
+        if id(module.definition) not in seen:
+            seen.add(id(module.definition))
+            for name, routine in module.definition.routines.items():
+                found[joined(path, name)] = routine
+    for definition in outline.definitions:
+        for name, routine in definition.routines.items():
+            found.setdefault(joined(definition.name, name), routine)
+    return found

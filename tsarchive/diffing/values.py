@@ -1,0 +1,138 @@
+"""Values of attributes and constants: whether they are the same, and how a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tsarchive.analyses.encoding import Plain, encode
+
+
+def is_same(before: Plain, after: Plain) -> bool:
+    """Return whether two values are the same: floats bit for bit, and True is not 1."""
+    return before is after or encode(before) == encode(after)
+
+
+def as_written(value: Any) -> Plain:
+    """Return a value as a person writes it: lists as lists, types and devices by their names."""
+    match value:
+        case {"list": items} | {"tuple": items}:
+            return [*map(as_written, items)]
+        case {"dict": pairs}:
+            return _written_dict(pairs)
+        case {"device": str(text)} | {"function": str(text)} | {"constant": str(text)}:
+            return text
+        case {"enum": str(name), "member": str(member)}:
+            return f"{name}.{member}"
+        case {"type": _, "value": item} | {"enum": _, "value": item}:
+            return as_written(item)
+        case {"tensor": [_, str(dtype), shape, *_]}:
+            return f"{dtype} {shape}"
+        case Mapping():
+            return {key: as_written(item) for key, item in value.items()}
+        case list() | tuple():
+            return [*map(as_written, value)]
+    return value  # type: ignore[no-any-return]
+
+
+def _written_dict(pairs: Sequence[Any]) -> Plain:
+    written = [(as_written(key), as_written(item)) for key, item in pairs]
+    if all(isinstance(key, str) for key, _ in written):
+        return {str(key): item for key, item in written}
+    return [[key, item] for key, item in written]
+
+
+class ValueChange(NamedTuple):
+    """A part of a value that differs: ``path`` is added to that of the whole. ``what`` is "" for
+    the value, or what else of it differs: its type, or of a tensor the device and so on."""
+
+    path: str
+    before: Plain
+    after: Plain
+    what: str = ""
+
+
+def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChange]:
+    """Yield where two values differ, but for what is told of tensors by name.
+
+    Values with tensors or objects in them are compared item by item; others are one.
+    """
+    if is_same(before, after):
+        return
+    match before, after:
+        case {"tensor": _}, {"tensor": _}:
+            yield from _named(before, after, ("device", "grad"), path)
+            return
+        case {"sparse": _, "parts": own}, {"sparse": _, "parts": others} if len(own) == len(others):
+            yield from _items(own, others, path)
+            yield from _named(before, after, ("sparse", "shape", "grad"), path)
+            return
+        case (
+            {"class": name, "attributes": own}, {"class": other, "attributes": others}
+        ) if name == other and [key for key, _ in own] == [key for key, _ in others]:
+            for (key, item), (_, its) in zip(own, others, strict=True):
+                yield from value_changes(item, its, f"{path}.{key}")
+            return
+        case {"list": own}, {"list": others} if _is_deep(own) and len(own) == len(others):
+            yield from _items(own, others, path)
+            return
+        case {"tuple": own}, {"tuple": others} if _is_deep(own) and len(own) == len(others):
+            yield from _items(own, others, path)
+            return
+        case {"dict": own}, {"dict": others} if _is_deep(own) and _keys(own) == _keys(others):
+            for (key, item), (_, its) in zip(own, others, strict=True):
+                yield from value_changes(item, its, f"{path}.{key}")
+            return
+        case {"type": type_, "value": own}, {"type": other, "value": others}:
+            if type_ != other:
+                yield ValueChange(path, type_, other, "type")
+            yield from value_changes(own, others, path)
+            return
+        case {"type": type_, "value": own}, _ if is_same(own, after):
+            yield ValueChange(path, type_, None, "type")
+            return
+        case _, {"type": type_, "value": others} if is_same(before, others):
+            yield ValueChange(path, None, type_, "type")
+            return
+    yield ValueChange(path, before, after)
+
+
+def _named(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str], path: str
+) -> Iterator[ValueChange]:
+    for name in names:
+        if not is_same(before[name], after[name]):
+            yield ValueChange(path, before[name], after[name], name)
+
+
+def _items(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[ValueChange]:
+    for index, (item, its) in enumerate(zip(before, after, strict=True)):
+        yield from value_changes(item, its, f"{path}.{index}")
+
+
+def _keys(pairs: Sequence[Any]) -> list[bytes]:
+    return [encode(key) for key, _ in pairs]
+
+
+def without_tensors(value: Any) -> Plain:
+    """Return a value with None for each tensor in it, which is told by its name."""
+    match value:
+        case {"tensor": _} | {"sparse": _}:
+            return None
+        case Mapping():
+            return {key: without_tensors(item) for key, item in value.items()}
+        case list() | tuple():
+            return [*map(without_tensors, value)]
+    return value  # type: ignore[no-any-return]
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether there are tensors or objects in a value."""
+    match value:
+        case {"tensor": _} | {"sparse": _} | {"class": _} | {"object": _}:
+            return True
+        case Mapping():
+            return any(map(_is_deep, value.values()))
+        case list() | tuple():
+            return any(map(_is_deep, value))
+    return False
