@@ -9,11 +9,11 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.container.source import not_a_file, open_source
@@ -25,6 +25,7 @@ from tsarchive.formats.strides import Piece
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
+    from tsarchive.formats.base import Opened
     import torch
     from torch.export import ExportedProgram
 
@@ -75,32 +76,45 @@ def fingerprint(
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
     """
-    given: Any = source
-    found = open_source(given if _is_file(given) else _saved(given))
+    with readable_contents(source) as found:
+        return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
+
+
+class Readable(NamedTuple):
+    """The contents of a file that is open, and what reads its tensors."""
+
+    opened: Opened
+    contents: Contents
+    reading: Reading
+
+
+@contextmanager
+def readable_contents(source: Any, *, debug: bool = False) -> Iterator[Readable]:
+    """Open a file, or with ``debug`` records or without what ``save`` writes of a module."""
+    found = open_source(source if is_file(source) else _saved(source, debug=debug))
     opened = opened_source(found)
     with not_collecting(), closing(opened):
-        contents = format_of(opened).contents(opened)
         try:
-            result = fingerprint_of(contents, Reading(found), weights=weights, step=step)
+            yield Readable(opened, format_of(opened).contents(opened), Reading(found))
         except RecursionError:
             limit = sys.getrecursionlimit()
             raise FormatError("the program is nested too deeply", limit=limit) from None
-        return result
 
 
-def _is_file(given: Any) -> bool:
+def is_file(given: Any) -> bool:
+    """Return whether this is a path or a file object, and no module."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.nn.Module):
         return False  # whatever its methods are called
     return isinstance(given, str | os.PathLike) or hasattr(given, "read")
 
 
-def _saved(module: Any) -> BinaryIO:
+def _saved(module: Any, *, debug: bool) -> BinaryIO:
     from tsarchive.saving import save
 
     _require_savable(module)
     stream = io.BytesIO()
-    save(module, stream, debug=False)
+    save(module, stream, debug=debug)
     stream.seek(0)
     return stream
 

@@ -1,8 +1,29 @@
 """Differences between two models or files, as a person would tell them.
 
-May import formats, analyses, policies, and the verb of saving.
+May import analyses, the container, fingerprints, formats, the IR, the table of operators, and
+policies.
 """
 
-from tsarchive.diffing.report import Change, DiffReport, MethodChange, OperatorUse, SourceLine
+from tsarchive.diffing.comparison import diff
+from tsarchive.diffing.report import (
+    Change,
+    DiffReport,
+    Divergence,
+    MethodChange,
+    OperatorUse,
+    SideBySide,
+    SourceLine,
+    ValueDifference,
+)
 
-__all__ = ["Change", "DiffReport", "MethodChange", "OperatorUse", "SourceLine"]
+__all__ = [
+    "Change",
+    "DiffReport",
+    "Divergence",
+    "MethodChange",
+    "OperatorUse",
+    "SideBySide",
+    "SourceLine",
+    "ValueDifference",
+    "diff",
+]

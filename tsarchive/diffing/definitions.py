@@ -13,18 +13,11 @@ from tsarchive.diffing.report import Change, MethodChange
 from tsarchive.diffing.routines import compare_routines
 from tsarchive.diffing.side_by_side import side_by_side
 from tsarchive.diffing.translation import Renamings
-from tsarchive.diffing.values import as_written, is_same, value_changes, without_tensors
+from tsarchive.diffing.plain_values import as_written, is_same, value_changes, without_tensors
 from tsarchive.formats.contents import Definition, ModuleContent, Routine
 
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
 _ROLES: Final = ("parameter", "buffer")
-# What is told of a tensor beside its values, and how the change is called.
-_TENSOR_KINDS: Final = {
-    "device": "tensor device", "grad": "tensor gradient", "sparse": "tensor layout",
-    "shape": "tensor shape", "type": "attribute type",
-}  # fmt: skip
-
-
 @dataclass(slots=True)
 class Findings:
     """Changes, those that follow from others, and functions side by side."""
@@ -40,35 +33,37 @@ def joined(path: str, name: str) -> str:
 
 
 def compare_values(
-    path: str, before: ModuleContent, after: ModuleContent, names: Renamings, *, weights: bool
+    path: str, before: ModuleContent, after: ModuleContent, names: Renamings
 ) -> Iterator[Change]:
-    """Yield the differences of the attributes of a module.
-
-    Tensors that come or go are told by their names where ``weights`` are compared.
-    """
+    """Yield the differences of the attributes of a module; tensors are told by their names."""
     own_class = before.definition.name
     own = {names.member(own_class, name): value for name, value in before.attributes.items()}
     for name in dict.fromkeys([*own, *after.attributes]):
         where = joined(path, name)
         if name in own and name in after.attributes:
-            yield from _value(where, names.value(own[name]), after.attributes[name], weights)
+            yield from _value(where, names.value(own[name]), after.attributes[name])
+        elif name in own:
+            yield from _alone(where, own[name], is_gone=True)
         else:
-            alone = own[name] if name in own else after.attributes[name]
-            if weights and without_tensors(alone) is None and alone is not None:
-                continue
-            sides = (alone, None) if name in own else (None, alone)
-            yield Change("attribute", where, *map(as_written, sides), "structure")
+            yield from _alone(where, after.attributes[name], is_gone=False)
     order = [names.member(own_class, name) for name in before.order]
     yield from _order(path, order, after.order)
 
 
-def _value(where: str, before: Plain, after: Plain, weights: bool) -> Iterator[Change]:
-    for found in value_changes(before, after, where):
-        sides = found.before, found.after
-        if found.what:
-            yield Change(_TENSOR_KINDS[found.what], found.path, *sides, "structure")
-        elif not (weights and is_same(*map(without_tensors, sides))):
-            yield Change("attribute", found.path, *map(as_written, sides), "structure")
+def _value(where: str, before: Plain, after: Plain) -> Iterator[Change]:
+    for path, own, other, is_type in value_changes(before, after, where):
+        if is_type:
+            yield Change("attribute type", path, own, other, "structure")
+        elif not is_same(without_tensors(own), without_tensors(other)):
+            yield Change("attribute", path, as_written(own), as_written(other), "structure")
+
+
+def _alone(where: str, value: Plain, *, is_gone: bool) -> Iterator[Change]:
+    """Yield an attribute of one side, but for a tensor."""
+    if value is not None and without_tensors(value) is None:
+        return
+    sides = (as_written(value), None) if is_gone else (None, as_written(value))
+    yield Change("attribute", where, *sides, "structure")
 
 
 def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:

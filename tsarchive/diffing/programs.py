@@ -17,7 +17,6 @@ from tsarchive.diffing.modules import Tree, definition_key, paired
 from tsarchive.diffing.report import Change, OperatorUse
 from tsarchive.diffing.operators import operators_of_one
 from tsarchive.diffing.translation import Renamings
-from tsarchive.diffing.values import value_changes
 from tsarchive.formats.contents import Contents, Definition, Outline, Routine, TensorContent
 
 Digest = Callable[[str], str]
@@ -34,21 +33,17 @@ class _Pair(NamedTuple):
 
 
 class ProgramComparison:
-    """Compares the outlines of two files. ``digests`` give those of tensors by name; ``weights``
-    tells whether tensors are compared, too, by who asks for this."""
+    """Compares the outlines of two files. ``digests`` give those of tensors, by name."""
 
     def __init__(
         self,
         before: Contents,
         after: Contents,
         digests: tuple[Digest, Digest],
-        *,
-        weights: bool,
     ) -> None:
         self._tensors = before.tensors, after.tensors
         self._outlines = before.outline, after.outline
         self._digests = digests
-        self._weights = weights
         self._trees = (
             Tree(self._outlines[0], self._tensors[0], digests[0]),
             Tree(self._outlines[1], self._tensors[1], digests[1]),
@@ -158,11 +153,10 @@ class ProgramComparison:
         found.changes += self._modules()
         for own, other in self.pairing.after.items():
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
-            found.changes += compare_values(other, *modules, self.names, weights=self._weights)
+            found.changes += compare_values(other, *modules, self.names)
         told = {change.where for change in found.changes}
         for pair in self._pairs:
             self._definitions(pair, found)
-        found.changes += self._constant_forms()
         found.derived += self._appearing()
         found.changes = [*_once(found.changes, told)]
         return found
@@ -184,14 +178,6 @@ class ProgramComparison:
         found.changes += comparison.found.changes
         found.derived += comparison.found.derived
         found.methods += comparison.found.methods
-
-    def _constant_forms(self) -> Iterator[Change]:
-        """Yield what else than elements differs between constants of the table."""
-        for own, other in self.names.constants.items():
-            values = self._outlines[0].constants[own], self._outlines[1].constants[other]
-            for name, before, after, what in value_changes(*values, other):
-                if what:
-                    yield Change(f"tensor {what}", name, before, after, "code")
 
     def _appearing(self) -> Iterator[Change]:
         """Yield functions and types of one side alone: something mentions them, which is told."""

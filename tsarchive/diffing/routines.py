@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.alignment import Pair, Span, aligned, spans_between
 from tsarchive.diffing.report import Change, SourceLine
-from tsarchive.diffing.values import as_written, is_same
+from tsarchive.diffing.plain_values import as_written, is_same
 from tsarchive.formats.contents import Body, Operation, Place, Routine
 
 _OLDER: Final = "older meaning"

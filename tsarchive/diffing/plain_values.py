@@ -43,13 +43,12 @@ def _written_dict(pairs: Sequence[Any]) -> Plain:
 
 
 class ValueChange(NamedTuple):
-    """A part of a value that differs: ``path`` is added to that of the whole. ``what`` is "" for
-    the value, or what else of it differs: its type, or of a tensor the device and so on."""
+    """A part of a value that differs, or where ``is_type`` the type that it tells."""
 
     path: str
     before: Plain
     after: Plain
-    what: str = ""
+    is_type: bool = False
 
 
 def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChange]:
@@ -60,12 +59,7 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
     if is_same(before, after):
         return
     match before, after:
-        case {"tensor": _}, {"tensor": _}:
-            yield from _named(before, after, ("device", "grad"), path)
-            return
-        case {"sparse": _, "parts": own}, {"sparse": _, "parts": others} if len(own) == len(others):
-            yield from _items(own, others, path)
-            yield from _named(before, after, ("sparse", "shape", "grad"), path)
+        case ({"tensor": _} | {"sparse": _}), ({"tensor": _} | {"sparse": _}):
             return
         case (
             {"class": name, "attributes": own}, {"class": other, "attributes": others}
@@ -85,24 +79,16 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
             return
         case {"type": type_, "value": own}, {"type": other, "value": others}:
             if type_ != other:
-                yield ValueChange(path, type_, other, "type")
+                yield ValueChange(path, type_, other, is_type=True)
             yield from value_changes(own, others, path)
             return
         case {"type": type_, "value": own}, _ if is_same(own, after):
-            yield ValueChange(path, type_, None, "type")
+            yield ValueChange(path, type_, None, is_type=True)
             return
         case _, {"type": type_, "value": others} if is_same(before, others):
-            yield ValueChange(path, None, type_, "type")
+            yield ValueChange(path, None, type_, is_type=True)
             return
     yield ValueChange(path, before, after)
-
-
-def _named(
-    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str], path: str
-) -> Iterator[ValueChange]:
-    for name in names:
-        if not is_same(before[name], after[name]):
-            yield ValueChange(path, before[name], after[name], name)
 
 
 def _items(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[ValueChange]:

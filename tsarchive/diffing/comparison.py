@@ -1,0 +1,122 @@
+"""The verb: two files or modules, part by part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from tsarchive.diffing.programs import ProgramComparison
+from tsarchive.diffing.report import Change, DiffReport, Part
+from tsarchive.errors import CallError
+from tsarchive.fingerprinting import (
+    Readable,
+    is_file,
+    part_digest,
+    readable_contents,
+    tensor_digest,
+)
+
+if TYPE_CHECKING:
+    from tsarchive.fingerprinting import Source
+
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+"""The parts of a model that are compared, and its extra files."""
+_PROGRAM: Final = frozenset({"code", "structure"})
+
+
+def diff(
+    a: Source,
+    b: Source,
+    *,
+    only: Collection[Part] = PARTS,
+    step: Callable[[str], None] = lambda tensor: None,
+) -> DiffReport:
+    """Return how two models differ: ``a`` is before, ``b`` is after.
+
+    Each is a file (path or binary file object), or a module or program that ``save`` takes. Of a
+    file nothing runs, and torch is not imported. Changes are told where they are and as little as
+    possible: what only follows from another change is left out, and a module that one side lacks
+    is one change. Where the fingerprints are equal there is no change, and only there. ``only``
+    names the parts that are compared. ``step`` is called with the name of each tensor when it has
+    been compared.
+
+    Raises CallError for a part that is unknown, and what ``fingerprint`` raises.
+    """
+    if unknown := {*only}.difference(PARTS):
+        raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
+    with readable_contents(a, debug=True) as before, readable_contents(b, debug=True) as after:
+        report = _Comparison(before, after, only, step).report(_name(a), _name(b))
+        for readable in (before, after):
+            readable.reading.require_unchanged()
+    return report
+
+
+def _name(source: Any) -> str:
+    """Return what a source is called."""
+    if not is_file(source):
+        return type(source).__name__
+    name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", "")
+    return str(os.fspath(name)) if isinstance(name, str | os.PathLike) else "<file>"
+
+
+class _Comparison:
+    def __init__(
+        self,
+        before: Readable,
+        after: Readable,
+        only: Collection[Part],
+        step: Callable[[str], None],
+    ) -> None:
+        self._before, self._after = before, after
+        self._only = [part for part in PARTS if part in only]
+        self._step = step
+
+    def report(self, before: str, after: str) -> DiffReport:
+        """Return all that differs."""
+        report = DiffReport(before, after, [], tuple(self._only))
+        program = self._program() if not _PROGRAM.isdisjoint(self._differing) else None
+        if program is not None:
+            found = program.found()
+            report.changes.extend(found.changes or found.derived)
+            report.methods.extend(found.methods)
+            gained, lost = program.operators()
+            report.operators_gained.extend(gained)
+            report.operators_lost.extend(lost)
+        if {"structure", "weights"} & {*self._only}:
+            report.changes.extend(self._tensors(program))
+        report.changes.extend(self._untold(report.changes))
+        report.changes.extend(self._extra_files())
+        report.changes[:] = [change for change in report.changes if change.part in self._only]
+        return report
+
+    @property
+    def _differing(self) -> list[Part]:
+        """The parts of the program whose digests differ."""
+        one, other = self._before.contents, self._after.contents
+        digests = {
+            "structure": (part_digest("structure", one.structure), part_digest("structure", other.structure)),
+            "code": (part_digest("code", one.code), part_digest("code", other.code)),
+        }
+        return [part for part in ("structure", "code") if digests[part][0] != digests[part][1]]
+
+    def _program(self) -> ProgramComparison:
+        one, other = self._before, self._after
+        return ProgramComparison(one.contents, other.contents, (_digests(one), _digests(other)))
+
+    def _tensors(self, program: ProgramComparison | None) -> Iterator[Change]: ...
+
+    def _untold(self, changes: Sequence[Change]) -> Iterator[Change]: ...
+
+    def _extra_files(self) -> Iterator[Change]: ...
+
+
+def _digests(readable: Readable) -> Callable[[str], str]:
+    """Return what digests a tensor by its name."""
+
+    @cache
+    def digest(name: str) -> str:
+        return tensor_digest(readable.contents.tensors[name], readable.reading)
+
+    return digest
