@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +21,24 @@ from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
-from tsarchive.formats.strides import Piece
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
-    from tsarchive.formats.base import Opened
     import torch
     from torch.export import ExportedProgram
+
+    from tsarchive.formats.base import Opened
+
+    # A path, a binary file object, or what ``save`` takes.
+    Subject = (
+        str
+        | os.PathLike[str]
+        | BinaryIO
+        | torch.nn.Module
+        | Callable[..., Any]
+        | ExportedProgram
+        | dict[str, ExportedProgram]
+    )
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
@@ -53,13 +64,7 @@ class Fingerprint:
 
 
 def fingerprint(
-    source: str
-    | os.PathLike[str]
-    | BinaryIO
-    | torch.nn.Module
-    | Callable[..., Any]
-    | ExportedProgram
-    | dict[str, ExportedProgram],
+    source: Subject,
     *,
     weights: bool = True,
     step: Callable[[str], None] = lambda tensor: None,
@@ -137,15 +142,15 @@ def fingerprint_of(
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
     """Return the fingerprint of the contents of a file."""
-    code, structure = _digest("code", contents.code), _digest("structure", contents.structure)
+    code, structure = part_digest("code", contents.code), part_digest("structure", contents.structure)
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
-    extra = _digest("extra files", files)
+    extra = part_digest("extra files", files)
     if not weights:
         reading.require_unchanged()
         return Fingerprint(code, structure, "", extra, "", {})
     digests = _digests(contents.tensors, reading, step)
-    of_all = _digest("weights", digests)
-    model = _digest("model", [code, structure, of_all])
+    of_all = part_digest("weights", digests)
+    model = part_digest("model", [code, structure, of_all])
     reading.require_unchanged()
     return Fingerprint(code, structure, of_all, extra, model, digests)
 
@@ -156,10 +161,10 @@ def _digests(
     """Digest tensors, several at a time; what has several names is read once."""
     reading.require_bounded(tensors.values())
     found: dict[str, str] = {}
+    each = {id(tensor): tensor for tensor in tensors.values()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         waiting = {
-            id(tensor): pool.submit(tensor_digest, tensor, reading.pieces(tensor.elements))
-            for tensor in tensors.values()
+            key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()
         }
         try:
             for name, tensor in tensors.items():
@@ -171,13 +176,25 @@ def _digests(
     return found
 
 
-def tensor_digest(tensor: TensorContent, pieces: Iterable[Piece]) -> str:
-    """Return the digest of a tensor whose elements are in ``pieces``."""
-    digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
-    for piece in pieces:
-        digest.update(piece)
-    return f"{VERSION}:{digest.hexdigest()}"
+class TensorDigest:
+    """The digest of a tensor, whose elements are added piece by piece."""
+
+    def __init__(self, tensor: TensorContent) -> None:
+        self._digest = hashlib.sha256(encode([VERSION, "tensor", tensor.meaning]))
+        self.add = self._digest.update
+
+    def __str__(self) -> str:
+        return f"{VERSION}:{self._digest.hexdigest()}"
 
 
-def _digest(part: str, value: Plain) -> str:
+def tensor_digest(tensor: TensorContent, reading: Reading) -> str:
+    """Return the digest of a tensor of a file."""
+    digest = TensorDigest(tensor)
+    for piece in reading.pieces(tensor.elements):
+        digest.add(piece)
+    return str(digest)
+
+
+def part_digest(part: str, value: Plain) -> str:
+    """Return the digest of the plain data of a part."""
     return f"{VERSION}:{hashlib.sha256(encode([VERSION, part, value])).hexdigest()}"

@@ -493,7 +493,7 @@ def test_code_that_cannot_be_read_has_no_fingerprint():
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no madvise")
 def test_a_mapped_file_is_let_go_of(tmp_path, monkeypatch):
     """More than is held at once, so that some of it is read after it was let go of."""
-    monkeypatch.setattr("tsarchive.fingerprinting._HELD", 1 << 16)
+    monkeypatch.setattr("tsarchive.formats.reading._HELD", 1 << 16)
     monkeypatch.setattr("tsarchive.formats.strides._LONGEST", 1 << 14)
     module = value(torch.arange(1 << 18, dtype=torch.int32))
     path = tmp_path / "large.pt"
@@ -515,7 +515,7 @@ def cut(path) -> None:
 @pytest.mark.parametrize("change", [overwritten, cut])
 def test_a_file_that_changes_meanwhile_is_refused(change, tmp_path, monkeypatch):
     """What is read of it afterwards would be another model, or end the process."""
-    monkeypatch.setattr("tsarchive.fingerprinting._HELD", 1 << 14)
+    monkeypatch.setattr("tsarchive.formats.reading._HELD", 1 << 14)
     monkeypatch.setattr("tsarchive.formats.strides._LONGEST", 1 << 14)
     path = tmp_path / "changing.pt"
     tsarchive.save(value(torch.arange(1 << 16)), path)

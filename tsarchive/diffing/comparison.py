@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.packing import extra_file_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Part
+from tsarchive.diffing.tensors import tensor_changes
 from tsarchive.errors import CallError
 from tsarchive.fingerprinting import (
     Readable,
@@ -19,16 +22,17 @@ from tsarchive.fingerprinting import (
 )
 
 if TYPE_CHECKING:
-    from tsarchive.fingerprinting import Source
+    from tsarchive.fingerprinting import Subject
 
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """The parts of a model that are compared, and its extra files."""
+_VALUES: Final = "tensor values"
 _PROGRAM: Final = frozenset({"code", "structure"})
 
 
 def diff(
-    a: Source,
-    b: Source,
+    a: Subject,
+    b: Subject,
     *,
     only: Collection[Part] = PARTS,
     step: Callable[[str], None] = lambda tensor: None,
@@ -91,32 +95,54 @@ class _Comparison:
         report.changes[:] = [change for change in report.changes if change.part in self._only]
         return report
 
-    @property
+    @cached_property
     def _differing(self) -> list[Part]:
         """The parts of the program whose digests differ."""
         one, other = self._before.contents, self._after.contents
-        digests = {
-            "structure": (part_digest("structure", one.structure), part_digest("structure", other.structure)),
-            "code": (part_digest("code", one.code), part_digest("code", other.code)),
+        pairs: dict[Part, tuple[Plain, Plain]] = {
+            "structure": (one.structure, other.structure),
+            "code": (one.code, other.code),
         }
-        return [part for part in ("structure", "code") if digests[part][0] != digests[part][1]]
+        return [
+            part
+            for part, (before, after) in pairs.items()
+            if part_digest(part, before) != part_digest(part, after)
+        ]
 
     def _program(self) -> ProgramComparison:
         one, other = self._before, self._after
         return ProgramComparison(one.contents, other.contents, (_digests(one), _digests(other)))
 
-    def _tensors(self, program: ProgramComparison | None) -> Iterator[Change]: ...
+    def _tensors(self, program: ProgramComparison | None) -> Iterator[Change]:
+        if program is None:
+            tensors = self._before.contents.tensors, self._after.contents.tensors
+            names = {}
+        else:
+            tensors, names = program.compared_tensors(), program.tensor_names
+        readings = self._before.reading, self._after.reading
+        yield from tensor_changes(*tensors, readings, names=names, step=self._step)
 
-    def _untold(self, changes: Sequence[Change]) -> Iterator[Change]: ...
+    def _untold(self, changes: Sequence[Change]) -> Iterator[Change]:
+        """Yield a part that differs in what no change tells of."""
+        if any(change.kind != _VALUES for change in changes):
+            return
+        for part in self._differing:
+            one, other = self._before.contents, self._after.contents
+            digests = [part_digest(part, getattr(contents, part)) for contents in (one, other)]
+            yield Change(part, "", *digests, part)
 
-    def _extra_files(self) -> Iterator[Change]: ...
+    def _extra_files(self) -> Iterator[Change]:
+        yield from extra_file_changes(
+            self._before.contents.extra_files, self._after.contents.extra_files
+        )
 
 
 def _digests(readable: Readable) -> Callable[[str], str]:
     """Return what digests a tensor by its name."""
+    tensors = readable.contents.tensors
 
     @cache
     def digest(name: str) -> str:
-        return tensor_digest(readable.contents.tensors[name], readable.reading)
+        return tensor_digest(tensors[name], readable.reading)
 
     return digest

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from math import prod
+from typing import Final, NamedTuple
 
-from tsarchive.diffing.report import Change
+import numpy
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.numbers import numbers_of
+from tsarchive.diffing.report import Change, Part, ValueDifference
+from tsarchive.diffing.values import Distance
+from tsarchive.fingerprinting import TensorDigest, tensor_digest
 from tsarchive.formats.contents import TensorContent
 from tsarchive.formats.reading import Reading
+from tsarchive.formats.strides import Piece
+
+# What is compared at a time stays in the caches of the processor.
+_AT_ONCE: Final = 1 << 18
+# What says how the elements of a tensor are read, where they are no numbers.
+_BLOBS: Final = frozenset({"bytes", "pickled"})
+_STRIDED: Final = "strided"
+_PARTS: Final[Mapping[str, Part]] = {
+    "tensor": "weights", "tensor renamed": "weights", "tensor quantization": "weights",
+}  # fmt: skip
+# Kinds of changes of which not every format says something.
+_MAY_BE_UNKNOWN: Final = frozenset({"tensor device", "tensor gradient"})
+# Where these differ, equal bytes are other elements, and there are others.
+_READ_OTHERWISE: Final = frozenset(
+    {"tensor layout", "tensor dtype", "tensor shape", "tensor flags"}
+)
 
 
 def tensor_changes(
@@ -15,11 +43,292 @@ def tensor_changes(
     readings: tuple[Reading, Reading],
     *,
     names: Mapping[str, str] | None = None,
+    is_common_only: bool = False,
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Iterator[Change]:
-    """Yield the differences of tensors, by their names before.
+    """Yield the differences of tensors, by their names after, or before where they are gone.
 
-    ``names`` tells the name after of tensors in modules that were renamed. ``step`` is called with
-    the name of each tensor when it has been compared.
+    ``names`` gives the names after of tensors in modules that were renamed, by those before. A
+    tensor without its like on the other side is told as renamed where just one without its like
+    there has the same content, and more than one element. One that has several names is told at
+    each of them. With ``is_common_only``, for files of two formats, tensors on one side alone are
+    no differences, nor are gradients, which state dicts have none of. ``step`` is called with the
+    name of each tensor when it has been compared.
+
+    Raises ArchiveError for tensors that cannot be read.
     """
-    raise NotImplementedError
+    for reading, tensors in zip(readings, (before, after), strict=True):
+        reading.require_bounded(tensors.values())
+    one, other = _wholes(before, names or {}), _wholes(after, {})
+    with _Comparison(readings) as comparison:
+        waiting = [
+            _Pair(comparison, one[name], other[name], has_gradient=not is_common_only)
+            for name in other
+            if name in one
+        ]
+        if not is_common_only:
+            gone = [whole for name, whole in one.items() if name not in other]
+            new = [whole for name, whole in other.items() if name not in one]
+            yield from _one_sided(comparison, gone, new)
+        for pair in waiting:
+            yield from pair.changes()
+            step(pair.name)
+
+
+class _Whole(NamedTuple):
+    """A tensor: its name, and the contents of it or its parts by their names on this side."""
+
+    name: str
+    parts: dict[str, TensorContent]
+
+    @property
+    def content(self) -> TensorContent:
+        """That of the tensor itself, or of the values of a sparse one, which are the last part."""
+        return next((c for c in self.parts.values() if c.part_of is None), [*self.parts.values()][-1])
+
+    @property
+    def layout(self) -> str:
+        part_of = self.content.part_of
+        return _STRIDED if part_of is None else part_of.layout
+
+    @property
+    def shape(self) -> Plain:
+        content = self.content
+        return _shape(content) if content.part_of is None else [*content.part_of.shape]
+
+    @property
+    def elements(self) -> int:
+        return sum(prod(content.elements.shape) for content in self.parts.values())
+
+    @property
+    def text(self) -> str:
+        """``float32 [64, 3, 7, 7]``, or the size of what is no tensor."""
+        if _is_blob(self.content):
+            return f"{self.content.elements.nbytes:,} bytes"
+        layout = "" if self.layout == _STRIDED else f"{self.layout} "
+        return f"{layout}{_dtype(self.content)} {self.shape}"
+
+    def facts(self) -> dict[str, Plain]:
+        """Return what is told of the tensor by the kinds of its changes; None is not known."""
+        content = self.content
+        return {
+            "tensor layout": self.layout,
+            "tensor dtype": _dtype(content),
+            "tensor shape": self.shape,
+            "tensor quantization": _quantization(content),
+            "tensor flags": _flags(content),
+            "tensor device": content.device,
+            "tensor gradient": content.requires_grad,
+        }
+
+
+def _wholes(
+    tensors: Mapping[str, TensorContent], names: Mapping[str, str]
+) -> Mapping[str, _Whole]:
+    """Return tensors by their names after."""
+    found: dict[str, _Whole] = {}
+    for name, content in tensors.items():
+        own = name if content.part_of is None else content.part_of.name
+        part, renamed = name.removeprefix(own), names.get(name, name)
+        shown = renamed.removesuffix(part) if part else renamed
+        found.setdefault(shown, _Whole(shown, {})).parts[renamed] = content
+    return found
+
+
+def _is_blob(content: TensorContent) -> bool:
+    return content.meaning[0] in _BLOBS
+
+
+def _dtype(content: TensorContent) -> str:
+    return "bytes" if _is_blob(content) else content.meaning[1]
+
+
+def _shape(content: TensorContent) -> Plain:
+    return None if _is_blob(content) else content.meaning[2]
+
+
+def _has_elements(content: TensorContent) -> bool:
+    """Return whether the file has elements: those of fake tensors and on ``meta`` are nowhere."""
+    return content.elements.storage is not None
+
+
+def _flags(content: TensorContent) -> Plain:
+    return content.meaning[3] if content.meaning[0] == "dense" else []
+
+
+def _quantization(content: TensorContent) -> Plain:
+    match content.meaning:
+        case ["quantized", _, _, scale, zero_point]:
+            return {"scale": scale, "zero point": zero_point}
+        case ["channels", _, _, axis]:
+            return {"axis": axis}
+    return {}
+
+
+class _Values(NamedTuple):
+    """The digests of tensors whose elements differ, and how far these are apart."""
+
+    before: str
+    after: str
+    difference: ValueDifference | None
+
+
+class _Comparison:
+    """Compares elements, several tensors at a time."""
+
+    def __init__(self, readings: tuple[Reading, Reading]) -> None:
+        self._readings = readings
+        self._pool = ThreadPoolExecutor(os.cpu_count())
+        self._waiting: dict[tuple[int, int], Future[_Values | None]] = {}
+
+    def __enter__(self) -> _Comparison:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def values(self, before: TensorContent, after: TensorContent) -> Future[_Values | None]:
+        """Return how elements differ, once that is known; what has several names is read once."""
+        key = id(before), id(after)
+        if key not in self._waiting:
+            self._waiting[key] = self._pool.submit(self._values, before, after)
+        return self._waiting[key]
+
+    def digests(self, side: int, wholes: Iterable[_Whole]) -> Iterator[tuple[str, ...]]:
+        """Yield the digests of the parts of each tensor of a file."""
+        return self._pool.map(partial(_digests, self._readings[side]), wholes)
+
+    def _values(self, before: TensorContent, after: TensorContent) -> _Values | None:
+        if before.elements.nbytes == after.elements.nbytes:
+            if all(_are_equal(*pair) for pair in self._pieces(before, after)):
+                return None
+            return self._difference(before, after)
+        one, other = self._readings
+        return _Values(tensor_digest(before, one), tensor_digest(after, other), None)
+
+    def _difference(self, before: TensorContent, after: TensorContent) -> _Values:
+        numbers = None if _is_blob(before) else numbers_of(_dtype(before))
+        distance = None if numbers is None else Distance(numbers)
+        digests = TensorDigest(before), TensorDigest(after)
+        for one, other in self._pieces(before, after):
+            digests[0].add(one)
+            digests[1].add(other)
+            if distance is not None:
+                distance.add(one, other)
+        found = None if distance is None else distance.found
+        return _Values(str(digests[0]), str(digests[1]), found)
+
+    def _pieces(
+        self, before: TensorContent, after: TensorContent
+    ) -> Iterator[tuple[memoryview, memoryview]]:
+        one, other = self._readings
+        return _paired(one.pieces(before.elements), other.pieces(after.elements))
+
+
+def _digests(reading: Reading, whole: _Whole) -> tuple[str, ...]:
+    return tuple(tensor_digest(content, reading) for content in whole.parts.values())
+
+
+def _paired(
+    before: Iterator[Piece], after: Iterator[Piece]
+) -> Iterator[tuple[memoryview, memoryview]]:
+    """Yield bytes at the same places on both sides."""
+    one = other = memoryview(b"")
+    while True:
+        one = one or memoryview(next(before, b""))
+        other = other or memoryview(next(after, b""))
+        size = min(len(one), len(other), _AT_ONCE)
+        if not size:
+            return
+        yield one[:size], other[:size]
+        one, other = one[size:], other[size:]
+
+
+def _are_equal(before: memoryview, after: memoryview) -> bool:
+    whole = len(before) & ~7
+    one, other = (numpy.frombuffer(data[:whole], numpy.uint64) for data in (before, after))
+    return before[whole:] == after[whole:] and numpy.array_equal(one, other)
+
+
+class _Pair:
+    """A tensor on both sides, whose elements are compared meanwhile."""
+
+    def __init__(
+        self, comparison: _Comparison, before: _Whole, after: _Whole, *, has_gradient: bool
+    ) -> None:
+        self.name = after.name
+        self._told = [*_changed_facts(before, after, has_gradient=has_gradient)]
+        self._values: list[tuple[str, Future[_Values | None]]] = []
+        if any(change.kind in _READ_OTHERWISE for change in self._told):
+            return
+        for name, content in after.parts.items():
+            if name in before.parts:
+                self._add_part(comparison, name, before.parts[name], content)
+
+    def _add_part(
+        self, comparison: _Comparison, name: str, before: TensorContent, after: TensorContent
+    ) -> None:
+        if _dtype(before) != _dtype(after):
+            self._told.append(_change("tensor dtype", name, _dtype(before), _dtype(after)))
+        elif _shape(before) != _shape(after):
+            self._told.append(_change("tensor shape", name, _shape(before), _shape(after)))
+        elif _has_elements(before) == _has_elements(after):
+            self._values.append((name, comparison.values(before, after)))
+            self._kind = "data" if _is_blob(after) else "tensor values"
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what differs, once it is known."""
+        yield from self._told
+        for name, waiting in self._values:
+            found = waiting.result()
+            if found is not None:
+                yield Change(
+                    self._kind, name, found.before, found.after, "weights", values=found.difference
+                )
+
+
+def _changed_facts(before: _Whole, after: _Whole, *, has_gradient: bool) -> Iterator[Change]:
+    others = after.facts()
+    for kind, one in before.facts().items():
+        other = others[kind]
+        is_known = kind not in _MAY_BE_UNKNOWN or None not in (one, other)
+        if one != other and is_known and (has_gradient or kind != "tensor gradient"):
+            yield _change(kind, after.name, one, other)
+
+
+def _change(kind: str, name: str, before: Plain, after: Plain) -> Change:
+    return Change(kind, name, before, after, _PARTS.get(kind, "structure"))
+
+
+def _one_sided(
+    comparison: _Comparison, gone: Sequence[_Whole], new: Sequence[_Whole]
+) -> Iterator[Change]:
+    """Yield tensors that were renamed, then those that were removed, and added."""
+    renamed = dict(_renamed(comparison, gone, new))
+    for before, after in renamed.items():
+        yield _change("tensor renamed", after, before, after)
+    for whole in gone:
+        if whole.name not in renamed:
+            yield _change("tensor", whole.name, whole.text, None)
+    named_otherwise = {*renamed.values()}
+    for whole in new:
+        if whole.name not in named_otherwise:
+            yield _change("tensor", whole.name, None, whole.text)
+
+
+def _renamed(
+    comparison: _Comparison, gone: Sequence[_Whole], new: Sequence[_Whole]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of tensors that just one on each side has the content of."""
+    texts = [{whole.text for whole in wholes if whole.elements > 1} for wholes in (gone, new)]
+    found: list[dict[tuple[str, ...], list[str]]] = []
+    for side, wholes in enumerate((gone, new)):
+        names: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        likely = [whole for whole in wholes if whole.text in texts[0] & texts[1]]
+        for whole, digests in zip(likely, comparison.digests(side, likely), strict=True):
+            names[digests].append(whole.name)
+        found.append(names)
+    for digests, before in found[0].items():
+        after = found[1].get(digests, [])
+        if len(before) == len(after) == 1:
+            yield before[0], after[0]

@@ -61,8 +61,8 @@ class Elements(NamedTuple):
         return swapped
 
 
-class SparsePart(NamedTuple):
-    """What a tensor is a part of: a sparse tensor, by its name, and what is told of it alone."""
+class Whole(NamedTuple):
+    """A tensor with others for its parts: a sparse one, or one that is quantized by channel."""
 
     name: str
     layout: str
@@ -80,7 +80,7 @@ class TensorContent(NamedTuple):
     elements: Elements
     device: str | None = None
     requires_grad: bool | None = None
-    sparse: SparsePart | None = None
+    part_of: Whole | None = None
 
 
 class Operation(NamedTuple):

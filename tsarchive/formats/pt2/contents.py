@@ -104,7 +104,7 @@ def _content(
         itemsize,
         itemsize,
     )
-    return TensorContent(_meaning(payload), elements)
+    return TensorContent(_meaning(payload), elements, payload.device, payload.requires_grad)
 
 
 class _Program:

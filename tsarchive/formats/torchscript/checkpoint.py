@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.errors import PickleError, UnsupportedError
 from tsarchive.ir.types import Type
-from tsarchive.pickler import Global, PersistentId, Reduce
+from tsarchive.formats.contents import Whole
+from tsarchive.pickler import Global, PersistentId, Reduce, Value
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .contents import TorchScriptContents, Values
@@ -30,6 +32,7 @@ class CheckpointContents(TorchScriptContents):
 
     @property
     def code(self) -> Plain:
+        _ = self.structure  # which tensors there are
         return []
 
     def values_in(self, record: str) -> Values:
@@ -75,7 +78,10 @@ class _CheckpointValues(Values):
             case made, (Reduce(layout, (str(kind),)), tuple(parts)) if (
                 made == _SPARSE and layout == _LAYOUT
             ):
-                return {"sparse": kind, "parts": self.items(name, parts, [None] * len(parts))}
+                start = len(self.tensors)
+                plain = self.items(name, parts, [None] * len(parts))
+                self.mark(start, Whole(name, kind.removeprefix("torch."), _sizes(parts)))
+                return {"sparse": kind, "parts": plain}
         is_plain = value.function.module != TENSOR_MODULE or value.function in _TENSORS
         if not is_plain:
             raise _unknown(value.function.qualified_name, self.record)
@@ -101,6 +107,15 @@ class _CheckpointValues(Values):
             return text.encode("latin1")
         except UnicodeEncodeError:
             raise PickleError("bytes are malformed", record=self.record) from None
+
+
+def _sizes(parts: tuple[Value, ...]) -> Sequence[int]:
+    """Return the shape of a sparse tensor, which stands among its parts."""
+    for part in parts:
+        match part:
+            case Reduce(Global("torch", "Size"), (tuple(sizes),)):
+                return [size for size in sizes if isinstance(size, int)]
+    return ()
 
 
 class _CheckpointTensors(StoredTensors):

@@ -18,7 +18,7 @@ from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError, UnsupportedError
-from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent
+from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent, Whole
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
@@ -337,12 +337,16 @@ class Values:
                 meaning = ["quantized", view.storage.dtype, [*view.size]]
                 return self._strided(view, name, meaning, bool(grad), (scale, zero_point))
             case QuantizedTensor(view, PerChannel(scales, zero_points, axis)):
+                start = len(self.tensors)
                 self._numbers(scales, _joined(name, "scales"), "float64")
                 self._numbers(zero_points, _joined(name, "zero_points"), "int64")
+                self.mark(start, Whole(name, "strided", view.size))
                 meaning = ["channels", view.storage.dtype, [*view.size], axis]
                 return self._strided(view, name, meaning, bool(grad))
             case SparseTensor(layout, size, parts, own_grad):
+                start = len(self.tensors)
                 dense = self.items(name, parts, [None] * len(parts))
+                self.mark(start, Whole(name, layout, size), own_grad)
                 return {"sparse": layout, "shape": [*size], "parts": dense, "grad": own_grad}
         raise AssertionError(tensor)
 
@@ -356,8 +360,16 @@ class Values:
     ) -> Plain:
         """Note a tensor; ``values`` belong to what its elements mean, and are no structure."""
         elements = self._contents.elements(self.record, view)
-        self._add(name, TensorContent([*meaning, *values], elements))
-        return {"tensor": meaning, "device": view.storage.device, "grad": grad}
+        device = view.storage.device
+        self._add(name, TensorContent([*meaning, *values], elements, device, grad))
+        return {"tensor": meaning, "device": device, "grad": grad}
+
+    def mark(self, start: int, whole: Whole, grad: bool | None = None) -> None:
+        """Note of which tensor those are the parts that were met from ``start`` on."""
+        self.tensors[start:] = [
+            (name, content._replace(part_of=whole, requires_grad=grad))
+            for name, content in self.tensors[start:]
+        ]
 
     def _numbers(self, numbers: Reduce | list[Any], name: str, dtype: str) -> None:
         """Note the scales or zero points of channels, which archives of version 1 hold as lists."""
