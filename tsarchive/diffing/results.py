@@ -14,11 +14,11 @@ from tsarchive.describing.text import shape
 from tsarchive.ir.names import unmangled
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 
+from .numbers import numbers_of
 from .report import ValueDifference
+from .values import Distance
 
 _MOST_TEXT: Final = 60
-# Integers of the size of floating-point numbers, whose order is that of the numbers.
-_WORDS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Tolerance(NamedTuple):
@@ -183,45 +183,19 @@ def _worst(before: Tensor, after: Tensor, tolerance: Tolerance) -> tuple[int, ..
     return tuple(int(i) for i in torch.unravel_index(torch.tensor(index), beyond.shape))
 
 
-def difference(before: Tensor, after: Tensor) -> ValueDifference:
-    """Return how far two dense tensors of one dtype and shape are apart."""
-    wide = torch.complex128 if before.is_complex() else torch.float64
-    one, other = before.to(wide), after.to(wide)
-    bits = (_bits(before) != _bits(after)).reshape(*before.shape, -1).any(-1)
-    is_like = (one == other) | (one.isnan() & other.isnan())
-    apart = torch.where(is_like, 0.0, (other - one).abs())
-    apart = torch.where(apart.isnan(), math.inf, apart)
-    relative = torch.where(apart == 0, 0.0, apart / one.abs())
-    relative = torch.where(relative.isnan(), math.inf, relative)
-    return ValueDifference(
-        int(bits.sum()), before.numel(), _largest(apart), _largest(relative),
-        _ulps(before, after), float(apart.norm()), float(one.abs().norm()),
-    )  # fmt: skip
-
-
-def _largest(numbers: Tensor) -> float:
-    return float(numbers.max()) if numbers.numel() else 0.0
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().reshape(-1, 1).view(torch.uint8).reshape(tensor.numel(), -1)
-
-
-def _ulps(before: Tensor, after: Tensor) -> int | None:
-    """Return the largest number of representable numbers between elements; None for integers."""
-    if not before.is_floating_point() or not before.numel():
+def difference(before: Tensor, after: Tensor) -> ValueDifference | None:
+    """Return how far two dense tensors of one dtype and shape are apart; None for no numbers."""
+    numbers = numbers_of(str(before.dtype).removeprefix("torch."))
+    if numbers is None:
         return None
-    one, other = _ordered(before), _ordered(after)
-    # Of float64 the difference may be beyond an int64: it is taken of the two that are found.
-    farthest = int((other.to(torch.float64) - one.to(torch.float64)).abs().argmax())
-    return abs(int(other[farthest]) - int(one[farthest]))
+    distance = Distance(numbers)
+    distance.add(_bytes(before), _bytes(after))
+    return distance.found
 
 
-def _ordered(tensor: Tensor) -> Tensor:
-    """Return floating-point numbers as integers in the same order, neighbours one apart."""
-    word = _WORDS[tensor.element_size()]
-    numbers = tensor.contiguous().reshape(-1).view(word).to(torch.int64)
-    return torch.where(numbers >= 0, numbers, torch.iinfo(word).min - numbers)
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
 
 
 def _plain(tensor: Tensor) -> Tensor:

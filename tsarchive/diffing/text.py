@@ -1,0 +1,166 @@
+"""A file as lines of text in which a comparison of lines finds what changed of the model.
+
+Nothing of how the file is packed is in them: a model that is saved again has the same lines, as far
+as its code has the same text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.archive import Archive
+from tsarchive.archive import open as opened
+from tsarchive.diffing.plain_values import as_written
+from tsarchive.errors import ArchiveError
+from tsarchive.fingerprinting import Readable, fingerprint_of, readable_contents
+from tsarchive.formats.contents import Contents, Definition, ModuleContent, Outline, Routine
+from tsarchive.ir.names import MANGLE_PREFIX
+
+_MANGLED: Final = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
+# Enough to tell tensors apart, and short enough for a line.
+_DIGITS: Final = 16
+_READ_AT_ONCE: Final = 1 << 20
+_MOST_TEXT: Final = 1 << 14
+
+
+def lines_of(path: str) -> Iterator[str]:
+    """Yield the lines of a file of any kind; of one that cannot be read, its digest and why.
+
+    Raises OSError where the path cannot be read.
+    """
+    try:
+        with readable_contents(path) as found:
+            lines = [*_lines(path, found)]
+    except ArchiveError as error:
+        with open(path, "rb") as stream:
+            lines = [f"sha256 {_sha256(stream)}", f"no model that can be compared: {error.message}"]
+    yield from lines
+
+
+def _sha256(stream: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := stream.read(_READ_AT_ONCE):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _lines(path: str, found: Readable) -> Iterator[str]:
+    contents = found.contents
+    outline = _outline(contents)
+    if outline is None:
+        with opened(path) as archive:
+            yield from _without_outline(contents, archive)
+    else:
+        yield from _of_outline(outline)
+    yield from _tensors(contents, fingerprint_of(contents, found.reading).tensors)
+    yield from _extra_files(contents.extra_files)
+
+
+def _outline(contents: Contents) -> Outline | None:
+    """Return the outline, None for formats without one."""
+    with suppress(NotImplementedError):
+        return contents.outline
+    return None
+
+
+def _of_outline(outline: Outline) -> Iterator[str]:
+    classes: dict[int, Definition] = {}
+    for path, module in outline.modules.items():
+        classes.setdefault(id(module.definition), module.definition)
+        yield from _module(path, module)
+    for definition in (*classes.values(), *outline.definitions):
+        yield from _definition(definition)
+
+
+def _module(path: str, module: ModuleContent) -> Iterator[str]:
+    yield f"module {path or '(root)'}: {module.definition.name}"
+    for name, value in module.attributes.items():
+        if not _is_tensor(value):
+            yield f"  {name} = {_value(value)}"
+
+
+def _is_tensor(value: Plain) -> bool:
+    """Return whether a value is told with the tensors."""
+    return isinstance(value, Mapping) and "tensor" in value
+
+
+def _definition(definition: Definition) -> Iterator[str]:
+    yield ""
+    yield f"{definition.traits.get('kind', 'class')} {definition.name}"
+    for name, trait in definition.traits.items():
+        if name != "kind" and trait not in ([], ()):
+            yield f"  {name}: {_value(trait)}"
+    for name, slot in definition.attributes.items():
+        yield f"  {name}: {_slot(slot)}"
+    for name, constant in definition.constants.items():
+        yield f"  {name} = {_value(constant)}"
+    for name, routine in definition.routines.items():
+        yield from _routine(name, routine)
+
+
+def _slot(slot: Any) -> str:
+    type_, *roles = slot
+    told = [name for name, has in zip(("parameter", "buffer"), roles, strict=False) if has]
+    return ", ".join([str(type_), *told])
+
+
+def _routine(name: str, routine: Routine) -> Iterator[str]:
+    """Yield the text of a function or, where it has none, its signature."""
+    lines = [_MANGLED.sub("", place.text) for place in routine.lines()]
+    if not lines:
+        yield f"  def {name}{_value([*routine.arguments])} -> {_value([*routine.returns])}"
+        return
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    for line in lines:
+        yield f"  {line[indent:]}".rstrip()
+
+
+def _without_outline(contents: Contents, archive: Archive) -> Iterator[str]:
+    yield "structure"
+    yield from (f"  {line}" for line in _indented(contents.structure))
+    for name, text in archive.view.source.items():
+        yield ""
+        yield f"code {name}"
+        yield from (f"  {line}".rstrip() for line in text.splitlines())
+
+
+def _indented(value: Plain) -> Sequence[str]:
+    return json.dumps(as_written(value), indent=1, default=repr).splitlines()
+
+
+def _tensors(contents: Contents, digests: Mapping[str, str]) -> Iterator[str]:
+    yield ""
+    for name, tensor in contents.tensors.items():
+        digest = digests[name].partition(":")[2][:_DIGITS]
+        yield f"tensor {name}: {_meaning(tensor.meaning)} {digest}"
+
+
+def _meaning(meaning: Any) -> str:
+    kind, *rest = meaning
+    told = [str(as_written(item)) for item in rest if item not in ([], ())]
+    return " ".join(told if kind == "dense" else [kind, *told])
+
+
+def _extra_files(files: Mapping[str, bytes]) -> Iterator[str]:
+    for name, data in files.items():
+        digest = hashlib.sha256(data).hexdigest()[:_DIGITS]
+        yield f"extra file {name}: {len(data):,} bytes {digest}"
+        yield from (f"  {line}" for line in _text(data).splitlines())
+
+
+def _text(data: bytes) -> str:
+    """Return the text of a file, "" for what is long or no text."""
+    with suppress(UnicodeDecodeError):
+        return data.decode() if len(data) <= _MOST_TEXT and b"\0" not in data else ""
+    return ""
+
+
+def _value(value: Plain) -> str:
+    written = as_written(value)
+    return written if isinstance(written, str) and not isinstance(value, str) else repr(written)
