@@ -12,7 +12,10 @@ def extra_file_changes(
     before: Mapping[str, bytes], after: Mapping[str, bytes]
 ) -> Iterator[Change]:
     """Yield the differences of extra files, by name."""
-    raise NotImplementedError
+    for name in sorted({*before, *after}):
+        own, other = before.get(name), after.get(name)
+        if own != other:
+            yield Change("extra file", name, own, other, "extra files")
 
 
 def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
