@@ -17,11 +17,15 @@ import torch
 from torch.nn import Module
 
 from tsarchive.errors import ArchiveError, CallError, ScriptError
+from tsarchive.formats.base import LoadOptions, Opened
 from tsarchive.ir.classes import Function
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import Location
+from tsarchive.loading import load_opened
+from tsarchive.policy import Guard
 from tsarchive.run.tracebacks import caller_origin, innermost_origin
 
+from .call import Call
 from .report import Divergence, SourceLine
 from .results import Contrast, Leaves, Tolerance, contrast, leaves_of, summary
 
@@ -29,49 +33,46 @@ _ROOT: Final = ""
 _HOW_TO_CALL: Final = "'tsarchive tree FILE --signatures' shows what methods take"
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """A call that both models are given: a method, its arguments, and the seed of random numbers
-    before it."""
+def divergence_of_files(
+    before: Opened,
+    after: Opened,
+    call: Call,
+    tolerance: Tolerance,
+    guard: Guard,
+    paths: Mapping[str, str] | None = None,
+) -> Divergence | None:
+    """Load two files on the CPU, and return their :func:`divergence`.
 
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    method: str = "forward"
-    seed: int = 0
-
-    @classmethod
-    def of(cls, given: Any) -> Inputs:
-        """Return the call that is given as a tuple of arguments, a mapping of keyword arguments,
-        or one argument."""
-        if isinstance(given, Inputs):
-            return given
-        if isinstance(given, Mapping):
-            return cls(kwargs=given)
-        return cls(given if isinstance(given, tuple) else (given,))
+    ``guard`` says what the code of each may reach and use up. Raises what loading and what :func:`divergence` raise.
+    """
+    options = LoadOptions(torch.device("cpu"), guard)
+    one, other = (load_opened(file, options) for file in (before, after))
+    return divergence(one, other, call, tolerance, paths)
 
 
 def divergence(
     before: Module,
     after: Module,
-    inputs: Inputs,
+    call: Call,
     tolerance: Tolerance,
     paths: Mapping[str, str] | None = None,
 ) -> Divergence | None:
     """Return the first module whose result is another in ``after``; None where there is none.
 
     Both models run as they are, in training mode if that is set, from one seed; their hooks and
-    buffers may change. ``paths`` are those of modules before, by that after, where they differ.
+    buffers may change. ``paths`` leads from the path of a module before to that after, and the
+    result has paths of after.
     Modules are compared where both models call them; other than ``forward`` no method of a
     submodule is looked at. What one model alone raises is a divergence.
 
     Raises CallError where both raise the same, and what the policy, limits or a missing operator
     raise in one.
     """
-    recording = _Recording({})
-    failed = recording.run(before, inputs)
-    comparing = _Comparing(recording, paths or {}, tolerance)
+    recording = _Recording(paths or {})
+    failed = recording.run(before, call)
+    comparing = _Comparing(recording, {}, tolerance)
     try:
-        failed_after = comparing.run(after, inputs)
+        failed_after = comparing.run(after, call)
     except _Found as found:
         return found.divergence
     if failed is None and failed_after is None:
@@ -86,7 +87,7 @@ class _Record(NamedTuple):
     result: Leaves | None = None
 
 
-class _Call(NamedTuple):
+class _Running(NamedTuple):
     """The call of a module that is running: the ``number``-th of the module at ``path``."""
 
     path: str
@@ -98,7 +99,7 @@ class _Call(NamedTuple):
 class _Failure(NamedTuple):
     """What a model raised, in the module at ``path``."""
 
-    call: _Call
+    call: _Running
     error: Exception
 
     @property
@@ -117,15 +118,15 @@ class _Run:
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
         self._counts: Counter[str] = Counter()
-        self._running: list[_Call] = []
+        self._running: list[_Running] = []
 
-    def run(self, model: Module, inputs: Inputs) -> _Failure | None:
+    def run(self, model: Module, call: Call) -> _Failure | None:
         """Call the model; give what it raised, None where it gave a result."""
-        function = _method(model, inputs.method)
-        args, kwargs = _fresh((tuple(inputs.args), dict(inputs.kwargs)))
+        function = _method(model, call.method)
+        args, kwargs = _fresh((tuple(call.args), dict(call.kwargs)))
         self._enter(_ROOT, model, (args, kwargs))
         try:
-            with self._hooks(model), _seeded(inputs.seed):
+            with self._hooks(model), _seeded(call.seed):
                 result = function(*args, **kwargs)
         except _Found:
             raise
@@ -158,7 +159,7 @@ class _Run:
         return before, after
 
     def _enter(self, path: str, module: Module, given: Any) -> None:
-        call = _Call(path, self._counts[path], module, _source(path, module))
+        call = _Running(path, self._counts[path], module, _source(path, module))
         self._counts[path] += 1
         self._running.append(call)
         self.starts(call, leaves_of(given))
@@ -166,11 +167,11 @@ class _Run:
     def _leave(self, result: Any) -> None:
         self.ends(self._running.pop(), leaves_of(result))
 
-    def starts(self, call: _Call, given: Leaves) -> None:
+    def starts(self, call: _Running, given: Leaves) -> None:
         """A call begins with these arguments."""
         raise NotImplementedError
 
-    def ends(self, call: _Call, result: Leaves) -> None:
+    def ends(self, call: _Running, result: Leaves) -> None:
         """A call gives this result."""
         raise NotImplementedError
 
@@ -182,10 +183,10 @@ class _Recording(_Run):
         super().__init__(paths)
         self.records: dict[tuple[str, int], _Record] = {}
 
-    def starts(self, call: _Call, given: Leaves) -> None:
+    def starts(self, call: _Running, given: Leaves) -> None:
         self.records[call.path, call.number] = _Record(given)
 
-    def ends(self, call: _Call, result: Leaves) -> None:
+    def ends(self, call: _Running, result: Leaves) -> None:
         key = call.path, call.number
         self.records[key] = self.records[key]._replace(result=result)
 
@@ -207,12 +208,12 @@ class _Comparing(_Run):
         self._alike: set[tuple[str, int]] = set()
         self.result: Leaves | None = None
 
-    def starts(self, call: _Call, given: Leaves) -> None:
+    def starts(self, call: _Running, given: Leaves) -> None:
         record = self._records.get((call.path, call.number))
         if record is not None and contrast(record.given, given, self._tolerance) is None:
             self._alike.add((call.path, call.number))
 
-    def ends(self, call: _Call, result: Leaves) -> None:
+    def ends(self, call: _Running, result: Leaves) -> None:
         key = call.path, call.number
         if call.path == _ROOT:
             self.result = result
@@ -233,7 +234,7 @@ class _Found(Exception):
         self.divergence = divergence
 
 
-def _divergence(call: _Call, found: Contrast, source: SourceLine | None) -> Divergence:
+def _divergence(call: _Running, found: Contrast, source: SourceLine | None) -> Divergence:
     return Divergence(
         call.path, _class_name(call.module), found.values, found.before, found.after, source
     )

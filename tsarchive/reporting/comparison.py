@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.archive import Archive
 from tsarchive.describing.contents import TensorInfo, fact_lines
 from tsarchive.describing.text import plural, size
-from tsarchive.diffing.report import Change, DiffReport, Divergence, OperatorUse, ValueDifference
+from tsarchive.diffing.report import (
+    Change,
+    DiffReport,
+    Divergence,
+    MethodChange,
+    OperatorUse,
+    SideBySide,
+    ValueDifference,
+)
 from tsarchive.formats.registry import format_named, title_of
 
 from .html import (
@@ -31,6 +41,8 @@ from .side_by_side import block, marked
 _SAME: Final = "These are the same model."
 _EXTRA_FILE: Final = "extra file"
 _FILE: Final = "file"
+# A comparison takes time with the product of their numbers.
+_MOST_LINES: Final = 1_000
 
 
 class Side(NamedTuple):
@@ -151,9 +163,31 @@ def packing(compared: Comparison) -> Section | None:
 
 
 def extra_files(compared: Comparison) -> Section | None:
-    """Make the list of extra files that differ; None where none does."""
+    """Make the list of extra files that differ, texts side by side; None where none does."""
     found = [change for change in compared.report.changes if change.kind == _EXTRA_FILE]
-    return _listing("extra", "Extra files", found, compared.rows)
+    listing = _listing("extra", "Extra files", found, compared.rows)
+    if listing is None:
+        return None
+    texts = (_lines(change) for change in found[: compared.rows])
+    drawn = (block(text, compared.rows, is_open=False)[0] for text in texts if text is not None)
+    return replace(listing, body=joined((listing.body, *drawn)))
+
+
+def _lines(change: Change) -> MethodChange | None:
+    """Return the lines of an extra file that is text on both sides."""
+    texts = [_text(data) for data in (change.before, change.after) if isinstance(data, bytes)]
+    if len(texts) < 2 or None in texts:
+        return None
+    before, after = (str(text).splitlines() for text in texts)
+    if max(len(before), len(after)) > _MOST_LINES:
+        return None
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    rows = [
+        SideBySide(*pair, kind == "equal")
+        for kind, start, end, other, other_end in steps
+        for pair in zip_longest(before[start:end], after[other:other_end])
+    ]
+    return MethodChange(change.where, rows)
 
 
 _LISTED: Final = ("what", "where", "before", "after", "user source")
@@ -172,8 +206,8 @@ def _listing(name: str, title: str, found: Sequence[Change], most: int) -> Secti
 
 def _change_row(change: Change) -> list[Cell]:
     before, after = _shown(change.before), _shown(change.after)
-    if change.values is not None:
-        after = _distance(change.values)
+    if change.values is not None:  # digests stand there, which tell less
+        before, after = "", _distance(change.values)
     is_pair = bool(before and after) and change.values is None
     pair = marked(before, after) if is_pair else (before, after)
     sources = dict.fromkeys(str(source) for source in change.source if source is not None)
@@ -193,9 +227,22 @@ def _distance(found: ValueDifference) -> str:
 
 def _shown(value: Plain) -> str:
     """Return a value as people write it; nothing for one that is not there."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else repr(value)
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bytes():
+            return size(len(value)) if _text(value) is None else repr(value.decode())
+    return repr(value)
+
+
+def _text(data: bytes) -> str | None:
+    """Return the text in a file, None for what is none."""
+    try:
+        return None if b"\0" in data else data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 _OPEN_METHODS: Final = 8
