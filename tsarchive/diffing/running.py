@@ -182,6 +182,7 @@ class _Recording(_Run):
     def __init__(self, paths: Mapping[str, str]) -> None:
         super().__init__(paths)
         self.records: dict[tuple[str, int], _Record] = {}
+        self.result: Leaves | None = None
 
     def starts(self, call: _Running, given: Leaves) -> None:
         self.records[call.path, call.number] = _Record(given)
@@ -189,11 +190,8 @@ class _Recording(_Run):
     def ends(self, call: _Running, result: Leaves) -> None:
         key = call.path, call.number
         self.records[key] = self.records[key]._replace(result=result)
-
-    @property
-    def result(self) -> Leaves | None:
-        """What the model itself gave."""
-        return self.records[_ROOT, 0].result
+        if call.path == _ROOT:
+            self.result = result
 
 
 class _Comparing(_Run):
