@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.diffing.modules import routine_key
+from tsarchive.diffing.modules import are_alike, routine_key
 from tsarchive.diffing.report import Change, MethodChange
 from tsarchive.diffing.routines import compare_routines
 from tsarchive.diffing.side_by_side import side_by_side
@@ -17,6 +17,7 @@ from tsarchive.diffing.plain_values import as_written, is_same, value_changes, w
 from tsarchive.formats.contents import Definition, ModuleContent, Routine
 
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
+_CLASSES: Final = frozenset({"class", "module"})
 _ROLES: Final = ("parameter", "buffer")
 @dataclass(slots=True)
 class Findings:
@@ -75,19 +76,24 @@ def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[C
 
 
 class DefinitionComparison:
-    """Compares a definition of before, in the names of after, with one of after.
+    """Compares two definitions, the one before in the ``names`` of after.
 
-    ``own_members`` are the members that something else tells of: values and modules that come and
-    go.
+    ``told`` are the members that something else tells of: values, and modules that come and go.
     """
 
-    def __init__(self, path: str, own_members: frozenset[str] = frozenset()) -> None:
+    def __init__(self, path: str, names: Renamings, told: frozenset[str] = frozenset()) -> None:
         self.found = Findings()
         self._path = path
-        self._told = own_members
+        self._names = names
+        self._told = told
 
-    def compare(self, before: Definition, after: Definition) -> None:
-        """Note all differences."""
+    def compare(self, definition: Definition, after: Definition) -> None:
+        """Note all differences; of classes that have little in common, that there is another."""
+        before = self._names.definition(definition)
+        if definition.name != after.name:
+            self._add("class", self._path, definition.name, after.name)
+            if not are_alike(before, after):
+                return
         self._traits(before, after)
         self._attributes(before.attributes, after.attributes)
         self._constants(before.constants, after.constants)
@@ -97,8 +103,6 @@ class DefinitionComparison:
         self.found.changes.append(Change(kind, where, before, after, part))
 
     def _traits(self, before: Definition, after: Definition) -> None:
-        if before.name != after.name:
-            self._add("class", self._path, before.name, after.name)
         names = dict.fromkeys([*before.traits, *after.traits])
         for name in names:
             own, other = before.traits.get(name), after.traits.get(name)
@@ -148,6 +152,8 @@ class DefinitionComparison:
         for name in dict.fromkeys([*before.routines, *after.routines]):
             where = joined(self._path, name)
             own, other = before.routines.get(name), after.routines.get(name)
+            if after.traits["kind"] in _CLASSES:
+                own, other = own and _bound(own), other and _bound(other)
             if own is not None and other is not None:
                 self._routine(where, own, other)
                 continue
@@ -192,7 +198,7 @@ def _signature_changes(where: str, before: Routine, after: Routine) -> Iterator[
     """Yield other defaults one by one, and all else of the signature as one."""
     is_other = [*before.returns] != [*after.returns]
     for own, other in zip_longest(map(_slot, before.arguments), map(_slot, after.arguments)):
-        if own is None or other is None or own[: _typed_part(own)] != other[: _typed_part(other)]:
+        if own is None or other is None or own[:2] != other[:2]:
             is_other = True
         elif not is_same(own[2], other[2]):
             values = (as_written(default[0]) if default else None for default in (own[2], other[2]))
@@ -202,9 +208,11 @@ def _signature_changes(where: str, before: Routine, after: Routine) -> Iterator[
         yield Change("signature", where, *texts, "code")
 
 
-def _typed_part(argument: Sequence[Any]) -> int:
-    """Return how much of an argument is its name and type; that of ``self`` is no choice."""
-    return 1 if argument[0] == "self" else 2
+def _bound(routine: Routine) -> Routine:
+    """Return a method without the type of its first argument, which is its class."""
+    first, *others = map(_slot, routine.arguments)
+    assert first is not None
+    return routine._replace(arguments=[[first[0], "", first[2]], *others])
 
 
 def _signature_of(routine: Routine) -> str:
@@ -224,4 +232,4 @@ def _signature(plain: Any) -> str | None:
 def _argument(plain: Sequence[Any]) -> str:
     name, type_, default = plain
     shown = f"={as_written(default[0])!r}" if default else ""
-    return f"{name}: {type_}{shown}" if name != "self" else name
+    return f"{name}: {type_}{shown}" if type_ else str(name)

@@ -94,6 +94,18 @@ def routine_key(routine: Routine) -> str:
     return repr((routine.arguments, routine.returns, body_key(routine.body)))
 
 
+def are_alike(before: Definition, after: Definition) -> bool:
+    """Return whether two classes have members of the same names."""
+    return all(
+        own.keys() == other.keys()
+        for own, other in (
+            (before.attributes, after.attributes),
+            (before.constants, after.constants),
+            (before.routines, after.routines),
+        )
+    )
+
+
 def _within(path: str, name: str) -> str:
     return name.removeprefix(f"{path}{_SEPARATOR}") if path else name
 
@@ -118,6 +130,7 @@ def paired(before: Tree, after: Tree) -> Pairing:
     if "" in before.outline.modules and "" in after.outline.modules:
         finder.pair("", "")
     finder.find_moved()
+    finder.pair_replaced()
     return finder.found
 
 
@@ -134,10 +147,27 @@ class _Pairs:
         if own.keys() != others.keys():
             self._pair_equal(*names)
         for name in own:
-            if name in names[0] and name in names[1]:
+            if name in names[0] and name in names[1] and self._is_one(own[name], others[name]):
                 self.pair(names[0].pop(name), names[1].pop(name))
         self.found.removed += names[0].values()
         self.found.added += names[1].values()
+
+    def _is_one(self, before: str, after: str) -> bool:
+        """Whether modules of one name may be one; otherwise that before may be elsewhere now."""
+        own = self._before.outline.modules[before].definition
+        other = self._after.outline.modules[after].definition
+        return own.name == other.name or are_alike(own, other)
+
+    def pair_replaced(self) -> None:
+        """Pair modules of one name in one parent that are nowhere else: the class is another."""
+        for path in [*self.found.removed]:
+            parent, _, name = path.rpartition(_SEPARATOR)
+            after = self.found.after.get(parent)
+            wanted = f"{after}{_SEPARATOR}{name}" if after else name
+            if after is not None and wanted in self.found.added:
+                self.found.removed.remove(path)
+                self.found.added.remove(wanted)
+                self.pair(path, wanted)
 
     def _pair_equal(self, own: dict[str, str], others: dict[str, str]) -> None:
         """Pair modules that are equal, those of one name first, and take them out."""

@@ -99,6 +99,30 @@ class ProgramComparison:
                 class_ = self._outlines[0].modules[parents[0][0]].definition.name
                 names.members.setdefault((class_, parents[0][2]), parents[1][2])
         names.constants.update(self._constants())
+        for own, other in self.pairing.after.items():
+            names.members.update(self._renamed_members(own, other))
+
+    def _renamed_members(self, own: str, other: str) -> Iterator[tuple[tuple[str, str], str]]:
+        """Pair attributes of one side alone that are equal but for their names, in order."""
+        sides = (self._outlines[0].modules[own], own), (self._outlines[1].modules[other], other)
+        class_ = sides[0][0].definition.name
+        known = {self.names.member(class_, name) for name in sides[0][0].attributes}
+        new = [name for name in sides[1][0].attributes if name not in known]
+        for name in sides[0][0].attributes if new else ():
+            if self.names.member(class_, name) in sides[1][0].attributes:
+                continue
+            key = self._slot(0, own, name)
+            same = next((each for each in new if self._slot(1, other, each) == key), None)
+            if same is not None:
+                new.remove(same)
+                yield (class_, name), same
+
+    def _slot(self, side: int, path: str, name: str) -> Any:
+        """Return what an attribute is: its type and roles, its value, and the tensors in it."""
+        module = self._outlines[side].modules[path]
+        slot = module.definition.attributes.get(name)
+        value = module.attributes[name]
+        return repr(slot), encode(value), self._contents_below(side, joined(path, name))
 
     def _constants(self) -> Iterator[tuple[str, str]]:
         """Pair constants of the table: equal ones, then the others in order."""
@@ -116,9 +140,12 @@ class ProgramComparison:
 
     def _content(self, side: int, name: str) -> Any:
         """Return what a constant is: its form, and the digests of the tensors in it."""
+        return encode(self._outlines[side].constants[name]), self._contents_below(side, name)
+
+    def _contents_below(self, side: int, name: str) -> Any:
+        """Return the digests of what is called so, or begins so."""
         inside = [t for t in self._tensors[side] if t == name or t.startswith(f"{name}.")]
-        digests = [[t.removeprefix(name), self._digests[side](t)] for t in inside]
-        return encode(self._outlines[side].constants[name]), repr(digests)
+        return [[t.removeprefix(name), self._digests[side](t)] for t in inside]
 
     # Tensors
 
@@ -132,7 +159,13 @@ class ProgramComparison:
         if name.startswith(_CONSTANTS):
             own = ".".join(name.split(".")[:2])
             return self.names.constants.get(own, own) + name[len(own) :]
-        return self.names.path(name)
+        path = self._trees[0].module_of(name)
+        renamed = self.names.path(path)
+        member, dot, rest = name[len(path) :].removeprefix(".").partition(".")
+        modules = self._outlines[0].modules
+        if path in modules:
+            member = self.names.member(modules[path].definition.name, member)
+        return joined(renamed, member + dot + rest)
 
     def compared_tensors(
         self,
@@ -153,6 +186,7 @@ class ProgramComparison:
         found.changes += self._modules()
         for own, other in self.pairing.after.items():
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
+            found.changes += self._renamed_attributes(own, other)
             found.changes += compare_values(other, *modules, self.names)
         told = {change.where for change in found.changes}
         for pair in self._pairs:
@@ -169,12 +203,20 @@ class ProgramComparison:
         for path in self.pairing.added:
             yield Change("module", path, None, path, "structure")
 
+    def _renamed_attributes(self, own: str, other: str) -> Iterator[Change]:
+        module = self._outlines[0].modules[own]
+        for name in module.attributes:
+            renamed = self.names.member(module.definition.name, name)
+            if renamed != name:
+                paths = joined(own, name), joined(other, renamed)
+                yield Change("attribute renamed", paths[1], *paths, "structure")
+
     def _definitions(self, pair: _Pair, found: Findings) -> None:
         key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
         if key[0] == key[1]:
             return
-        comparison = DefinitionComparison(pair.where, pair.told)
-        comparison.compare(self.names.definition(pair.before), pair.after)
+        comparison = DefinitionComparison(pair.where, self.names, pair.told)
+        comparison.compare(pair.before, pair.after)
         found.changes += comparison.found.changes
         found.derived += comparison.found.derived
         found.methods += comparison.found.methods

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ _OLDER: Final = "older meaning"
 _LOOP: Final = "prim::Loop"
 # Inputs of a loop before those that it carries: trip count and condition.
 _BEFORE_CARRIED: Final = 2
-# What tells more than its kind: of which value, and of which name.
-_ACCESS: Final = frozenset({"prim::GetAttr", "prim::SetAttr", "prim::CallMethod"})
+# Nodes that are no operators: calls, attributes, and what makes lists and the like.
+_SYNTAX: Final = re.compile("prim::[A-Z]")
 # So many changes of one function are told one by one, however much of it they are.
 _FEW: Final = 3
 
@@ -134,7 +135,9 @@ def _with_name(operation: Operation) -> Hashable:
 
 
 def _without_name(operation: Operation) -> Hashable:
-    return base_name(operation.operator), len(operation.bodies), len(operation.outputs)
+    # How many values come out of blocks follows from what uses them.
+    outputs = 0 if operation.bodies else len(operation.outputs)
+    return base_name(operation.operator), len(operation.bodies), outputs
 
 
 @dataclass(slots=True)
@@ -493,7 +496,7 @@ def typed(use: Plain) -> tuple[str, Plain]:
 def _is_replaceable(old: Operation, new: Operation) -> bool:
     """Whether the operator alone may tell the difference."""
     is_plain = not old.bodies and not new.bodies and len(old.outputs) == len(new.outputs)
-    return is_plain and old.operator not in _ACCESS and new.operator not in _ACCESS
+    return is_plain and not any(map(_SYNTAX.match, (old.operator, new.operator)))
 
 
 def _meaning(operation: Operation) -> str:

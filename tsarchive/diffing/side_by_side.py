@@ -16,6 +16,7 @@ from tsarchive.formats.contents import Place, Routine
 _CONTEXT: Final = 3
 # A name that is no part of a longer one, is not called, and is no keyword of a call.
 _VARIABLE: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?![\w\"'(.]|=[^=])")
+_LITERAL: Final = re.compile(r"""\b\d[\w.+-]*|"[^"]*"|'[^']*'|\b(?:True|False|None)\b""")
 _MANGLED: Final = re.compile(r"___torch_mangle_\d+\.")
 
 
@@ -50,7 +51,8 @@ def _rows(
     own: Sequence[Place], others: Sequence[Place], before: frozenset[int], after: frozenset[int]
 ) -> Iterator[_Row]:
     keys = [[_key(place.text) for place in places] for places in (own, others)]
-    pairs = aligned([(keys[0], keys[1])])
+    loose = [[*map(_without_literals, side)] for side in keys]
+    pairs = aligned([(keys[0], keys[1]), (loose[0], loose[1])])
     for gap, pair in zip(spans_between(pairs, len(own), len(others)), [*pairs, None], strict=True):
         left = own[gap.before : gap.before_end]
         right = others[gap.after : gap.after_end]
@@ -58,11 +60,17 @@ def _rows(
             yield _Row(*row, False)
         if pair is not None:
             line, other = own[pair[0]], others[pair[1]]
-            yield _Row(line, other, line.line not in before and other.line not in after)
+            is_same = keys[0][pair[0]] == keys[1][pair[1]]
+            is_same = is_same and line.line not in before and other.line not in after
+            yield _Row(line, other, is_same)
 
 
 def _key(text: str) -> str:
     return _VARIABLE.sub(_anonymous, _MANGLED.sub("", text))
+
+
+def _without_literals(key: str) -> str:
+    return _LITERAL.sub("", key)
 
 
 def _anonymous(match: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain, written_nodes
@@ -44,9 +45,20 @@ class Outlining:
         found = {name: self._definition(name, plain) for name, plain in code}
         modules = _Modules(found)
         modules.add_root(structure)
-        of_modules = {id(module.definition) for module in modules.found.values()}
-        others = [each for each in found.values() if id(each) not in of_modules]
+        told = {id(module.definition) for module in modules.found.values()}
+        told |= {id(found[name]) for name in found if self._is_hook(name)}
+        others = [each for each in found.values() if id(each) not in told]
         return Outline(modules.found, others, self._constants)
+
+    def _is_hook(self, name: str) -> bool:
+        """Return whether a function is a hook of a class, which calls name like a function."""
+        named = self._types[name]
+        return isinstance(named, FunctionType) and named.function in self._hooks
+
+    @cached_property
+    def _hooks(self) -> frozenset[Function]:
+        classes = (type_ for type_ in self._types.values() if isinstance(type_, ClassType))
+        return frozenset(hook for class_ in classes for hook in class_.hooks())
 
     def _definition(self, name: str, plain: Sequence[Any]) -> Definition:
         own, named = _unmangled(name), self._types[name]
