@@ -232,9 +232,14 @@ def split_file(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the first argument that is not an option, and the others in order."""
     rest = list(arguments)
     for index, argument in enumerate(rest):
-        if not argument.startswith(_MARK):
+        if is_file(argument):
             return rest.pop(index), rest
     return None, rest
+
+
+def is_file(argument: str) -> bool:
+    """Return whether one of ``arguments`` is no option."""
+    return not argument.startswith(_MARK)
 
 
 # The options of a command that calls a model.
@@ -269,7 +274,7 @@ def gather(arguments: list[str], seed: int) -> Inputs:
 
 
 def _add(inputs: Inputs, argument: str, generator: torch.Generator) -> None:
-    if not argument.startswith(_MARK):
+    if is_file(argument):
         read_inputs(argument, inputs)
         return
     option, _, text = argument.removeprefix(_MARK).partition("=")

@@ -233,7 +233,7 @@ def _shown(value: Plain) -> str:
         case str():
             return value
         case bytes():
-            return size(len(value)) if _text(value) is None else repr(value.decode())
+            return plural(len(value), "byte") if _text(value) is None else repr(value.decode())
     return repr(value)
 
 

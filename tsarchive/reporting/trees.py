@@ -15,13 +15,16 @@ from .html import Html, Section, joined, more, tag
 
 _MARKS: Final = {"added": "+", "removed": "−", "changed": "~", "around": "", "alike": ""}
 _ALL_FROM: Final = 40
+_MODULE: Final = "module"
+_ALONE: Final = ("added", "removed")
 
 
 class _Node(NamedTuple):
-    """A module at its path before and after; None where one side has none."""
+    """A module before and after; None where one side has none. ``path`` is that after, if there is
+    one; ``above`` are the paths of the modules around it."""
 
     path: str
-    depth: int
+    above: tuple[str, ...]
     before: ModuleInfo | None
     after: ModuleInfo | None
 
@@ -31,10 +34,11 @@ def modules(compared: Comparison) -> Section | None:
     if not all(side.archive.view.has_modules for side in compared.sides):
         return None
     roots = (side.archive.view.signed_tree() for side in compared.sides)
-    nodes = list(_merged("", 0, *roots))
-    kinds = _kinds_by_module({node.path for node in nodes}, compared.report.changes)
+    changes = compared.report.changes
+    nodes = list(_Merging(changes).nodes("", "", (), *roots))
+    kinds = _kinds_by_module({node.path for node in nodes}, changes)
     states = {node.path: _state(node, kinds) for node in nodes}
-    around = {part for path, state in states.items() if state != "alike" for part in _above(path)}
+    around = {path for node in nodes if states[node.path] != "alike" for path in node.above}
     states |= {path: "around" for path in around if states[path] == "alike"}
     shown = nodes[: compared.rows]
     rows = (_node_row(node, states[node.path], kinds.get(node.path, Counter())) for node in shown)
@@ -50,20 +54,48 @@ def _alike_box(noun: str, *, is_checked: bool) -> Html:
     return tag("p", tag("label", box, f" {noun} without a change"), class_="tools")
 
 
-def _merged(
-    path: str, depth: int, before: ModuleInfo | None, after: ModuleInfo | None
-) -> Iterator[_Node]:
-    """Yield modules of both trees, those of one path together, in the order of the file after."""
-    yield _Node(path, depth, before, after)
-    one = {child.name: child for child in (before.children if before else ())}
-    other = {child.name: child for child in (after.children if after else ())}
-    for name in _in_order(list(one), list(other)):
-        below = f"{path}.{name}" if path else name
-        yield from _merged(below, depth + 1, one.get(name), other.get(name))
+class _Merging:
+    """Makes one tree of two. Modules that were renamed in their place stand together."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        moves = (change for change in changes if change.kind == _MODULE)
+        self._was = {move.after: move.before for move in moves if move.before and move.after}
+
+    def nodes(
+        self,
+        path_before: str,
+        path: str,
+        above: tuple[str, ...],
+        before: ModuleInfo | None,
+        after: ModuleInfo | None,
+    ) -> Iterator[_Node]:
+        """Yield modules in the order of the file after."""
+        own = path if after is not None else path_before
+        yield _Node(own, above, before, after)
+        one = {_below(path_before, c.name): c for c in (before.children if before else ())}
+        other = {_below(path, c.name): c for c in (after.children if after else ())}
+        paths = {self._place_before(child, path, path_before, one): child for child in other}
+        for place in _in_order(list(one), list(paths)):
+            child = paths.get(place, place)
+            found = one.get(place), other.get(paths.get(place, ""))
+            yield from self.nodes(place, child, (*above, own), *found)
+
+    def _place_before(
+        self, child: str, path: str, path_before: str, one: Mapping[str, ModuleInfo]
+    ) -> str:
+        """Return where a module in the module at ``path`` was, or would have been."""
+        was = self._was.get(child)
+        if isinstance(was, str) and was in one:
+            return was
+        return _below(path_before, child.removeprefix(f"{path}.") if path else child)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _in_order(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the names after, and each that is gone behind the one that it stood behind."""
+    """Yield what is there after, and each that is gone behind the one that it stood behind."""
     kept = set(after)
     gone: dict[str, list[str]] = {}
     last = ""
@@ -88,9 +120,13 @@ def _kinds_by_module(paths: set[str], found: Sequence[Change]) -> dict[str, Coun
     """Return the kinds of changes by the module that is at their place or nearest above it."""
     kinds: dict[str, Counter[str]] = {}
     for change in found:
-        if change.part != "extra files":
-            place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
-            kinds.setdefault(place, Counter())[change.kind] += 1
+        if change.part == "extra files":
+            continue
+        place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
+        is_move = change.kind == _MODULE and change.before and change.after
+        kinds.setdefault(place, Counter())[f"was {change.before}" if is_move else change.kind] += 1
+        if is_move and change.before in paths:
+            kinds.setdefault(str(change.before), Counter())[f"is now {change.after}"] += 1
     return kinds
 
 
@@ -103,8 +139,8 @@ def _state(node: _Node, kinds: Mapping[str, Counter[str]]) -> str:
 
 
 def _node_row(node: _Node, state: str, kinds: Counter[str]) -> Html:
-    told = ", ".join(f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items())
-    told = state if state in ("added", "removed") else told
+    counts = kinds if kinds.keys() - {_MODULE} or state not in _ALONE else Counter([state])
+    told = ", ".join(f"{kind} ({n:,})" if n > 1 else kind for kind, n in counts.items())
     return tag("tr", _node_cell(node, node.before, state), _node_cell(node, node.after, state),
                tag("td", told, class_="dim"), class_=state)  # fmt: skip
 
@@ -117,7 +153,7 @@ def _node_cell(node: _Node, module: ModuleInfo | None, state: str) -> Html:
     is_other = len(names) > 1
     class_ = "class differs" if is_other else "class"
     parts = (
-        Html('<span class="indent"></span>' * node.depth),
+        Html('<span class="indent"></span>' * len(node.above)),
         tag("span", _MARKS[state], class_="mark"),
         tag("span", module.name or "(root)", class_="name"),
         " ",
