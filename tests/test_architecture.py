@@ -116,6 +116,10 @@ MAY_IMPORT = {
         "tsarchive.analyses", "tsarchive.container", "tsarchive.formats",
         "tsarchive.formats.registry", "tsarchive.saving",
     },
+    "tsarchive.diffing": {
+        "tsarchive.analyses", "tsarchive.container", "tsarchive.fingerprinting",
+        "tsarchive.formats", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+    },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
         "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
@@ -162,7 +166,7 @@ MAY_IMPORT = {
 WITHOUT_TORCH = (
     "tsarchive", "tsarchive.adopt", "tsarchive.analyses", "tsarchive.archive",
     "tsarchive.auditing", "tsarchive.caching", "tsarchive.comparing", "tsarchive.container",
-    "tsarchive.describing",
+    "tsarchive.describing", "tsarchive.diffing",
     "tsarchive.errors", "tsarchive.findings", "tsarchive.fingerprinting",
     "tsarchive.formats.base", "tsarchive.formats.contents",
     "tsarchive.formats.executorch", "tsarchive.formats.foreign",
@@ -181,7 +185,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.contents",
     "tsarchive.formats.torchscript.devices", "tsarchive.formats.torchscript.debug_records",
     "tsarchive.formats.torchscript.format",
-    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.pickled",
+    "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.outline",
+    "tsarchive.formats.torchscript.pickled",
     "tsarchive.formats.torchscript.program",
     "tsarchive.formats.torchscript.stored_tensors",
     "tsarchive.formats.torchscript.verifying",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
+    from tsarchive.diffing import Change, DiffReport, diff
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.jitter import check_jitter
@@ -67,8 +68,10 @@ __all__ = [
     "ArchiveError",
     "AuditReport",
     "CallError",
+    "Change",
     "Conversion",
     "DecompileReport",
+    "DiffReport",
     "Finding",
     "Fingerprint",
     "FormatError",
@@ -108,6 +111,7 @@ __all__ = [
     "check_jitter",
     "convert",
     "decompile",
+    "diff",
     "fingerprint",
     "load",
     "missing",
@@ -131,6 +135,7 @@ _HOMES = {
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
+        "diffing": "Change DiffReport diff",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
         "jitter": "check_jitter",

@@ -142,7 +142,10 @@ def fingerprint_of(
     step: Callable[[str], None] = lambda tensor: None,
 ) -> Fingerprint:
     """Return the fingerprint of the contents of a file."""
-    code, structure = part_digest("code", contents.code), part_digest("structure", contents.structure)
+    code, structure = (
+        part_digest("code", contents.code),
+        part_digest("structure", contents.structure),
+    )
     files = {name: hashlib.sha256(data).digest() for name, data in contents.extra_files.items()}
     extra = part_digest("extra files", files)
     if not weights:
@@ -163,9 +166,7 @@ def _digests(
     found: dict[str, str] = {}
     each = {id(tensor): tensor for tensor in tensors.values()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = {
-            key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()
-        }
+        waiting = {key: pool.submit(tensor_digest, tensor, reading) for key, tensor in each.items()}
         try:
             for name, tensor in tensors.items():
                 found[name] = waiting[id(tensor)].result()

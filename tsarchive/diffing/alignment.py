@@ -135,9 +135,7 @@ def _inside(span: Span, pairs: Sequence[Pair]) -> Iterator[Span]:
         b, a = pair[0] + 1, pair[1] + 1
 
 
-def _by_items(
-    before: Sequence[Hashable], after: Sequence[Hashable], span: Span
-) -> Iterator[Pair]:
+def _by_items(before: Sequence[Hashable], after: Sequence[Hashable], span: Span) -> Iterator[Pair]:
     """Pair longest equal runs; in ranges too long for that nothing is paired."""
     own, other = before[span.before : span.before_end], after[span.after : span.after_end]
     if len(own) * len(other) > _MOST_PAIRS:

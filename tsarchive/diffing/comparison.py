@@ -169,8 +169,8 @@ class _Comparison:
             return
         for part in self._differing:
             one, other = self._before.contents, self._after.contents
-            digests = [part_digest(part, getattr(contents, part)) for contents in (one, other)]
-            yield Change(part, "", *digests, part)
+            before, after = (part_digest(part, getattr(each, part)) for each in (one, other))
+            yield Change(part, "", before, after, part)
 
     def _extra_files(self) -> Iterator[Change]:
         yield from extra_file_changes(

@@ -9,16 +9,18 @@ from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.modules import are_alike, routine_key
+from tsarchive.diffing.plain_values import as_written, is_same, value_changes, without_tensors
 from tsarchive.diffing.report import Change, MethodChange
 from tsarchive.diffing.routines import compare_routines
 from tsarchive.diffing.side_by_side import side_by_side
 from tsarchive.diffing.translation import Renamings
-from tsarchive.diffing.plain_values import as_written, is_same, value_changes, without_tensors
 from tsarchive.formats.contents import Definition, ModuleContent, Routine
 
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
 _CLASSES: Final = frozenset({"class", "module"})
 _ROLES: Final = ("parameter", "buffer")
+
+
 @dataclass(slots=True)
 class Findings:
     """Changes, those that follow from others, and functions side by side."""
@@ -63,8 +65,8 @@ def _alone(where: str, value: Plain, *, is_gone: bool) -> Iterator[Change]:
     """Yield an attribute of one side, but for a tensor."""
     if value is not None and without_tensors(value) is None:
         return
-    sides = (as_written(value), None) if is_gone else (None, as_written(value))
-    yield Change("attribute", where, *sides, "structure")
+    before, after = (as_written(value), None) if is_gone else (None, as_written(value))
+    yield Change("attribute", where, before, after, "structure")
 
 
 def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
@@ -201,11 +203,13 @@ def _signature_changes(where: str, before: Routine, after: Routine) -> Iterator[
         if own is None or other is None or own[:2] != other[:2]:
             is_other = True
         elif not is_same(own[2], other[2]):
-            values = (as_written(default[0]) if default else None for default in (own[2], other[2]))
-            yield Change("default", f"{where}({own[0]})", *values, "code")
+            yield Change("default", f"{where}({own[0]})", _default(own), _default(other), "code")
     if is_other:
-        texts = _signature_of(before), _signature_of(after)
-        yield Change("signature", where, *texts, "code")
+        yield Change("signature", where, _signature_of(before), _signature_of(after), "code")
+
+
+def _default(argument: Sequence[Any]) -> Plain:
+    return as_written(argument[2][0]) if argument[2] else None
 
 
 def _bound(routine: Routine) -> Routine:

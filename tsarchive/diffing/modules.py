@@ -20,7 +20,9 @@ class Tree:
     """The modules of one side. ``digest`` gives that of a tensor by its name, and is asked only
     where modules are to be told apart by what they hold."""
 
-    def __init__(self, outline: Outline, tensors: Mapping[str, Any], digest: Callable[[str], str]):
+    def __init__(
+        self, outline: Outline, tensors: Mapping[str, Any], digest: Callable[[str], str]
+    ) -> None:
         self.outline = outline
         self._names = tensors
         self._digest = digest
@@ -65,7 +67,7 @@ class Tree:
             module = self.outline.modules[path]
             tensors = [[_within(path, name), self._digest(name)] for name in self.tensors[path]]
             inner = [[name, self.key(child)] for name, child in self.children[path].items()]
-            own = [self.key_of(module.definition), dict(module.attributes), tensors, inner]
+            own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
             known = self._keys[path] = hashlib.sha256(encode(own)).digest()
         return known
 

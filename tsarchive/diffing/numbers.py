@@ -72,7 +72,9 @@ class Integers(Numbers):
 class Floats(Numbers):
     """Numbers of a sign, an exponent and a fraction; ``decode`` gives their values."""
 
-    def __init__(self, size: int, decode: Callable[[Bits], Reals], *, has_sign: bool = True) -> None:
+    def __init__(
+        self, size: int, decode: Callable[[Bits], Reals], *, has_sign: bool = True
+    ) -> None:
         super().__init__(f"<u{size}")
         self._decode = decode
         self._has_sign = has_sign

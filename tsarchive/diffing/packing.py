@@ -8,9 +8,7 @@ from tsarchive.diffing.report import Change
 from tsarchive.formats.base import Opened
 
 
-def extra_file_changes(
-    before: Mapping[str, bytes], after: Mapping[str, bytes]
-) -> Iterator[Change]:
+def extra_file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[Change]:
     """Yield the differences of extra files, by name."""
     for name in sorted({*before, *after}):
         own, other = before.get(name), after.get(name)

@@ -59,11 +59,11 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
     if is_same(before, after):
         return
     match before, after:
-        case ({"tensor": _} | {"sparse": _}), ({"tensor": _} | {"sparse": _}):
+        case (({"tensor": _} | {"sparse": _}), ({"tensor": _} | {"sparse": _})):
             return
-        case (
-            {"class": name, "attributes": own}, {"class": other, "attributes": others}
-        ) if name == other and [key for key, _ in own] == [key for key, _ in others]:
+        case ({"class": name, "attributes": own}, {"class": other, "attributes": others}) if (
+            name == other and [key for key, _ in own] == [key for key, _ in others]
+        ):
             for (key, item), (_, its) in zip(own, others, strict=True):
                 yield from value_changes(item, its, f"{path}.{key}")
             return

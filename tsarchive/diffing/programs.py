@@ -14,8 +14,8 @@ from tsarchive.diffing.definitions import (
     joined,
 )
 from tsarchive.diffing.modules import Tree, definition_key, paired
-from tsarchive.diffing.report import Change, OperatorUse
 from tsarchive.diffing.operators import operators_of_one
+from tsarchive.diffing.report import Change, OperatorUse
 from tsarchive.diffing.translation import Renamings
 from tsarchive.formats.contents import Contents, Definition, Outline, Routine, TensorContent
 

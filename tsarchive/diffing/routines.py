@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.alignment import Pair, Span, aligned, spans_between
-from tsarchive.diffing.report import Change, SourceLine
 from tsarchive.diffing.plain_values import as_written, is_same
+from tsarchive.diffing.report import Change, SourceLine
 from tsarchive.formats.contents import Body, Operation, Place, Routine
+from tsarchive.ir.names import unmangled_text
 
 _OLDER: Final = "older meaning"
 _LOOP: Final = "prim::Loop"
@@ -326,28 +327,29 @@ class _Comparison:
         """Whether overloads with other numbers of arguments take the same ones."""
         if old.operator == new.operator or not self._take_the_same([old], [new]):
             return False
-        given = [[typed(use)[1] for use in o.inputs if not isinstance(use, int)] for o in (old, new)]
+        given = [
+            [typed(use)[1] for use in o.inputs if not isinstance(use, int)] for o in (old, new)
+        ]
         own, others = ([value for value in values if value is not None] for values in given)
         return base_name(old.operator) != base_name(new.operator) or is_same(own, others)
 
     def _bodies(self, old: Operation, new: Operation, carried: Sequence[Pair] | None) -> None:
         """Compare the blocks of an operation, and let what comes out be the same."""
+        shift = int(
+            carried is not None
+        )  # a loop counts, and goes on or not, before what it carries
+        first = [(0, 0)] * shift
         for before, after in zip(old.bodies, new.bodies, strict=True):
-            order = _in_order(before.params, after.params)
-            if carried is not None:
-                order = [(0, 0), *((b + 1, a + 1) for b, a in carried)]
-            self._block(before, after, order)
+            given = _in_order(before.params, after.params) if carried is None else carried
+            self._block(before, after, [*first, *((b + shift, a + shift) for b, a in given)])
         order = carried
         if order is None:
-            order = self._carried_out(old, new) if old.bodies else None
-        if order is None:
-            order = _in_order(old.outputs, new.outputs)
-        shift = int(old.operator == _LOOP)
+            same = _in_order(old.outputs, new.outputs)
+            order = self._carried_out(old, new) if old.bodies else same
+        ends = [*first, *((b + shift, a + shift) for b, a in order)]
         for before, after in zip(old.bodies, new.bodies, strict=True):
-            ends = [*zip(range(shift), range(shift)), *((b + shift, a + shift) for b, a in order)]
             self._results(old, new, before, after, ends)
-        firsts = self._before.first_output[id(old)], self._after.first_output[id(new)]
-        self._define(*firsts, order)
+        self._define(self._before.first_output[id(old)], self._after.first_output[id(new)], order)
 
     def _results(
         self, old: Operation, new: Operation, before: Body, after: Body, order: Sequence[Pair]
@@ -437,9 +439,8 @@ class _Comparison:
 
     def _all_of_it(self) -> Change:
         before, after = ([*side.routine.lines()] for side in (self._before, self._after))
-        texts = ("\n".join(place.text for place in lines) for lines in (before, after))
-        sources = (source_of(lines[0]) if lines else None for lines in (before, after))
-        return Change("code", self._where, *texts, "code", (next(sources), next(sources)))
+        sources = source_of(before[0] if before else None), source_of(after[0] if after else None)
+        return Change("code", self._where, _joined(before), _joined(after), "code", sources)
 
     def _last_line(self) -> None:
         """Note that something else is returned."""
@@ -451,6 +452,10 @@ class _Comparison:
         self._changes.append(
             Change("code", self._where, before, after, "code", (sources[0], sources[1]))
         )
+
+
+def _joined(lines: Sequence[Place]) -> str:
+    return unmangled_text("\n".join(place.text for place in lines))
 
 
 def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
@@ -512,7 +517,8 @@ def _text(operations: Sequence[Operation]) -> str | None:
         if operation.place
     }
     others = [_brief(operation) for operation in operations if not operation.place]
-    return "\n".join([*(lines[number] for number in sorted(lines)), *others]) or None
+    text = "\n".join([*(lines[number] for number in sorted(lines)), *others])
+    return unmangled_text(text) or None
 
 
 def _source(operations: Sequence[Operation]) -> SourceLine | None:

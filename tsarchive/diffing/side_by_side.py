@@ -9,15 +9,15 @@ from keyword import iskeyword
 from typing import Final, NamedTuple
 
 from tsarchive.diffing.alignment import aligned, spans_between
-from tsarchive.diffing.report import SideBySide
+from tsarchive.diffing.report import SideBySide, SourceLine
 from tsarchive.diffing.routines import source_of
 from tsarchive.formats.contents import Place, Routine
+from tsarchive.ir.names import unmangled_text
 
 _CONTEXT: Final = 3
 # A name that is no part of a longer one, is not called, and is no keyword of a call.
 _VARIABLE: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?![\w\"'(.]|=[^=])")
 _LITERAL: Final = re.compile(r"""\b\d[\w.+-]*|"[^"]*"|'[^']*'|\b(?:True|False|None)\b""")
-_MANGLED: Final = re.compile(r"___torch_mangle_\d+\.")
 
 
 class _Row(NamedTuple):
@@ -66,7 +66,7 @@ def _rows(
 
 
 def _key(text: str) -> str:
-    return _VARIABLE.sub(_anonymous, _MANGLED.sub("", text))
+    return _VARIABLE.sub(_anonymous, unmangled_text(text))
 
 
 def _without_literals(key: str) -> str:
@@ -79,10 +79,15 @@ def _anonymous(match: re.Match[str]) -> str:
 
 def _shown(rows: Iterator[_Row]) -> Iterator[SideBySide]:
     """Yield rows with the lines of the user where they are others than in the row before."""
-    last = [None, None]
+    last: list[SourceLine | None] = [None, None]
     for before, after, is_same in rows:
-        found = [source_of(before), source_of(after)]
-        shown = [None if own == other else own for own, other in zip(found, last, strict=True)]
-        last = [own or other for own, other in zip(found, last, strict=True)]
-        texts = (place and place.text for place in (before, after))
-        yield SideBySide(*texts, is_same, (shown[0], shown[1]))
+        found = source_of(before), source_of(after)
+        own, other = (
+            None if line == known else line for line, known in zip(found, last, strict=True)
+        )
+        last = [line or known for line, known in zip(found, last, strict=True)]
+        yield SideBySide(_text(before), _text(after), is_same, (own, other))
+
+
+def _text(place: Place | None) -> str | None:
+    return None if place is None else unmangled_text(place.text)

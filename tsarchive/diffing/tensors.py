@@ -84,7 +84,9 @@ class _Whole(NamedTuple):
     @property
     def content(self) -> TensorContent:
         """That of the tensor itself, or of the values of a sparse one, which are the last part."""
-        return next((c for c in self.parts.values() if c.part_of is None), [*self.parts.values()][-1])
+        return next(
+            (c for c in self.parts.values() if c.part_of is None), [*self.parts.values()][-1]
+        )
 
     @property
     def layout(self) -> str:
@@ -122,9 +124,7 @@ class _Whole(NamedTuple):
         }
 
 
-def _wholes(
-    tensors: Mapping[str, TensorContent], names: Mapping[str, str]
-) -> Mapping[str, _Whole]:
+def _wholes(tensors: Mapping[str, TensorContent], names: Mapping[str, str]) -> Mapping[str, _Whole]:
     """Return tensors by their names after."""
     found: dict[str, _Whole] = {}
     for name, content in tensors.items():

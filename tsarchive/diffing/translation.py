@@ -50,16 +50,17 @@ class Renamings:
                 return {"constant": self.constants.get(name, name)}
             case {"object": str(path)}:
                 return {"object": self.path(path)}
-            case {"enum": str(name), **others}:
-                return {"enum": self.definitions.get(name, name), **others}
+            case {"enum": str(name)}:
+                return {**value, "enum": self.definitions.get(name, name)}
             case {"function": str(name)}:
                 return {"function": self.definitions.get(name, name)}
-            case {"class": str(name), **others}:
-                return {"class": self.definitions.get(name, name), **_mapped(self, others)}
+            case {"class": str(name), "attributes": slots}:
+                named = self.definitions.get(name, name)
+                return {"class": named, "attributes": self.value(slots)}
             case {"type": str(text), "value": item}:
                 return {"type": self.type(text), "value": self.value(item)}
             case Mapping():
-                return _mapped(self, value)
+                return {key: self.value(item) for key, item in value.items()}
             case list() | tuple():
                 return [*map(self.value, value)]
         return value  # type: ignore[no-any-return]
@@ -86,10 +87,6 @@ class Renamings:
     def routine(self, routine: Routine) -> Routine:
         """Return a function."""
         return _Translation(self).routine(routine)
-
-
-def _mapped(names: Renamings, values: Mapping[str, Any]) -> dict[str, Plain]:
-    return {key: names.value(item) for key, item in values.items()}
 
 
 def _sequence(plain: Plain) -> Sequence[Any]:

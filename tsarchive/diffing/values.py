@@ -79,9 +79,19 @@ class Distance:
     def _add_pairs(self, before: Bits, after: Bits, sizes: Reals, apart: Reals) -> None:
         if not math.isfinite(apart.max()):
             differ = self._differ(before, after)
-            before, after, sizes, apart = before[differ], after[differ], sizes[differ], apart[differ]
+            before, after, sizes, apart = (
+                before[differ],
+                after[differ],
+                sizes[differ],
+                apart[differ],
+            )
             finite = self._finite(sizes, self._numbers.sizes(after))
-            before, after, sizes, apart = before[finite], after[finite], sizes[finite], apart[finite]
+            before, after, sizes, apart = (
+                before[finite],
+                after[finite],
+                sizes[finite],
+                apart[finite],
+            )
         if len(before):
             self._add_finite(before, after, sizes, apart)
 

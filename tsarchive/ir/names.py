@@ -43,6 +43,14 @@ def _is_mangle(atom: str) -> bool:
     return atom.startswith(MANGLE_PREFIX) and atom[len(MANGLE_PREFIX) :].isdecimal()
 
 
+_MANGLED = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
+
+
+def unmangled_text(text: str) -> str:
+    """Return text in which names stand, without the parts that tell apart classes of one name."""
+    return _MANGLED.sub("", text) if MANGLE_PREFIX in text else text
+
+
 def is_identifier(name: str) -> bool:
     """ASCII identifiers that are no keywords: names that can stand in code as they are."""
     return name.isidentifier() and name.isascii() and name not in KEYWORDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -20,13 +19,12 @@ from tsarchive.formats.contents import (
 from tsarchive.frontend.places import CodePlace, RecordPlaces
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import Block, Node, walk
-from tsarchive.ir.names import MANGLE_PREFIX
+from tsarchive.ir.names import unmangled_text
 from tsarchive.ir.source_ranges import Location
 from tsarchive.ir.types import NamedType
 
 from .debug_records import DebugRecords
 
-_MANGLED: Final = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
 _MODULE: Final = object()
 # Names of types stand here, beside what users write.
 _NAMING: Final = ("class", "enum", "function", "type")
@@ -61,12 +59,12 @@ class Outlining:
         return frozenset(hook for class_ in classes for hook in class_.hooks())
 
     def _definition(self, name: str, plain: Sequence[Any]) -> Definition:
-        own, named = _unmangled(name), self._types[name]
+        own, named = unmangled_text(name), self._types[name]
         match plain:
             case ["module" | "class" as kind, attributes, constants, *members]:
                 assert isinstance(named, ClassType)
                 traits, routines = self._members(members, named)
-                slots = {key: [_unmangled(type_), *roles] for key, type_, *roles in attributes}
+                slots = {key: [unmangled_text(type_), *roles] for key, type_, *roles in attributes}
                 values = {key: self._typed(constant) for key, *constant in constants}
                 return Definition(own, {"kind": kind, **traits}, slots, values, routines)
             case ["function", function]:
@@ -81,7 +79,7 @@ class Outlining:
                 values = {key: self._typed([type_, value]) for key, value in members}
                 return Definition(own, {"kind": "enum"}, {}, values, {})
             case ["named tuple", fields, types]:
-                slots = {key: [_unmangled(t)] for key, t in zip(fields, types, strict=True)}
+                slots = {key: [unmangled_text(t)] for key, t in zip(fields, types, strict=True)}
                 return Definition(own, {"kind": "named tuple"}, slots, {}, {})
         return Definition(own, {"kind": plain[0]}, {}, {}, {})
 
@@ -103,16 +101,16 @@ class Outlining:
     def _signature(self, plain: Sequence[Any]) -> tuple[Sequence[Plain], Sequence[Plain]]:
         arguments, returns = plain
         shown = [
-            [name, _unmangled(type_), [*map(self._value, default)]]
+            [name, unmangled_text(type_), [*map(self._value, default)]]
             for name, type_, default in arguments
         ]
-        return shown, [*map(_unmangled, returns)]
+        return shown, [*map(unmangled_text, returns)]
 
     def _body(self, plain: Sequence[Any], block: Block) -> Body:
         params, nodes, results = plain
         rows = zip(nodes, written_nodes(block), strict=True)
         operations = [self._operation(*row) for row in rows]
-        return Body([*map(_unmangled, params)], operations, [*map(self._use, results)])
+        return Body([*map(unmangled_text, params)], operations, [*map(self._use, results)])
 
     def _operation(self, plain: Sequence[Any], node: Node) -> Operation:
         operator, upgrader, inputs, attributes, blocks, outputs = plain
@@ -125,19 +123,19 @@ class Outlining:
             [*map(self._use, inputs)],
             named,
             [self._body(*row) for row in zip(blocks, inner, strict=True)],
-            [*map(_unmangled, outputs)],
+            [*map(unmangled_text, outputs)],
             self._places.of(node),
         )
 
     def _attribute(self, name: str, value: Any) -> Plain:
-        return [*map(_unmangled, value)] if name == "types" else self._value(value)
+        return [*map(unmangled_text, value)] if name == "types" else self._value(value)
 
     def _use(self, plain: Any) -> Plain:
         return plain if isinstance(plain, int) else self._typed(plain)
 
     def _typed(self, plain: Sequence[Any]) -> Plain:
         type_, value = plain
-        return [_unmangled(type_), self._value(value)]
+        return [unmangled_text(type_), self._value(value)]
 
     def _value(self, value: Any) -> Plain:
         """Return a constant without numbers of mangling; one of the table by its name."""
@@ -146,16 +144,12 @@ class Outlining:
                 self._constants[name] = content
                 return {"constant": name}
             case {"enum": str(name)} | {"function": str(name)}:
-                return {**value, next(iter(value)): _unmangled(name)}
+                return {**value, next(iter(value)): unmangled_text(name)}
             case dict():
                 return {key: self._value(item) for key, item in value.items()}
             case list():
                 return [*map(self._value, value)]
         return value  # type: ignore[no-any-return]
-
-
-def _unmangled(text: str) -> str:
-    return _MANGLED.sub("", text) if MANGLE_PREFIX in text else text
 
 
 class _Modules:
@@ -195,12 +189,12 @@ class _Modules:
                 slots = [
                     [key, self._value(item, f"{path}.{key}")] for key, item in _slots_of(plain)
                 ]
-                return {"class": _unmangled(name), "attributes": slots}
+                return {"class": unmangled_text(name), "attributes": slots}
             case {"object": int(number)}:
                 return {"object": self._paths[number]}
             case dict():
                 return {
-                    key: _unmangled(item)
+                    key: unmangled_text(item)
                     if key in _NAMING and isinstance(item, str)
                     else self._value(item, path)
                     for key, item in plain.items()

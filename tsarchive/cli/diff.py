@@ -1,0 +1,239 @@
+"""``tsarchive diff``: what changed?"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import tsarchive
+from tsarchive.describing.text import plural
+
+from .command import FINDINGS, Command, json_option
+from .output import Column, Table, cells, print_json, progress, say, show, styled, table, width
+
+if TYPE_CHECKING:
+    from tsarchive.diffing import Change, DiffReport, MethodChange, OperatorUse, ValueDifference
+    from tsarchive.diffing.report import Part
+
+# What --only calls each part.
+_PARTS: Final[dict[str, Part]] = {
+    "code": "code", "structure": "structure", "weights": "weights", "extra": "extra files",
+}  # fmt: skip
+# Smaller files are done before a bar is seen.
+_BAR_FROM: Final = 100 << 20
+# From so many columns on, code stands in two of them.
+_WIDE: Final = 120
+_LONGEST: Final = 100
+_OLD: Final = "red"
+_NEW: Final = "green"
+
+
+def _parts(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[Part, ...] | None:
+    """Return the parts that are named, with commas between."""
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    if unknown := [name for name in names if name not in _PARTS]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_PARTS)}.", ctx, param)
+    return tuple(_PARTS[name] for name in names)
+
+
+@click.command(cls=Command)
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
+@click.option(
+    "--only", callback=_parts, metavar="PARTS", help=f"Compare these alone: {','.join(_PARTS)}."
+)
+@click.option("--stat", is_flag=True, help="Count changes by module and kind, and show no more.")
+@json_option
+def command(a: str, b: str, *, only: tuple[Part, ...] | None, stat: bool, as_json: bool) -> int:
+    """Show how two models differ, from A to B.
+
+    Names modules that were added, removed, renamed or moved, attributes and constants with both
+    values, operators, code side by side with the lines of user source, tensors and how far their
+    values are apart, and extra files. What the files differ in beside that, such as names of
+    variables, packing and debug records, is no change. Runs nothing of the files, and does not
+    import torch. The exit code is 1 when anything changed, 2 when a file cannot be read.
+
+    \b
+    Examples:
+      tsarchive diff before.pt after.pt
+      tsarchive diff before.pt after.pt --stat
+      tsarchive diff before.pt after.pt --only code,structure
+      tsarchive diff before.pt after.pt --json
+    """
+    options: dict[str, Any] = {} if only is None else {"only": only}
+    has_bar = sum(map(_size, (a, b))) >= _BAR_FROM
+    with progress(None) if has_bar else nullcontext(_no_step) as step:
+        found = tsarchive.diff(a, b, step=step, **options)
+    if as_json:
+        print_json({"same": found.same, **_fields(found)})
+    elif stat:
+        _show_counts(found)
+    else:
+        _show(found)
+    return 0 if found.same else FINDINGS
+
+
+def _size(file: str) -> int:
+    return os.stat(file).st_size if os.path.isfile(file) else 0
+
+
+def _no_step(tensor: str) -> None:
+    pass
+
+
+def _fields(found: DiffReport) -> dict[str, Any]:
+    from dataclasses import fields
+
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
+def _show(found: DiffReport) -> None:
+    for module, changes in _by_module(found.changes).items():
+        say(module or "model", "bold")
+        for change in changes:
+            _show_change(change, module)
+    for method in found.methods:
+        _show_code(method)
+    _show_operators("operators gained", found.operators_gained)
+    _show_operators("operators lost", found.operators_lost)
+    for change in found.packing:
+        say(f"packing: {_line(change, '')}", "dim")
+    _show_total(found)
+
+
+def _by_module(changes: Sequence[Change]) -> dict[str, list[Change]]:
+    """Return the changes of each module, in the order in which these are met."""
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(_module(change), []).append(change)
+    return found
+
+
+def _show_total(found: DiffReport) -> None:
+    if found.same:
+        told = ", ".join(found.compared)
+        say(f"{found.before} and {found.after} do not differ: {told}", "bold green")
+    else:
+        say(f"{plural(len(found.changes), 'change')} from {found.before} to {found.after}", "bold")
+
+
+def _module(change: Change) -> str:
+    """Return the path of the module that has what changed."""
+    if change.kind in ("module", "class", "extra file"):
+        return change.where.rpartition(".")[0] if change.kind == "module" else ""
+    return change.where.partition("(")[0].rpartition(".")[0]
+
+
+def _show_change(change: Change, module: str) -> None:
+    say(f"  {_line(change, module)}")
+    for name, line in zip(("from", "to"), change.source, strict=True):
+        if line is not None and (name == "from" or line != change.source[0]):
+            say(f"    {name + ':':5} {line}", "dim")
+
+
+def _line(change: Change, module: str) -> str:
+    where = change.where.removeprefix(f"{module}.") if module else change.where
+    named = f"{change.kind} {where}".rstrip()
+    if change.values is not None:
+        return f"{named}: {_distance(change.values)}"
+    if change.before is None:
+        return f"{named}: added{_added(change.where, change.after)}"
+    if change.after is None:
+        return f"{named}: removed{_added(change.where, change.before)}"
+    return f"{named}: {_short(change.before)} -> {_short(change.after)}"
+
+
+def _added(where: str, value: Any) -> str:
+    return "" if value == where else f", {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    """Return a value on one line, cut where it is long."""
+    text = value if isinstance(value, str) else repr(value)
+    text = " / ".join(line.strip() for line in text.split("\n"))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _distance(found: ValueDifference) -> str:
+    ulps = "" if found.max_ulps is None else f", {plural(found.max_ulps, 'ulp')}"
+    return (
+        f"{found.differing:,} of {found.elements:,} ({found.share:.2%}) differ, by at most "
+        f"{found.max_absolute:.4g} ({found.max_relative:.4g} relative{ulps}); "
+        f"norm {found.norm:.4g} of {found.norm_before:.4g}"
+    )
+
+
+def _show_code(method: MethodChange) -> None:
+    if not method.rows:
+        return
+    say(f"code of {method.where}", "bold")
+    columns = width()
+    if columns is not None and columns >= _WIDE:
+        show(_two_columns(method, (columns - 5) // 2))
+    else:
+        show(_one_column(method))
+
+
+def _two_columns(method: MethodChange, room: int) -> Iterator[str]:
+    for row in method.rows:
+        mark = " " if row.is_same else "|"
+        left, right = (_cut(text or "", room) for text in (row.before, row.after))
+        padding = " " * (room - cells(left))
+        styles = ("", "") if row.is_same else (_OLD, _NEW)
+        yield f" {styled(left, styles[0])}{padding} {mark} {styled(right, styles[1])}".rstrip()
+
+
+def _cut(text: str, room: int) -> str:
+    from tsarchive.describing.text import visible
+
+    text = visible(text)
+    while cells(text) > room:
+        text = text[: room - 1] + "~" if len(text) > room else text[:-1]
+    return text
+
+
+def _one_column(method: MethodChange) -> Iterator[str]:
+    """Yield lines as of a unified diff: those of before, then those of after."""
+    for is_same, rows in groupby(method.rows, key=lambda row: row.is_same):
+        several = [*rows]
+        if is_same:
+            yield from (f"  {_cut(row.after or '', _LONGEST)}" for row in several)
+            continue
+        for row in several:
+            if row.before is not None:
+                yield styled(f"- {_cut(row.before, _LONGEST)}", _OLD)
+        for row in several:
+            if row.after is not None:
+                yield styled(f"+ {_cut(row.after, _LONGEST)}", _NEW)
+
+
+def _show_operators(title: str, uses: Sequence[OperatorUse]) -> None:
+    if not uses:
+        return
+    say(title, "bold")
+    found = Table([Column(is_whole=True), Column(), Column(), Column()])
+    for use in uses:
+        verdict = "" if use.is_allowed else "refused by default"
+        told = ": ".join(filter(None, (use.risk, verdict)))
+        found.add_row(f"  {use.operator}", told, use.where, str(use.source or ""))
+    show(found.lines())
+
+
+def _show_counts(found: DiffReport) -> None:
+    listed = table("module", "kind", "changes", right=("changes",), whole=("module",))
+    for module, changes in _by_module(found.changes).items():
+        for kind, count in Counter(change.kind for change in changes).items():
+            listed.add_row(module or ".", kind, f"{count:,}")
+    if found.changes:
+        show(listed.lines())
+    _show_total(found)
