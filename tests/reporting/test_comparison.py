@@ -14,7 +14,7 @@ from tests.support.archives import ARCHIVES, ROOT, saved
 from tests.support.report_pages import HOSTILE, data_of, read
 from tsarchive.diffing.report import MethodChange, SideBySide, SourceLine
 from tsarchive.errors import CallError, FormatError
-from tsarchive.reporting import STEPS_AGAINST
+from tsarchive.reporting.against import STEPS
 from tsarchive.reporting.side_by_side import block, marked
 from tsarchive.reporting.trees import _in_order
 
@@ -92,7 +92,7 @@ def test_sections(models):
     assert found.ok is False
     steps: list[str] = []
     made(*models, step=steps.append)
-    assert tuple(steps) == STEPS_AGAINST
+    assert tuple(steps) == STEPS
 
 
 def test_trees_stand_side_by_side(page):

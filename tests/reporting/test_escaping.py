@@ -14,7 +14,7 @@ from tests.support.archives import ROOT
 from tests.support.executorch_files import mutated
 from tests.support.report_pages import HOSTILE, data_of, hostile_program, read
 from tsarchive.reporting.code import highlight_line
-from tsarchive.reporting.document import document
+from tsarchive.reporting.document import document as made
 from tsarchive.reporting.html import MAX_TEXT, Html, Section, joined, tag, text
 
 ELEMENTS = {
@@ -64,7 +64,7 @@ def test_long_texts_end():
 def test_data_cannot_end_its_element():
     found = {name: {"problem": name} for name in HOSTILE}
     section = Section("tensors", HOSTILE[0], Html(""), 1, 1, found)
-    html = document(HOSTILE[1], tag("h1", HOSTILE[1]), [section])
+    html = made(HOSTILE[1], tag("h1", HOSTILE[1]), [section])
     document = read(html)
     assert data_of(document)["tensors"] == json.loads(json.dumps(found))
     assert len(document.all("script")) == 2

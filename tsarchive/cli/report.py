@@ -69,12 +69,11 @@ def command(
       tsarchive report model.pte -o report.html --json
       tsarchive report before.pt --against after.pt -o changes.html
     """
-    from tsarchive.reporting import STEPS, STEPS_AGAINST
     from tsarchive.reporting.html import ROWS
 
     if no_findings and against is not None:
         raise click.UsageError("--no-findings has no effect with --against, which shows none.")
-    with progress(len(STEPS if against is None else STEPS_AGAINST)) as step:
+    with progress(_steps(against)) as step:
         made = tsarchive.report(
             file,
             path,
@@ -99,6 +98,14 @@ def command(
     else:
         _show(made, _FINDINGS if against is None else _CHANGES)
     return FINDINGS if made.ok is False else 0
+
+
+def _steps(against: str | None) -> int:
+    if against is None:
+        from tsarchive.reporting import STEPS
+    else:
+        from tsarchive.reporting.against import STEPS
+    return len(STEPS)
 
 
 _FINDINGS = "there are findings that are more than notes: see the page"

@@ -4,6 +4,6 @@ May import what looks at files: formats, verifying, auditing and diffing; not wh
 them.
 """
 
-from .page import STEPS, STEPS_AGAINST, Page, SectionSize, report
+from .page import STEPS, Page, SectionSize, report
 
-__all__ = ["STEPS", "STEPS_AGAINST", "Page", "SectionSize", "report"]
+__all__ = ["STEPS", "Page", "SectionSize", "report"]

@@ -5,11 +5,48 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from tsarchive.errors import ArchiveError
 
 from .html import Html, Section, tag
+
+Subject = TypeVar("Subject")
+Row: TypeAlias = tuple[str, str, Callable[[Subject], Section | None]]
+"""A section of pages: its name, its title, and what makes it of what the page is about."""
+_TOO_DEEP: Final = "it is nested too deeply to be shown"
+
+
+class Made(NamedTuple):
+    """The parts of a page, and what :class:`tsarchive.Page` tells of it."""
+
+    name: str
+    kind: str | None
+    header: Html
+    sections: Sequence[Section]
+    ok: bool | None
+
+
+def made_sections(
+    rows: Sequence[Row[Subject]], subject: Subject, step: Callable[[str], None]
+) -> list[Section]:
+    """Make the sections of a page that have something to show."""
+    return [section for row in rows if (section := _made(row, subject, step))]
+
+
+def _made(row: Row[Subject], subject: Subject, step: Callable[[str], None]) -> Section | None:
+    """Make a section, or one that tells why it cannot be made."""
+    name, title, make = row
+    step(name)
+    try:
+        return make(subject)
+    except (ArchiveError, RecursionError) as error:
+        message = error.message if isinstance(error, ArchiveError) else _TOO_DEEP
+        problem = tag("p", f"This cannot be shown: {message}", class_="problem")
+        return Section(name, title, problem, 0, 0)
 
 
 def document(title: str, header: Html, sections: Sequence[Section]) -> Html:

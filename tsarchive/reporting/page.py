@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
+from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
-from tsarchive.container.source import not_a_file, read_all
 from tsarchive.container.writer import replacing
 from tsarchive.describing.text import plural, size
-from tsarchive.diffing import diff
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
-from . import changed_tensors, comparison, trees
 from .code import code
-from .comparison import Comparison, Side
-from .document import document
-from .html import ROWS, Html, Section, Subject, joined, tag
+from .document import Made, Row, document, made_sections
+from .given import Given
+from .html import ROWS, Html, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
 
@@ -51,11 +46,8 @@ def _badges(subject: Subject) -> Iterator[Html]:
             yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
 
 
-_About = TypeVar("_About", Subject, Comparison)
-_Row: TypeAlias = tuple[str, str, Callable[[_About], Section | None]]
-
 # In page order.
-_SECTIONS: Final[Sequence[_Row[Subject]]] = (
+_SECTIONS: Final[Sequence[Row[Subject]]] = (
     ("overview", "Overview", overview),
     ("findings", "Findings", findings),
     ("modules", "Modules", tree),
@@ -66,23 +58,8 @@ _SECTIONS: Final[Sequence[_Row[Subject]]] = (
     ("pickled", "Pickled names", pickled_names),
     ("records", "Records", records),
 )
-# In the order of a page about two files.
-_COMPARED: Final[Sequence[_Row[Comparison]]] = (
-    ("overview", "Overview", comparison.overview),
-    ("changes", "Changes", comparison.changes),
-    ("modules", "Modules", trees.modules),
-    ("code", "Code", comparison.code),
-    ("tensors", "Tensors", changed_tensors.tensors),
-    ("operators", "Operators", comparison.operators),
-    ("extra", "Extra files", comparison.extra_files),
-    ("packing", "Packing", comparison.packing),
-)
 STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
 """The arguments with which :func:`report` calls ``step``, in order."""
-STEPS_AGAINST: Final = ("comparing", *(name for name, _, _ in _COMPARED), "writing")
-"""The same, where a file is compared with another."""
-_NAMELESS: Final = "archive"
-_TOO_DEEP: Final = "it is nested too deeply to be shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +122,7 @@ def report(
 
     With ``against``, another file, the page shows what changed from ``f`` to that: modules and code
     side by side, tensors with histograms of their changes (``histograms`` limits these), operators,
-    extra files, packing. ``step`` is called with ``STEPS_AGAINST`` then, and ``findings`` has no
+    extra files, packing. ``step`` is called with ``against.STEPS`` then, and ``findings`` has no
     effect. Raises what :func:`tsarchive.diff` raises.
 
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
@@ -157,9 +134,11 @@ def report(
     for given in (f, against):
         _check_other_file(given, out)
     if against is None:
-        made = _about(_Given(f), histograms, findings, rows, step)
+        made = _about(Given(f), histograms, findings, rows, step)
     else:
-        made = _comparing(_Given(f), _Given(against), histograms or "*", rows, step)
+        from .against import compared  # few pages need what it takes, such as NumPy
+
+        made = compared(Given(f), Given(against), histograms or "*", rows, step)
     step(STEPS[-1])
     html = document(made.name, made.header, made.sections)
     if out is not None:
@@ -170,69 +149,19 @@ def report(
     return Page(made.name, made.kind, path, str(html), tuple(sizes), made.ok)
 
 
-class _Made(NamedTuple):
-    """The parts of a page, and what :class:`Page` tells of it."""
-
-    name: str
-    kind: str | None
-    header: Html
-    sections: Sequence[Section]
-    ok: bool | None
-
-
 def _about(
-    given: _Given, histograms: str | None, findings: bool, rows: int, step: Callable[[str], None]
-) -> _Made:
+    given: Given, histograms: str | None, findings: bool, rows: int, step: Callable[[str], None]
+) -> Made:
     """Make the parts of a page about a file."""
     with ExitStack() as stack:
         subject = _subject(given, histograms, findings, rows, step, stack)
-        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+        made = made_sections(_SECTIONS, subject, step)
     ok = is_fine(subject.findings) if findings else None
-    return _Made(subject.name, subject.kind, _header(subject), made, ok)
-
-
-def _comparing(
-    before: _Given, after: _Given, histograms: str, rows: int, step: Callable[[str], None]
-) -> _Made:
-    """Make the parts of a page about two files."""
-    step(STEPS_AGAINST[0])
-    found = diff(before.fresh(), after.fresh())
-    with ExitStack() as stack:
-        one, other = (
-            Side(given.name, given.nbytes, stack.enter_context(opened(given.fresh())))
-            for given in (before, after)
-        )
-        compared = Comparison(found, one, other, rows, histograms)
-        made = [section for row in _COMPARED if (section := _made(row, compared, step))]
-        name = f"{one.name} → {other.name}"
-        return _Made(name, one.archive.kind, comparison.header(compared), made, found.same)
-
-
-class _Given:
-    """The caller's file, which can be read several times from its beginning."""
-
-    def __init__(self, f: str | os.PathLike[str] | BinaryIO) -> None:
-        self._data: bytes | None = None
-        self._path = ""
-        if isinstance(f, str | os.PathLike):
-            self._path = os.fsdecode(f)
-            if not stat.S_ISREG(os.stat(self._path).st_mode):
-                with open(self._path, "rb") as file:
-                    self._data = bytes(read_all(file))
-        elif hasattr(f, "read"):
-            self._data = bytes(read_all(f))
-        else:
-            raise not_a_file(type(f).__name__)
-        self.name = os.path.basename(self._path) or _NAMELESS
-        self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
-
-    def fresh(self) -> str | BinaryIO:
-        """Return a path, or a file object at its beginning."""
-        return self._path if self._data is None else io.BytesIO(self._data)
+    return Made(subject.name, subject.kind, _header(subject), made, ok)
 
 
 def _subject(
-    given: _Given, histograms: str | None, findings: bool, rows: int,
+    given: Given, histograms: str | None, findings: bool, rows: int,
     step: Callable[[str], None], stack: ExitStack,
 ) -> Subject:  # fmt: skip
     verified = audited = None
@@ -246,18 +175,6 @@ def _subject(
     with suppress(ArchiveError) if findings else nullcontext():
         archive = stack.enter_context(opened(given.fresh()))
     return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
-
-
-def _made(row: _Row[_About], subject: _About, step: Callable[[str], None]) -> Section | None:
-    """Make a section, or one that tells why it cannot be made."""
-    name, title, make = row
-    step(name)
-    try:
-        return make(subject)
-    except (ArchiveError, RecursionError) as error:
-        message = error.message if isinstance(error, ArchiveError) else _TOO_DEEP
-        problem = tag("p", f"This cannot be shown: {message}", class_="problem")
-        return Section(name, title, problem, 0, 0)
 
 
 def _check_other_file(
