@@ -12,13 +12,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
+from tsarchive.describing.text import visible
+
+from .options import together
+from .output import print_json, say
+
 DRIVER: Final = "tsarchive"
-ENDINGS: Final = ("pt", "pth", "ptl", "ts", "pt2", "pte", "bpte", "ptd")
+ENDINGS: Final = ("pt", "pth", "ptl", "pt2", "pte", "bpte", "ptd")
 LINES: Final = tuple(f"*.{ending} diff={DRIVER}" for ending in ENDINGS)
 """What stands in a file of attributes."""
 
@@ -31,8 +37,40 @@ class Installed(NamedTuple):
     added: tuple[str, ...]
 
 
-def install(*, is_global: bool) -> Installed:
-    """Write the settings. Raises click.ClickException where git cannot take them."""
+# The options of a command that writes them, and that git calls.
+git_options = together(
+    click.option("--install-git", is_flag=True, help="Let git show what changed in models."),
+    click.option(
+        "--global", "is_global", is_flag=True, help="With --install-git: in all repositories."
+    ),
+    click.option("--textconv", metavar="FILE", hidden=True),
+)
+
+
+def as_text(file: str) -> Iterator[str]:
+    """Yield the lines of a file that git compares."""
+    from tsarchive.diffing.text import lines_of
+
+    return map(visible, lines_of(file))
+
+
+def install(*, is_global: bool, as_json: bool) -> None:
+    """Write the settings, and say so. Raises click.ClickException where git cannot take them."""
+    found = _installed(is_global=is_global)
+    if as_json:
+        print_json(found._asdict())
+        return
+    for name, value in found.settings.items():
+        say(f"{name} = {value}")
+    say(f"{found.attributes}: {', '.join(ENDINGS)} {'added' if found.added else 'were there'}")
+    if not is_global:
+        say(
+            f"For all who use the repository, add lines such as '{LINES[0]}' to .gitattributes",
+            "dim",
+        )
+
+
+def _installed(*, is_global: bool) -> Installed:
     settings = _settings(_command())
     scope = "--global" if is_global else "--local"
     for name, value in settings.items():

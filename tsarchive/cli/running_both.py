@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import click
 
-from tsarchive.policy import Limits
-
 from .inputs import InputsCommand, gather, input_options, is_file
 from .options import chosen_policy, import_option, limit_options, policy_options, together
 
@@ -19,22 +17,28 @@ _RUN: Final = "--run"
 
 
 class PairCommand(InputsCommand):
-    """Takes two files from ``arguments``, as ``a`` and ``b``; others are inputs, after --run."""
+    """Takes two files from ``arguments``, as ``a`` and ``b``; others are inputs, after --run.
 
+    Options named in ``alone`` are given without files.
+    """
+
+    alone: ClassVar[Sequence[str]] = ("install_git", "textconv")
     marked: ClassVar[Sequence[str]] = (_RUN, *InputsCommand.marked)
 
     def split(self, params: dict[str, Any]) -> None:
         """Take the two files out of ``arguments``."""
         given = params["arguments"]
         files = [place for place, argument in enumerate(given) if is_file(argument)]
-        for name, place in zip(("a", "b"), files, strict=False):
-            params[name] = given[place]
+        params["a"], params["b"], *_ = (*(given[place] for place in files), "", "")
         rest = [argument for place, argument in enumerate(given) if place not in files[:2]]
         params["arguments"] = rest
-        if len(files) < 2:
+        if any(params[name] for name in self.alone):
+            if given:
+                raise click.UsageError("This takes no two files.")
+        elif len(files) < 2:
             name = "A" if not files else "B"
             raise click.MissingParameter(param_hint=f"'{name}'", param_type="argument")
-        if len(files) > 2 and len(files) - 2 == len(rest):
+        elif len(files) > 2 and len(files) - 2 == len(rest):
             raise click.UsageError(
                 f"Got a third file ({given[files[2]]}); inputs of the models stand after --run."
             )
@@ -67,6 +71,7 @@ def run_arguments(arguments: list[str], given: dict[str, Any]) -> dict[str, Any]
     if not arguments:
         return {}
     from tsarchive.diffing import Call
+    from tsarchive.policy import Limits
 
     inputs = gather(arguments, given["seed"])
     return {
