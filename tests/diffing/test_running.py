@@ -306,6 +306,7 @@ def test_the_verb_runs_both():
     assert diff(*files).divergence is None
 
 
+@pytest.mark.long("test_the_verb_runs_both")
 def test_programs_of_torch_export_are_compared_as_a_whole():
     model = Original().eval()
     x = torch.ones(2, 4)

@@ -77,6 +77,18 @@ def diff(
     return report
 
 
+def compared(
+    before: Readable,
+    after: Readable,
+    names: tuple[str, str] = ("before", "after"),
+    *,
+    only: Collection[Part] = PARTS,
+    step: Callable[[str], None] = lambda tensor: None,
+) -> DiffReport:
+    """Return how the contents of two files differ, which are called so."""
+    return _Comparison(before, after, only, step).report(*names)
+
+
 def _name(source: Any) -> str:
     """Return what a source is called."""
     if not is_file(source):

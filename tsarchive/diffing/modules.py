@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import encode
@@ -46,6 +48,16 @@ class Tree:
         for name in self._names:
             found[self.module_of(name)].append(name)
         return found
+
+    def tensors_called(self, name: str) -> list[str]:
+        """Return the tensors of that name, and those inside of what has it."""
+        first = bisect_left(self._sorted, name)
+        inside = takewhile(lambda each: each.startswith(name), (self._sorted[place] for place in range(first, len(self._sorted))))
+        return [each for each in inside if each == name or each.startswith(f"{name}{_SEPARATOR}")]
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self._names)
 
     def module_of(self, name: str) -> str:
         """Return the path of the module that has what is called so; a module has itself."""
@@ -122,8 +134,8 @@ class Pairing:
 
     after: dict[str, str] = field(default_factory=dict)
     moved: list[tuple[str, str]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    added: list[str] = field(default_factory=list)
+    removed: dict[str, None] = field(default_factory=dict)
+    added: dict[str, None] = field(default_factory=dict)
 
 
 def paired(before: Tree, after: Tree) -> Pairing:
@@ -140,6 +152,7 @@ class _Pairs:
     def __init__(self, before: Tree, after: Tree) -> None:
         self._before, self._after = before, after
         self.found = Pairing()
+        self._taken: set[str] = set()
 
     def pair(self, before: str, after: str) -> None:
         """Pair two modules, and those in them as far as they are found there."""
@@ -151,8 +164,8 @@ class _Pairs:
         for name in own:
             if name in names[0] and name in names[1] and self._is_one(own[name], others[name]):
                 self.pair(names[0].pop(name), names[1].pop(name))
-        self.found.removed += names[0].values()
-        self.found.added += names[1].values()
+        self.found.removed |= dict.fromkeys(names[0].values())
+        self.found.added |= dict.fromkeys(names[1].values())
 
     def _is_one(self, before: str, after: str) -> bool:
         """Whether modules of one name may be one; otherwise that before may be elsewhere now."""
@@ -167,8 +180,7 @@ class _Pairs:
             after = self.found.after.get(parent)
             wanted = f"{after}{_SEPARATOR}{name}" if after else name
             if after is not None and wanted in self.found.added:
-                self.found.removed.remove(path)
-                self.found.added.remove(wanted)
+                del self.found.removed[path], self.found.added[wanted]
                 self.pair(path, wanted)
 
     def _pair_equal(self, own: dict[str, str], others: dict[str, str]) -> None:
@@ -187,28 +199,29 @@ class _Pairs:
 
     def find_moved(self) -> None:
         """Pair equal modules among all that one side alone has, or that are in such."""
-        free = {path: None for root in self.found.added for path in self._after.below(root)}
-        if not free or not self.found.removed:
+        if not self.found.added or not self.found.removed:
             return
-        by_key: dict[bytes, list[str]] = defaultdict(list)
-        for path in free:
-            by_key[self._after.key(path)].append(path)
+        by_key: dict[bytes, deque[str]] = defaultdict(deque)
+        for root in self.found.added:
+            for path in self._after.below(root):
+                by_key[self._after.key(path)].append(path)
         for root in [*self.found.removed]:
             self._move(root, by_key)
 
-    def _move(self, path: str, by_key: Mapping[bytes, list[str]]) -> None:
-        same = by_key.get(self._before.key(path), ())
-        wanted = next((other for other in same if self._may_be(path, other)), None)
-        if wanted is None:
+    def _move(self, path: str, by_key: Mapping[bytes, deque[str]]) -> None:
+        waiting = by_key.get(self._before.key(path), deque())
+        while waiting and waiting[0] in self._taken:
+            waiting.popleft()
+        if not waiting or not self._may_be(path, waiting[0]):
             for inner in self._before.children[path].values():
                 self._move(inner, by_key)
             return
+        wanted = waiting.popleft()
         self.found.moved.append((path, wanted))
-        self.found.removed = [each for each in self.found.removed if each != path]
-        self.found.added = [each for each in self.found.added if each != wanted]
+        self.found.removed.pop(path, None)
+        self.found.added.pop(wanted, None)
+        self._taken.update(self._after.below(wanted))
         self.pair(path, wanted)
-        for paths in by_key.values():
-            paths[:] = [p for p in paths if p not in self.found.after.values()]
 
     def _may_be(self, before: str, after: str) -> bool:
         """Whether equal modules are one: those without tensors are alike in many places."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -76,15 +76,17 @@ class ProgramComparison:
         """Pair functions and types: equal ones of one name, then by name, then equal ones."""
         own, others = ([*outline.definitions] for outline in self._outlines)
         for key in (_whole, _named, _nameless):
-            waiting: dict[Any, list[Definition]] = defaultdict(list)
+            waiting: dict[Any, deque[Definition]] = defaultdict(deque)
             for definition in others:
                 waiting[key(definition)].append(definition)
-            for definition in [*own]:
-                if same := waiting[key(definition)]:
-                    yield _Pair(same[0].name, definition, same[0])
-                    own.remove(definition)
-                    others = [other for other in others if other is not same[0]]
-                    del same[0]
+            found = [
+                (definition, waiting[key(definition)].popleft())
+                for definition in own
+                if waiting[key(definition)]
+            ]
+            yield from (_Pair(after.name, before, after) for before, after in found)
+            paired = {id(definition) for pair in found for definition in pair}
+            own, others = ([d for d in side if id(d) not in paired] for side in (own, others))
         self._alone = own, others
 
     def _rename(self) -> None:
@@ -127,16 +129,16 @@ class ProgramComparison:
     def _constants(self) -> Iterator[tuple[str, str]]:
         """Pair constants of the table: equal ones, then the others in order."""
         own, others = ([*outline.constants] for outline in self._outlines)
-        keys: dict[Any, list[str]] = defaultdict(list)
+        keys: dict[Any, deque[str]] = defaultdict(deque)
         for name in others:
             keys[self._content(1, name)].append(name)
-        for name in [*own]:
-            if same := keys[self._content(0, name)]:
-                others.remove(same[0])
-                own.remove(name)
-                yield name, same.pop(0)
-        if len(own) == len(others):
-            yield from zip(own, others, strict=True)
+        found = {name: keys[key].popleft() for name in own if keys[key := self._content(0, name)]}
+        yield from found.items()
+        paired = {*found.values()}
+        left = [name for name in own if name not in found]
+        free = [name for name in others if name not in paired]
+        if len(left) == len(free):
+            yield from zip(left, free, strict=True)
 
     def _content(self, side: int, name: str) -> Any:
         """Return what a constant is: its form, and the digests of the tensors in it."""
@@ -144,8 +146,8 @@ class ProgramComparison:
 
     def _contents_below(self, side: int, name: str) -> Any:
         """Return the digests of what is called so, or begins so."""
-        inside = [t for t in self._tensors[side] if t == name or t.startswith(f"{name}.")]
-        return [[t.removeprefix(name), self._digests[side](t)] for t in inside]
+        inside = self._trees[side].tensors_called(name)
+        return repr([[t.removeprefix(name), self._digests[side](t)] for t in inside])
 
     # Tensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,8 @@ _BEFORE_CARRIED: Final = 2
 _SYNTAX: Final = re.compile("prim::[A-Z]")
 # So many changes of one function are told one by one, however much of it they are.
 _FEW: Final = 3
+# More pairs of values that blocks give are not weighed against each other.
+_MOST_LIKENESSES: Final = 2_500
 
 
 class Found(NamedTuple):
@@ -465,18 +467,34 @@ def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
 def _by_likeness(
     before: Sequence[Sequence[Hashable]], after: Sequence[Sequence[Hashable]]
 ) -> list[Pair]:
-    """Pair items by how many traits they have in common, those at one place first."""
+    """Pair items with the same traits, then by how many they have in common, then in order."""
     found: dict[int, int] = {}
-    counts = [Counter(traits) for traits in before], [Counter(traits) for traits in after]
-    rows = [
-        (-(own & other).total(), abs(b - a), b, a)
-        for b, own in enumerate(counts[0])
-        for a, other in enumerate(counts[1])
-    ]
-    for _, _, b, a in sorted(rows):
-        if b not in found and a not in found.values():
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for a, traits in enumerate(after):
+        places[_tuple(traits)].append(a)
+    for b, traits in enumerate(before):
+        if same := places.get(_tuple(traits)):
+            found[b] = b if b in same else same[0]
+            same.remove(found[b])
+    taken = {*found.values()}
+    own = [b for b in range(len(before)) if b not in found]
+    others = [a for a in range(len(after)) if a not in taken]
+    if len(own) * len(others) > _MOST_LIKENESSES:
+        return sorted([*found.items(), *zip(own, others, strict=False)])
+    rows = sorted(
+        (-(Counter(before[b]) & Counter(after[a])).total(), abs(b - a), b, a)
+        for b in own
+        for a in others
+    )
+    for _, _, b, a in rows:
+        if b not in found and a not in taken:
             found[b] = a
+            taken.add(a)
     return sorted(found.items())
+
+
+def _tuple(traits: Sequence[Hashable]) -> Hashable:
+    return tuple(sorted(map(repr, traits)))
 
 
 def _returned_after(new: Operation, index: int) -> Sequence[Hashable]:

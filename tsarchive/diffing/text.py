@@ -14,12 +14,11 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.archive import Archive
-from tsarchive.archive import open as opened
 from tsarchive.diffing.plain_values import as_written
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, fingerprint_of, readable_contents
 from tsarchive.formats.contents import Contents, Definition, ModuleContent, Outline, Routine
+from tsarchive.formats.registry import format_of
 from tsarchive.ir.names import MANGLE_PREFIX
 
 _MANGLED: Final = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
@@ -36,7 +35,7 @@ def lines_of(path: str) -> Iterator[str]:
     """
     try:
         with readable_contents(path) as found:
-            lines = [*_lines(path, found)]
+            lines = [*_lines(found)]
     except ArchiveError as error:
         with open(path, "rb") as stream:
             lines = [f"sha256 {_sha256(stream)}", f"no model that can be compared: {error.message}"]
@@ -50,12 +49,12 @@ def _sha256(stream: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _lines(path: str, found: Readable) -> Iterator[str]:
+def _lines(found: Readable) -> Iterator[str]:
     contents = found.contents
     outline = _outline(contents)
     if outline is None:
-        with opened(path) as archive:
-            yield from _without_outline(contents, archive)
+        sources = format_of(found.opened).view(found.opened).source
+        yield from _without_outline(contents, sources)
     else:
         yield from _of_outline(outline)
     yield from _tensors(contents, fingerprint_of(contents, found.reading).tensors)
@@ -121,10 +120,10 @@ def _routine(name: str, routine: Routine) -> Iterator[str]:
         yield f"  {line[indent:]}".rstrip()
 
 
-def _without_outline(contents: Contents, archive: Archive) -> Iterator[str]:
+def _without_outline(contents: Contents, sources: Mapping[str, str]) -> Iterator[str]:
     yield "structure"
     yield from (f"  {line}" for line in _indented(contents.structure))
-    for name, text in archive.view.source.items():
+    for name, text in sources.items():
         yield ""
         yield f"code {name}"
         yield from (f"  {line}".rstrip() for line in text.splitlines())
