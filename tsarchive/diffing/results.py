@@ -194,8 +194,8 @@ def difference(before: Tensor, after: Tensor) -> ValueDifference | None:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    flat = tensor.contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
+    words: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(words)
 
 
 def _plain(tensor: Tensor) -> Tensor:

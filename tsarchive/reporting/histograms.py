@@ -54,7 +54,10 @@ class Changed(NamedTuple):
     before: Stored
     after: Stored
 
-    dtype = "float64"
+    @property
+    def dtype(self) -> str:
+        """The dtype of the differences."""
+        return "float64"
 
     @property
     def array(self) -> Numbers:

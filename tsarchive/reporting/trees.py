@@ -123,10 +123,12 @@ def _kinds_by_module(paths: set[str], found: Sequence[Change]) -> dict[str, Coun
         if change.part == "extra files":
             continue
         place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
-        is_move = change.kind == _MODULE and change.before and change.after
-        kinds.setdefault(place, Counter())[f"was {change.before}" if is_move else change.kind] += 1
-        if is_move and change.before in paths:
-            kinds.setdefault(str(change.before), Counter())[f"is now {change.after}"] += 1
+        told = change.kind
+        if change.kind == _MODULE and isinstance(change.before, str) and change.after is not None:
+            told = f"was {change.before}"
+            if change.before in paths:
+                kinds.setdefault(change.before, Counter())[f"is now {change.where}"] += 1
+        kinds.setdefault(place, Counter())[told] += 1
     return kinds
 
 
