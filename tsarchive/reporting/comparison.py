@@ -231,7 +231,7 @@ def _shown(value: Plain) -> str:
         case None:
             return ""
         case str():
-            return value
+            return value.replace("\n", " ⏎ ")
         case bytes():
             return plural(len(value), "byte") if _text(value) is None else repr(value.decode())
     return repr(value)
