@@ -8,7 +8,6 @@ is 1 if anything was.
 
 from __future__ import annotations
 
-import io
 import sys
 from collections import Counter
 from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 
@@ -33,6 +32,11 @@ _KINDS: dict[str, set[str]] = {
 }
 _SEVERAL = {"one ulp in a weight", "sign of zero", "payload of NaN", "submodule renamed"}
 _HEAD = re.compile(r"^((?:  )?)(?:def|class) (\w+)")
+
+
+def has_rule(kind: str) -> bool:
+    """Return whether it is known by what a kind of mutant is told."""
+    return kind in _KINDS
 
 
 def faults(mutant: Mutant, before: Records, report: DiffReport, classes: Mapping[str, str]) -> str:
@@ -90,7 +94,8 @@ def place(before: Records, after: Records) -> tuple[str, str]:
     """
     record = next(name for name in after if name.endswith(".py") and before[name] != after[name])
     texts = before[record].decode(), after[record].decode()
-    start = len(os.path.commonprefix(texts))
+    letters = enumerate(zip(*texts, strict=False))
+    start = next(place for place, (own, other) in letters if own != other)
     module = record.removeprefix("code/").removesuffix(".py").replace("/", ".")
     lines = texts[0][:start].split("\n")
     lines[-1] = texts[0].split("\n")[len(lines) - 1]
@@ -104,4 +109,4 @@ def place(before: Records, after: Records) -> tuple[str, str]:
                 function = head[2]
     if not owner:
         return "", f"{module}.{function}"
-    return owner, function or lines[-1].split(":")[0].strip()
+    return owner, function or lines[-1].split()[0]
