@@ -40,7 +40,6 @@ def test_the_first_module_is_told(files):
     before, after, given = files
     for inputs in (
         ["--run", given],
-        ["--random", "3x2"],
         ["--random", "x=3x2", "--arg", "scale=2.0"],
         ["--run", given, "--arg", "2.0"],
     ):

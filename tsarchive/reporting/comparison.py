@@ -16,7 +16,6 @@ from tsarchive.describing.text import plural, size
 from tsarchive.diffing.report import (
     Change,
     DiffReport,
-    Divergence,
     MethodChange,
     OperatorUse,
     SideBySide,
@@ -104,14 +103,12 @@ def _badges(report: DiffReport) -> Iterator[Html]:
     elif report.changes:
         yield tag("a", plural(len(report.changes), "change"), href="#changes",
                   class_="badge warning")  # fmt: skip
-    if report.divergence is not None:
-        yield tag("a", "other results", href="#overview", class_="badge bad")
 
 
 def overview(compared: Comparison) -> Section:
     """Make the section: the result, and the facts of both files."""
     report = compared.report
-    body = joined((tag("p", _verdict(report)), *_running(report.divergence), _facts(compared)))
+    body = joined((tag("p", _verdict(report)), _facts(compared)))
     return Section("overview", "Overview", body, 1, 1)
 
 
@@ -122,18 +119,6 @@ def _verdict(report: DiffReport) -> str:
     counts = Counter(change.kind for change in report.changes)
     told = (f"{kind} ({count:,})" if count > 1 else kind for kind, count in counts.most_common())
     return f"What changed: {', '.join(told)}."
-
-
-def _running(found: Divergence | None) -> Iterator[Html]:
-    """Yield what both models gave when they ran."""
-    if found is None:
-        return
-    where = tag("code", found.where or "the model itself")
-    yield tag("p", "Both were run. The first module with another result is ", where,
-              f", a {found.class_name}.")  # fmt: skip
-    yield tag("p", tag("code", found.before), " → ", tag("code", found.after))
-    if found.source is not None:
-        yield tag("p", tag("code", str(found.source)), class_="dim")
 
 
 def _facts(compared: Comparison) -> Html:
