@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -43,7 +42,8 @@ def divergence_of_files(
 ) -> Divergence | None:
     """Load two files on the CPU, and return their :func:`divergence`.
 
-    ``guard`` says what the code of each may reach and use up. Raises what loading and what :func:`divergence` raise.
+    ``guard`` says what the code of each may reach and use up. Raises what ``load`` and
+    :func:`divergence` raise.
     """
     options = LoadOptions(torch.device("cpu"), guard)
     one, other = (load_opened(file, options) for file in (before, after))
