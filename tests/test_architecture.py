@@ -177,7 +177,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.audit", "tsarchive.formats.pt2.contents",
     "tsarchive.formats.pt2.format",
     "tsarchive.formats.pt2.listing", "tsarchive.formats.pt2.metadata",
-    "tsarchive.formats.pt2.payloads",
+    "tsarchive.formats.pt2.outline", "tsarchive.formats.pt2.payloads",
     "tsarchive.formats.pt2.program_checks", "tsarchive.formats.pt2.pytrees",
     "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",

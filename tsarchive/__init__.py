@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
+    from tsarchive.describing.written import WrittenBy
     from tsarchive.diffing import Change, DiffReport, diff
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
@@ -106,6 +107,7 @@ __all__ = [
     "Unprinted",
     "UnsupportedError",
     "VerifyReport",
+    "WrittenBy",
     "WrittenFile",
     "audit",
     "check_jitter",
@@ -135,6 +137,7 @@ _HOMES = {
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
+        "describing.written": "WrittenBy",
         "diffing": "Change DiffReport diff",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",

@@ -20,7 +20,7 @@ from tsarchive.operators.removed import is_removed, removed
 PACKED = FIXTURES / "old" / "1.13.1" / "phone_lite.ptl"
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
-    "compression", "groups", "program", "exported", "executorch", "tensors",
+    "compression", "groups", "program", "exported", "executorch", "tensors", "written_by",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
@@ -330,5 +330,6 @@ def test_packed_layers_and_bytecode_are_named():
     assert "xnnpack.LinearOpContext" in facts["program"]["removed"]
     assert "prepacked::linear_clamp_run" in facts["program"]["removed"]
     assert facts["groups"]["bytecode"]["records"] == 1
-    (row,) = (line for line in run("info", PACKED).stdout.splitlines() if "bytecode" in line)
+    lines = run("info", PACKED).stdout.splitlines()
+    (row,) = (line for line in lines if line.startswith("bytecode"))
     assert row.split()[:2] == ["bytecode", "1"]

@@ -16,6 +16,7 @@ from .text import NAMES_SHOWN, OPERATORS_SHOWN, Lines, counts_text, listed, name
 if TYPE_CHECKING:
     from .executorch import ExecutorchFacts
     from .exported import ExportedFacts
+    from .written import WrittenBy
 
 Role: TypeAlias = Literal["parameter", "buffer", "attribute", "constant"]
 
@@ -220,7 +221,7 @@ class TensorFacts(TensorTotals):
 class Facts:
     """Everything. ``program`` is None unless ``kind`` is torchscript, ``exported`` unless it is
     pt2, ``executorch`` unless it is of ExecuTorch, ``tensors`` unless it is one of these and has
-    a program or data."""
+    a program or data. ``written_by`` is None where nothing tells which torch wrote the file."""
 
     file: str
     bytes: int
@@ -235,6 +236,7 @@ class Facts:
     exported: ExportedFacts | None
     tensors: TensorFacts | None
     executorch: ExecutorchFacts | None = None
+    written_by: WrittenBy | None = None
 
 
 def fact_lines(facts: Facts) -> Lines:
@@ -252,6 +254,10 @@ def fact_lines(facts: Facts) -> Lines:
         from .executorch import executorch_lines
 
         yield from executorch_lines(facts.executorch)
+    if facts.written_by is not None:
+        from .written import written_lines
+
+        yield from written_lines(facts.written_by)
     if facts.program is not None:
         yield from _program_lines(facts.program)
     if facts.exported is not None:

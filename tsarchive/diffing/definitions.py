@@ -19,6 +19,8 @@ from tsarchive.formats.contents import Definition, ModuleContent, Routine
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
 _TYPE: Final = "attribute type"
 _CLASSES: Final = frozenset({"class", "module"})
+# Traits of programs that are no TorchScript, which say behind it of what they are.
+_NAMED_TRAITS: Final = frozenset({"input", "range", "guard", "nesting", "value", "plan"})
 _ROLES: Final = ("parameter", "buffer")
 
 
@@ -132,6 +134,9 @@ class DefinitionComparison:
                 continue
             if name == "kind":
                 self._add("class", self._path, own, other)
+            elif (kind := name.partition(" "))[0] in _NAMED_TRAITS and kind[2]:
+                where = joined(self._path, kind[2])
+                self._add(kind[0], where, as_written(own), as_written(other), "structure")
             elif name in _HOOKS:
                 self._add("hook", self._path, as_written(own), as_written(other))
             else:

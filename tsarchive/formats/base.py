@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         TensorInfo,
         TensorTotals,
     )
+    from tsarchive.describing.written import WrittenBy
     from tsarchive.findings import Findings
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, VerifyReport, Written
@@ -202,6 +203,14 @@ class OpenedArchive(Closing):
         """
         return self.view.needs()
 
+    @cached_property
+    def written_by(self) -> WrittenBy | None:
+        """Which releases of torch may have written the file, and the marks that tell it.
+
+        None where nothing is known to tell it. Raises SourceError for code that does not parse.
+        """
+        return self.view.written_by(self)
+
     def tree(self) -> ModuleInfo:
         """Return the module tree: name, class, methods, parameters and bytes of each module.
 
@@ -247,6 +256,7 @@ def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable
         program=None,
         exported=None,
         tensors=None,
+        written_by=archive.written_by,
     )
 
 
@@ -341,6 +351,10 @@ class View(ABC):
 
     def needs(self) -> Needs:
         self.refuse()
+
+    def written_by(self, archive: OpenedArchive) -> WrittenBy | None:
+        """Return which releases of torch may have written the archive that this is a view of."""
+        return None
 
     def operators(self) -> Mapping[str, int]:
         """Return the number of places that call each operator."""

@@ -21,6 +21,7 @@ from tsarchive.describing.contents import (
 )
 from tsarchive.describing.exported import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.describing.text import advice
+from tsarchive.describing.written import WrittenBy, as_told
 from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
@@ -284,6 +285,11 @@ class Pt2View(View):
     def operators(self) -> dict[str, int]:
         """Count the nodes of all models that call each operator."""
         return dict(sum((Counter(self.operators_of(m)) for m in self.models), Counter[str]()))
+
+    def written_by(self, archive: OpenedArchive) -> WrittenBy | None:
+        """Return the torch that the programs name, None where they name several or none."""
+        told = {self.program(model).torch_version for model in self.models}
+        return as_told(told.pop()) if len(told) == 1 else None
 
     def needs(self) -> Needs:
         """Return the operators of libraries and the torchbind classes that the models need."""

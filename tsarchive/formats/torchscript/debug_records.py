@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from tsarchive.container import Container
 from tsarchive.errors import PickleError
@@ -45,19 +46,50 @@ def read_debug_record(data: bytes, record: str) -> list[TaggedRange]:
     )
 
 
-def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
-    """Return the ranges of one code record, also without a text table (before torch 1.11).
+class DebugForm(Enum):
+    """How the rows of a debug record are written: by torch before 1.9, before 1.12, and since."""
 
-    Raises PickleError.
+    UNTAGGED = "rows without tags"
+    TAGGED = "rows with tags"
+    TABLE = "rows with tags, and a table of texts"
+
+
+class DebugRows(NamedTuple):
+    """The rows of one debug record. ``tags`` number the ranges of all records of an archive.
+
+    ``form`` is None where there are no rows to tell it.
     """
+
+    form: DebugForm | None
+    ranges: list[TaggedRange]
+    tags: list[int]
+
+
+def read_any_debug_record(data: bytes, record: str) -> list[TaggedRange]:
+    """Return the ranges of one code record in any form. Raises PickleError."""
+    return read_debug_rows(data, record).ranges
+
+
+def read_debug_rows(data: bytes, record: str) -> DebugRows:
+    """Return the rows of one debug record in any form. Raises PickleError."""
     match loads(data, record=record):
         case (str(form), tuple(texts), tuple(rows)) if form == FORMAT:
-            reader = _RowReader(texts, record)
+            reader, is_table = _RowReader(texts, record), True
         case tuple(rows):
-            reader = _OldRowReader((), record)
+            reader, is_table = _OldRowReader((), record), False
         case _:
             raise PickleError("the debug record is malformed", record=record)
-    return [reader.row(row) for row in rows]
+    ranges = [reader.row(row) for row in rows]
+    tags = [tag for row in rows for tag in _tags_of(row)]
+    old = DebugForm.TAGGED if tags else DebugForm.UNTAGGED if rows else None
+    return DebugRows(DebugForm.TABLE if is_table else old, ranges, tags)
+
+
+def _tags_of(row: Any) -> tuple[int, ...]:
+    match row:
+        case (_, _, int(tag)):
+            return (tag,)
+    return ()
 
 
 class DebugRecords(Mapping[str, Sequence[TaggedRange]]):

@@ -63,6 +63,7 @@ from .stored_tensors import (
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
+    from tsarchive.describing.written import WrittenBy
     from tsarchive.scanning.report import OperatorUse
 
 
@@ -386,6 +387,11 @@ class PickledView(View):
 
     def signed_tree(self) -> ModuleInfo:
         return with_signatures(self.tree(), self.classes)
+
+    def written_by(self, archive: OpenedArchive) -> WrittenBy:
+        from .written_by import written_by
+
+        return written_by(self._container, archive.code, archive.needs.operators)
 
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
         assert info.storage is not None
