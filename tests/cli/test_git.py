@@ -158,6 +158,22 @@ def test_files_of_other_formats_have_a_text(name):
     assert not any("\n" in line for line in lines)
 
 
+def test_code_without_operations_has_a_text(tmp_path):
+    """Functions that give what they are given have no line that a node stands on."""
+    texts = [text(saved(torch.jit.script(class_())), tmp_path) for class_ in (First, Second)]
+    assert [lines[-2:] for lines in texts] == [["    return 1", ""], ["    return 2", ""]]
+
+
+class First(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x
+
+
+class Second(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return y
+
+
 def test_exported_programs_show_their_graph():
     lines = [*lines_of(str(ROOT / "fixtures/pt2/linear-2.8.pt2"))]
     assert any("torch.ops.aten.linear.default" in line for line in lines)

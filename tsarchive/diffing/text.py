@@ -7,7 +7,6 @@ as its code has the same text.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +16,7 @@ from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.plain_values import as_written
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, fingerprint_of, readable_contents
-from tsarchive.formats.contents import Contents, Definition, ModuleContent, Outline, Routine
-from tsarchive.formats.registry import format_of
+from tsarchive.formats.contents import Body, Contents, Definition, ModuleContent, Outline, Routine
 from tsarchive.ir.names import MANGLE_PREFIX
 
 _MANGLED: Final = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
@@ -51,24 +49,12 @@ def _sha256(stream: BinaryIO) -> str:
 
 def _lines(found: Readable) -> Iterator[str]:
     contents = found.contents
-    outline = _outline(contents)
-    if outline is None:
-        sources = format_of(found.opened).view(found.opened).source
-        yield from _without_outline(contents, sources)
-    else:
-        yield from _of_outline(outline)
+    yield from _program(contents.outline)
     yield from _tensors(contents, fingerprint_of(contents, found.reading).tensors)
     yield from _extra_files(contents.extra_files)
 
 
-def _outline(contents: Contents) -> Outline | None:
-    """Return the outline, None for formats without one."""
-    with suppress(NotImplementedError):
-        return contents.outline
-    return None
-
-
-def _of_outline(outline: Outline) -> Iterator[str]:
+def _program(outline: Outline) -> Iterator[str]:
     classes: dict[int, Definition] = {}
     for path, module in outline.modules.items():
         classes.setdefault(id(module.definition), module.definition)
@@ -78,10 +64,10 @@ def _of_outline(outline: Outline) -> Iterator[str]:
 
 
 def _module(path: str, module: ModuleContent) -> Iterator[str]:
-    yield f"module {path or '(root)'}: {module.definition.name}"
+    yield f"module {path or '(root)'}: {module.definition.name}".rstrip()
     for name, value in module.attributes.items():
         if not _is_tensor(value):
-            yield f"  {name} = {_value(value)}"
+            yield f"  {name or 'value'} = {_value(value)}"
 
 
 def _is_tensor(value: Plain) -> bool:
@@ -91,7 +77,7 @@ def _is_tensor(value: Plain) -> bool:
 
 def _definition(definition: Definition) -> Iterator[str]:
     yield ""
-    yield f"{definition.traits.get('kind', 'class')} {definition.name}"
+    yield f"{definition.traits.get('kind', 'class')} {definition.name}".rstrip()
     for name, trait in definition.traits.items():
         if name != "kind" and trait not in ([], ()):
             yield f"  {name}: {_value(trait)}"
@@ -110,27 +96,29 @@ def _slot(slot: Any) -> str:
 
 
 def _routine(name: str, routine: Routine) -> Iterator[str]:
-    """Yield the text of a function or, where it has none, its signature."""
+    """Yield the text of a function or, where it has none, its operations."""
     lines = [_MANGLED.sub("", place.text) for place in routine.lines()]
     if not lines:
-        yield f"  def {name}{_value([*routine.arguments])} -> {_value([*routine.returns])}"
+        yield f"  def {name}({_listed(routine.arguments)}) -> {_listed(routine.returns)}".rstrip()
+        yield from (f"    {line}" for line in _body(routine.body))
         return
     indent = len(lines[0]) - len(lines[0].lstrip())
     for line in lines:
         yield f"  {line[indent:]}".rstrip()
 
 
-def _without_outline(contents: Contents, sources: Mapping[str, str]) -> Iterator[str]:
-    yield "structure"
-    yield from (f"  {line}" for line in _indented(contents.structure))
-    for name, text in sources.items():
-        yield ""
-        yield f"code {name}"
-        yield from (f"  {line}".rstrip() for line in text.splitlines())
+def _body(body: Body) -> Iterator[str]:
+    """Yield operations, whose inputs are constants and the numbers of values."""
+    for operation in body.operations:
+        named = [f"{name}={_value(value)}" for name, value in operation.attributes.items()]
+        yield f"{operation.operator}({', '.join([*map(_value, operation.inputs), *named])})"
+        for inner in operation.bodies:
+            yield from (f"  {line}" for line in _body(inner))
+    yield f"return {_listed(body.results)}".rstrip()
 
 
-def _indented(value: Plain) -> Sequence[str]:
-    return json.dumps(as_written(value), indent=1, default=repr).splitlines()
+def _listed(values: Sequence[Plain]) -> str:
+    return ", ".join(map(_value, values))
 
 
 def _tensors(contents: Contents, digests: Mapping[str, str]) -> Iterator[str]:

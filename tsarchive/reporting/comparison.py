@@ -38,10 +38,9 @@ from .html import (
 from .side_by_side import block, marked
 
 _SAME: Final = "These are the same model."
+_PARTLY: Final = "No difference was found in what can be compared of them:"
 _EXTRA_FILE: Final = "extra file"
 _FILE: Final = "file"
-# A comparison takes time with the product of their numbers.
-_MOST_LINES: Final = 1_000
 
 
 class Side(NamedTuple):
@@ -97,8 +96,13 @@ def header(compared: Comparison) -> Html:
     return joined((heading, tag("p", told)))
 
 
+def _is_whole(report: DiffReport) -> bool:
+    """Return whether all that a model is was compared."""
+    return {"code", "structure", "weights"} <= {*report.compared}
+
+
 def _badges(report: DiffReport) -> Iterator[Html]:
-    if report.same:
+    if report.same and _is_whole(report):
         yield tag("b", "same model", class_="badge good")
     elif report.changes:
         yield tag("a", plural(len(report.changes), "change"), href="#changes",
@@ -115,7 +119,9 @@ def overview(compared: Comparison) -> Section:
 def _verdict(report: DiffReport) -> str:
     if not report.changes:
         parts = " and ".join(report.compared)
-        return f"{_SAME} Compared were {parts}." if parts else _SAME
+        if _is_whole(report):
+            return f"{_SAME} Compared were {parts}."
+        return f"{_PARTLY} {parts or 'nothing'}."
     counts = Counter(change.kind for change in report.changes)
     told = (f"{kind} ({count:,})" if count > 1 else kind for kind, count in counts.most_common())
     return f"What changed: {', '.join(told)}."
@@ -159,12 +165,11 @@ def extra_files(compared: Comparison) -> Section | None:
 
 
 def _lines(change: Change) -> MethodChange | None:
-    """Return the lines of an extra file that is text on both sides."""
-    texts = [_text(data) for data in (change.before, change.after) if isinstance(data, bytes)]
-    if len(texts) < 2 or None in texts:
-        return None
-    before, after = (str(text).splitlines() for text in texts)
-    if max(len(before), len(after)) > _MOST_LINES:
+    """Return the lines of a text that is there on both sides, if it has several."""
+    before, after = (
+        text.splitlines() if isinstance(text, str) else [] for text in (change.before, change.after)
+    )
+    if not (before and after) or max(len(before), len(after)) == 1:
         return None
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     rows = [
@@ -212,22 +217,9 @@ def _distance(found: ValueDifference) -> str:
 
 def _shown(value: Plain) -> str:
     """Return a value as people write it; nothing for one that is not there."""
-    match value:
-        case None:
-            return ""
-        case str():
-            return value.replace("\n", " ⏎ ")
-        case bytes():
-            return plural(len(value), "byte") if _text(value) is None else repr(value.decode())
-    return repr(value)
-
-
-def _text(data: bytes) -> str | None:
-    """Return the text in a file, None for what is none."""
-    try:
-        return None if b"\0" in data else data.decode()
-    except UnicodeDecodeError:
-        return None
+    if value is None:
+        return ""
+    return value.replace("\n", " ⏎ ") if isinstance(value, str) else repr(value)
 
 
 _OPEN_METHODS: Final = 8
