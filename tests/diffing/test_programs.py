@@ -109,6 +109,13 @@ EDITS = {
         "limit : Final[int] = 4", "limit : Final[int] = 5", [("constant", "inner.limit", 4, 5)],
     ),
     "default": ("times: int=2", "times: int=3", [("default", f"{INNER}(times)", 2, 3)]),
+    "default that is a list": (
+        "times: int) -> Tensor:\n  return torch.mul(x, times)",
+        "times: int, sizes: List[int]=[1, 2]) -> Tensor:\n  return torch.mul(x, times)",
+        [("signature", "__torch__.tests.diffing.test_programs.helper",
+          "(x: Tensor, times: int) -> Tensor",
+          "(x: Tensor, times: int, sizes: List[int]=[1, 2]) -> Tensor")],
+    ),
     "no default": (
         ', "in", ), 3, )', ', "in", ), 3)', [],
     ),
@@ -304,6 +311,7 @@ def test_a_broken_file_is_told():
         tsarchive.diff(io.BytesIO(net()), io.BytesIO(net()[:-100]))
 
 
+@pytest.mark.sample(5)
 def test_one_model_has_no_difference(case):
     module = case.build()
     data = torch_saved(module)

@@ -106,6 +106,14 @@ class _Side:
         made_by = [self._origins[use] for use in operation.inputs if isinstance(use, int)]
         return self.shape(operation), tuple(made_by)
 
+    def written(self, body: Body) -> Sequence[Operation]:
+        """Return the operations of a block, without those that make defaults of parameters."""
+        if body is not self.routine.body or not any(default for *_, default in _arguments(self)):
+            return body.operations
+        ends = (place.line for place in self.routine.lines() if place.text.rstrip().endswith(":"))
+        end = next(ends, 0)
+        return [each for each in body.operations if not each.place or each.place.line > end]
+
     @property
     def last_line(self) -> Place | None:
         """The line that returns."""
@@ -138,6 +146,10 @@ class _Side:
         for traits, result in zip(found, body.results[1:], strict=False):
             traits.append(self._origins[result] if isinstance(result, int) else repr(result))
         return [*found]
+
+
+def _arguments(side: _Side) -> Sequence[Sequence[Any]]:
+    return [[*argument] for argument in side.routine.arguments if isinstance(argument, list)]
 
 
 def _depth(place: Place) -> int:
@@ -206,7 +218,9 @@ class _Comparison:
     def found(self) -> Found:
         """Return what was found; where most of a function differs, that is one change."""
         total = max(self._before.count, self._after.count)
-        changes = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
+        told = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
+        changes = [change for change in told if not _is_one_text(change)]
+        self._derived += filter(_is_one_text, told)
         if len(changes) > _FEW and self._differing * 2 > total:
             changes = [self._all_of_it()]
         before, after = self._lines
@@ -240,7 +254,7 @@ class _Comparison:
         self._define(first, other, order)
         if [before.params[b] for b, _ in order] != [after.params[a] for _, a in order]:
             self._derive("code", None, None, str(before.params), str(after.params))
-        operations = before.operations, after.operations
+        operations = self._before.written(before), self._after.written(after)
         pairs = self._pairs(*operations)
         gaps = spans_between(pairs, *map(len, operations))
         for gap, pair in zip(gaps, [*pairs, None], strict=True):
@@ -471,6 +485,11 @@ class _Comparison:
 
 def _joined(lines: Sequence[Place]) -> str:
     return unmangled_text("\n".join(place.text for place in lines))
+
+
+def _is_one_text(change: Change) -> bool:
+    """Whether code is the same, and means something else because of what it names."""
+    return change.kind == "code" and change.before is not None and change.before == change.after
 
 
 def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
