@@ -119,7 +119,8 @@ MAY_IMPORT = {
     "tsarchive.diffing": {
         "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
         "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
-        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.ir", "tsarchive.loading", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.run",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
@@ -156,10 +157,10 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
     "tsarchive.reporting": {
-        "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
-        "tsarchive.describing", "tsarchive.formats", "tsarchive.formats.executorch",
-        "tsarchive.formats.registry", "tsarchive.frontend", "tsarchive.ir",
-        "tsarchive.scanning", "tsarchive.verifying",
+        "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing",
+        "tsarchive.container", "tsarchive.describing", "tsarchive.diffing", "tsarchive.formats",
+        "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
+        "tsarchive.ir", "tsarchive.scanning", "tsarchive.verifying",
     },
 }  # fmt: skip
 
@@ -196,7 +197,10 @@ WITHOUT_TORCH = (
     "tsarchive.reporting", "tsarchive.scanning", "tsarchive.strict_json", "tsarchive.verifying",
 )  # fmt: skip
 
-WITH_TORCH = (BRIDGE, "tsarchive.formats.executorch.modules")
+WITH_TORCH = (
+    BRIDGE, "tsarchive.diffing.results", "tsarchive.diffing.running",
+    "tsarchive.formats.executorch.modules",
+)  # fmt: skip
 
 
 def modules() -> Iterator[tuple[str, Path]]:

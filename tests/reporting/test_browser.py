@@ -237,3 +237,25 @@ def test_narrow_windows_do_not_scroll_sideways(shown):
     browser = shown(ROOT / "fixtures/pt2/two_models.pt2")
     browser.size(420, 800)
     assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_pages_about_two_files(shown, tmp_path):
+    paths = [tmp_path / name for name in ("before.pt", "after.pt")]
+    torch.manual_seed(0)
+    model = Sequential(Linear(3, 3), Linear(3, 3))
+    for path in paths:
+        path.write_bytes(saved(torch.jit.script(model)))
+        with torch.no_grad():
+            model[1].weight.add_(1)
+    browser = shown(paths[0], against=paths[1])
+    assert browser.complaints == []
+    assert [url.partition("#")[0] for url in browser.requests] == [browser.value("location.href")]
+    assert rows(browser) == ["1.weight"]
+    browser.click("#table-tensors .opens")
+    bars = browser.value("document.querySelectorAll('svg.histogram rect').length")
+    assert bars > 0
+    height = "document.querySelector('.trees tr.alike').getBoundingClientRect().height"
+    assert browser.value(height) > 0
+    browser.click("#show-alike-modules")
+    assert browser.value(height) == 0
+    assert browser.complaints == []

@@ -14,8 +14,8 @@ from tests.support.archives import ROOT
 from tests.support.executorch_files import mutated
 from tests.support.report_pages import HOSTILE, data_of, hostile_program, read
 from tsarchive.reporting.code import highlight_line
-from tsarchive.reporting.html import MAX_TEXT, Html, Section, Subject, joined, tag, text
-from tsarchive.reporting.page import page
+from tsarchive.reporting.document import document as made
+from tsarchive.reporting.html import MAX_TEXT, Html, Section, joined, tag, text
 
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "a", "header", "h1", "h2", "h3", "p", "b",
@@ -64,7 +64,7 @@ def test_long_texts_end():
 def test_data_cannot_end_its_element():
     found = {name: {"problem": name} for name in HOSTILE}
     section = Section("tensors", HOSTILE[0], Html(""), 1, 1, found)
-    html = page(Subject(HOSTILE[1], 1, None, None, None, 1, None), [section])
+    html = made(HOSTILE[1], tag("h1", HOSTILE[1]), [section])
     document = read(html)
     assert data_of(document)["tensors"] == json.loads(json.dumps(found))
     assert len(document.all("script")) == 2

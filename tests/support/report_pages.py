@@ -17,7 +17,7 @@ from fixtures.executorch_samples import (
 )
 from fixtures.executorch_samples import instructions as chain
 
-VOID = {"meta", "input", "br"}
+VOID = {"meta", "input", "br", "col"}
 HOSTILE = (
     "</script><script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",

@@ -14,8 +14,10 @@ import click
 import tsarchive
 from tsarchive.describing.text import plural
 
-from .command import FINDINGS, UNUSABLE, Command, json_option
+from .command import FINDINGS, UNUSABLE, json_option
+from .git_settings import as_text, git_options, install
 from .output import Column, Table, cells, print_json, progress, say, show, styled, table, width
+from .running_both import PairCommand, run_arguments, run_options, told
 
 if TYPE_CHECKING:
     from tsarchive.diffing import Change, DiffReport, MethodChange, OperatorUse, ValueDifference
@@ -46,15 +48,28 @@ def _parts(
     return tuple(_PARTS[name] for name in names)
 
 
-@click.command(cls=Command)
-@click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
+@click.command(cls=PairCommand)
+@click.argument("arguments", nargs=-1, metavar="A B")
 @click.option(
     "--only", callback=_parts, metavar="PARTS", help=f"Compare these alone: {','.join(_PARTS)}."
 )
 @click.option("--stat", is_flag=True, help="Count changes by module and kind, and show no more.")
+@run_options
+@git_options
 @json_option
-def command(a: str, b: str, *, only: tuple[Part, ...] | None, stat: bool, as_json: bool) -> int:
+def command(
+    a: str,
+    b: str,
+    arguments: list[str],
+    *,
+    only: tuple[Part, ...] | None,
+    stat: bool,
+    install_git: bool,
+    is_global: bool,
+    textconv: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Show how two models differ, from A to B.
 
     Names modules that were added, removed, renamed or moved, attributes and constants with both
@@ -64,23 +79,42 @@ def command(a: str, b: str, *, only: tuple[Part, ...] | None, stat: bool, as_jso
     import torch. The exit code is 1 when anything changed, 2 when a file cannot be read, or the
     files have nothing in common that can be compared.
 
+    With --run, --random or --arg, which are as those of 'tsarchive run', both models are called
+    with the same inputs, and the first module whose output differs is named.
+
+    --install-git lets 'git diff' and 'git difftool -t tsarchive' show what changed in models.
+
     \b
     Examples:
       tsarchive diff before.pt after.pt
       tsarchive diff before.pt after.pt --stat
       tsarchive diff before.pt after.pt --only code,structure
       tsarchive diff before.pt after.pt --json
+      tsarchive diff before.pt after.pt --run image.npy
+      tsarchive diff before.pt after.pt --random 1x3x224x224 --rtol 1e-3
+      tsarchive diff --install-git
     """
+    if is_global and not install_git:
+        raise click.UsageError("--global belongs to --install-git.")
+    if textconv is not None:
+        show(as_text(textconv))
+        return 0
+    if install_git:
+        install(is_global=is_global, as_json=as_json)
+        return 0
     options: dict[str, Any] = {} if only is None else {"only": only}
     has_bar = sum(map(_size, (a, b))) >= _BAR_FROM
     with progress(None) if has_bar else nullcontext(_no_step) as step:
-        found = tsarchive.diff(a, b, step=step, **options)
+        found = tsarchive.diff(a, b, step=step, **options, **run_arguments(arguments, given))
     if as_json:
         print_json({"same": found.same, **_fields(found)})
     elif stat:
         _show_counts(found)
     else:
         _show(found)
+    if arguments and not as_json:
+        for line in told(found.divergence):
+            say(line)
     if not found.compared:
         return UNUSABLE
     return 0 if found.same else FINDINGS

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -187,7 +187,6 @@ def _not_random(message: str) -> click.BadParameter:
 
 # No argument of a process holds a NUL, so no file name is mistaken for a marked option.
 _MARK = "\0"
-_OPTIONS = ("--arg", "--random")
 _NAMED = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=(?!=))?(?P<rest>.*)", re.DOTALL)
 
 
@@ -199,20 +198,27 @@ class InputsCommand(Command):
     is taken out of them, and becomes the parameter ``file``.
     """
 
+    marked: ClassVar[Sequence[str]] = ("--arg", "--random")
+    """The options whose order counts."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        left = super().parse_args(ctx, list(_marked(args)))
-        ctx.params["file"], ctx.params["arguments"] = split_file(ctx.params["arguments"])
+        left = super().parse_args(ctx, list(_marked(args, self.marked)))
+        self.split(ctx.params)
         return left
 
+    def split(self, params: dict[str, Any]) -> None:
+        """Take files of models out of ``arguments``."""
+        params["file"], params["arguments"] = split_file(params["arguments"])
 
-def _marked(args: list[str]) -> Iterator[str]:
+
+def _marked(args: list[str], options: Sequence[str]) -> Iterator[str]:
     pending = iter(args)
     for arg in pending:
         option, equals, value = arg.partition("=")
         if arg == "--":
             yield arg
             yield from pending
-        elif option not in _OPTIONS:
+        elif option not in options:
             yield arg
         elif equals:
             yield f"{_MARK}{option}={value}"
@@ -226,9 +232,14 @@ def split_file(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the first argument that is not an option, and the others in order."""
     rest = list(arguments)
     for index, argument in enumerate(rest):
-        if not argument.startswith(_MARK):
+        if is_file(argument):
             return rest.pop(index), rest
     return None, rest
+
+
+def is_file(argument: str) -> bool:
+    """Return whether one of ``arguments`` is no option."""
+    return not argument.startswith(_MARK)
 
 
 # The options of a command that calls a model.
@@ -263,10 +274,13 @@ def gather(arguments: list[str], seed: int) -> Inputs:
 
 
 def _add(inputs: Inputs, argument: str, generator: torch.Generator) -> None:
-    if not argument.startswith(_MARK):
+    if is_file(argument):
         read_inputs(argument, inputs)
         return
     option, _, text = argument.removeprefix(_MARK).partition("=")
+    if option == "--run":
+        read_inputs(text, inputs)
+        return
     named = _NAMED.fullmatch(text)
     name, rest = (named["name"], named["rest"]) if named else (None, text)
     value = random_tensor(rest, generator) if option == "--random" else _literal(rest)

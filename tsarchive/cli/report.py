@@ -1,4 +1,4 @@
-"""``tsarchive report``: a file as one HTML page."""
+"""``tsarchive report``: a file, or what changed between two, as one HTML page."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _ALL = "*"
 @file_argument
 @click.option("-o", "--output", "path", required=True, type=OutputPath(), help="The page to write.")
 @click.option(
+    "--against", metavar="OTHER", type=click.Path(), help="Show what changed from FILE to OTHER."
+)
+@click.option(
     "--histograms",
     metavar="[GLOB]",
     is_flag=False,
     flag_value=_ALL,
-    help="Read tensors and draw how their values are spread: those whose names fit, or all.",
+    help="Read tensors and draw how their values are spread: those whose names fit, or all. "
+    "With --against, changes of values are drawn: of all tensors, or those whose names fit.",
 )
 @click.option("--no-findings", is_flag=True, help="Do not verify and audit, which reads the file.")
 @click.option(
@@ -40,6 +44,7 @@ def command(
     file: str,
     *,
     path: str,
+    against: str | None,
     histograms: str | None,
     no_findings: bool,
     rows: int | None,
@@ -53,19 +58,26 @@ def command(
     file, and does not import torch. The exit code is 1 when any finding is more than a note; the
     page is written all the same.
 
+    With --against it shows what changed from one file to another: modules and code side by side,
+    tensors with histograms of their changes, operators, extra files, packing. The exit code is 1
+    when the models differ.
+
     \b
     Examples:
       tsarchive report model.pt -o report.html
       tsarchive report model.pt -o report.html --histograms='*.weight'
       tsarchive report model.pte -o report.html --json
+      tsarchive report before.pt --against after.pt -o changes.html
     """
-    from tsarchive.reporting import STEPS
     from tsarchive.reporting.html import ROWS
 
-    with progress(len(STEPS)) as step:
+    if no_findings and against is not None:
+        raise click.UsageError("--no-findings has no effect with --against, which shows none.")
+    with progress(_steps(against)) as step:
         made = tsarchive.report(
             file,
             path,
+            against=against,
             histograms=histograms,
             findings=not no_findings,
             rows=rows or ROWS,
@@ -75,6 +87,7 @@ def command(
         print_json(
             {
                 "file": file,
+                "against": against,
                 "path": made.path,
                 "bytes": made.nbytes,
                 "kind": made.kind,
@@ -83,13 +96,25 @@ def command(
             }
         )
     else:
-        _show(made)
+        _show(made, _FINDINGS if against is None else _CHANGES)
     return FINDINGS if made.ok is False else 0
 
 
-def _show(made: Page) -> None:
+def _steps(against: str | None) -> int:
+    if against is None:
+        from tsarchive.reporting import STEPS
+    else:
+        from tsarchive.reporting.against import STEPS
+    return len(STEPS)
+
+
+_FINDINGS = "there are findings that are more than notes: see the page"
+_CHANGES = "the models differ: see the page"
+
+
+def _show(made: Page, trouble: str) -> None:
     names = ", ".join(section.name for section in made.sections)
     say(f"{made.path or ''}: {size(made.nbytes)}, {plural(len(made.sections), 'section')}")
     say(names, "dim")
     if made.ok is False:
-        say("there are findings that are more than notes: see the page", "yellow")
+        say(trouble, "yellow")

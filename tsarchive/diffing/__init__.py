@@ -4,6 +4,7 @@ May import analyses, the container, descriptions, fingerprints, formats and thei
 the table of operators, and policies.
 """
 
+from tsarchive.diffing.call import Call
 from tsarchive.diffing.comparison import diff
 from tsarchive.diffing.report import (
     Change,
@@ -17,6 +18,7 @@ from tsarchive.diffing.report import (
 )
 
 __all__ = [
+    "Call",
     "Change",
     "DiffReport",
     "Divergence",

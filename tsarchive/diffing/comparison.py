@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.call import Call
 from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
-from tsarchive.diffing.report import Change, DiffReport, Part
+from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
 from tsarchive.diffing.tensors import tensor_changes
 from tsarchive.errors import CallError
 from tsarchive.fingerprinting import (
@@ -23,6 +25,7 @@ from tsarchive.fingerprinting import (
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
+    from tsarchive.policy import Limits, Policy
 
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """The parts of a model that are compared, and its extra files."""
@@ -36,6 +39,11 @@ def diff(
     *,
     only: Collection[Part] = PARTS,
     step: Callable[[str], None] = lambda tensor: None,
+    run: Any = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
 ) -> DiffReport:
     """Return how two models differ: ``a`` is before, ``b`` is after.
 
@@ -46,12 +54,24 @@ def diff(
     names the parts that are compared. ``step`` is called with the name of each tensor when it has
     been compared.
 
-    Raises CallError for a part that is unknown, and what ``fingerprint`` raises.
+    With ``run`` both models are loaded and called, and the report's ``divergence`` names the first
+    module whose output differs where its inputs are alike. ``run`` is what they are called with: a
+    tuple of arguments, a mapping of keyword arguments, one argument, or
+    :class:`tsarchive.diffing.Call`. Floating-point numbers are alike up to ``atol`` plus ``rtol``
+    times the number before; all else must be equal. ``policy`` and ``limits`` are for the code of
+    both, as for :func:`tsarchive.load`.
+
+    Raises CallError for a part that is unknown and where both models refuse the call, what
+    ``fingerprint`` raises, and with ``run`` what ``load`` raises.
     """
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
     with readable_contents(a, debug=True) as before, readable_contents(b, debug=True) as after:
-        report = compared(before, after, (_name(a), _name(b)), only=only, step=step)
+        comparison = _Comparison(before, after, only, step)
+        report = comparison.report(_name(a), _name(b))
+        if run is not None:
+            found = comparison.divergence(run, (rtol, atol), policy, limits)
+            report = replace(report, divergence=found)
         for readable in (before, after):
             readable.reading.require_unchanged()
     return report
@@ -92,7 +112,7 @@ class _Comparison:
     def report(self, before: str, after: str) -> DiffReport:
         """Return all that differs."""
         report = DiffReport(before, after, [], tuple(filter(self._is_comparable, self._only)))
-        program = self._program() if not _PROGRAM.isdisjoint(self._differing) else None
+        program = self._program
         if program is not None:
             found = program.found()
             report.changes.extend(found.changes or found.derived)
@@ -138,7 +158,28 @@ class _Comparison:
             if part_digest(part, before) != part_digest(part, after)
         ]
 
-    def _program(self) -> ProgramComparison:
+    def divergence(
+        self,
+        run: Any,
+        tolerance: tuple[float, float],
+        policy: Policy | None,
+        limits: Limits | None,
+    ) -> Divergence | None:
+        """Run both models; return where their results differ."""
+        from tsarchive.diffing.results import Tolerance
+        from tsarchive.diffing.running import divergence_of_files
+        from tsarchive.policy import Guard, Limits, Policy
+
+        guard = Guard(policy or Policy.default(), limits or Limits())
+        paths = self._program.pairing.after if self._program else {}
+        files = self._before.opened, self._after.opened
+        return divergence_of_files(*files, Call.of(run), Tolerance(*tolerance), guard, paths)
+
+    @cached_property
+    def _program(self) -> ProgramComparison | None:
+        """The comparison of programs that differ."""
+        if _PROGRAM.isdisjoint(self._differing):
+            return None
         one, other = self._before, self._after
         return ProgramComparison(one.contents, other.contents, (_digests(one), _digests(other)))
 

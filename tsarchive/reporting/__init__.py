@@ -1,6 +1,7 @@
-"""Reporting: one self-contained HTML page about a file.
+"""Reporting: one self-contained HTML page about a file, or about what changed between two.
 
-May import what looks at files: formats, verifying and auditing; not what loads or runs them.
+May import what looks at files: formats, verifying, auditing and diffing; not what loads or runs
+them.
 """
 
 from .page import STEPS, Page, SectionSize, report

@@ -56,6 +56,17 @@ def highlight_line(line: str, most: int) -> Html:
     return joined(parts)
 
 
+def tokens_of(line: str) -> list[str]:
+    """Split a line into the pieces that have one colour each, and single letters between."""
+    parts: list[str] = []
+    end = 0
+    for found in _TOKENS.finditer(line):
+        parts += line[end : found.start()]
+        parts.append(found[0])
+        end = found.end()
+    return [*parts, *line[end:]]
+
+
 def _class_of(token: re.Match[str], before: str) -> str | None:
     kind = token.lastgroup or ""
     if kind != "word":

@@ -48,6 +48,42 @@ class Stored(NamedTuple):
             yield _decode(self.dtype, numpy.asarray(piece))
 
 
+class Changed(NamedTuple):
+    """A tensor as it is in two files, as the differences of its elements."""
+
+    before: Stored
+    after: Stored
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the differences."""
+        return "float64"
+
+    @property
+    def array(self) -> Numbers:
+        """Elements of the shape of the differences."""
+        return self.after.array
+
+    @property
+    def times(self) -> int:
+        """How often each difference is there."""
+        return self.after.times
+
+    def pieces(self) -> Iterator[Numbers]:
+        """Yield what was added to the elements, in the order of their indices."""
+        if not self.array.size:
+            return
+        walk = numpy.nditer(
+            [self.before.array, self.after.array],
+            flags=("external_loop", "buffered"),
+            order="C",
+            buffersize=_PIECE,
+        )
+        for before, after in walk:
+            one = _decode(self.before.dtype, before).astype(numpy.float64)
+            yield _decode(self.after.dtype, after).astype(numpy.float64) - one
+
+
 class Elements:
     """Finds the elements of the tensors of one file by their names."""
 
@@ -178,7 +214,17 @@ class _Totals:
             self.total += float(values.sum(dtype=numpy.float64))
 
 
-def histogram(stored: Stored) -> Histogram:
+def change_histogram(before: Stored, after: Stored) -> Histogram:
+    """Return the histogram of the differences between two tensors of one shape.
+
+    Raises UnsupportedError where they repeat other elements.
+    """
+    if before.array.shape != after.array.shape or before.times != after.times:
+        raise UnsupportedError("its elements are laid out otherwise in one of the files")
+    return histogram(Changed(before, after))
+
+
+def histogram(stored: Stored | Changed) -> Histogram:
     """Make two passes over the elements, piecewise: one for their bounds, one to count them."""
     with numpy.errstate(all="ignore"):
         totals = _Totals()
@@ -187,7 +233,7 @@ def histogram(stored: Stored) -> Histogram:
         return _counted(stored, totals)
 
 
-def _counted(stored: Stored, totals: _Totals) -> Histogram:
+def _counted(stored: Stored | Changed, totals: _Totals) -> Histogram:
     mean = totals.total / totals.finite if totals.finite else math.nan
     low, high, times = totals.low, totals.high, stored.times
     bins = (

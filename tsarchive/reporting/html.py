@@ -38,8 +38,8 @@ MAX_LINE: Final = 1_000
 """Characters of one line of code."""
 
 
-_VOID: Final = frozenset({"br", "input", "meta", "rect", "line", "path"})
-_WITHOUT_END: Final = frozenset({"br", "input", "meta"})
+_VOID: Final = frozenset({"br", "col", "input", "meta", "rect", "line", "path"})
+_WITHOUT_END: Final = frozenset({"br", "col", "input", "meta"})
 
 
 class Html(str):

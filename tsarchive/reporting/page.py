@@ -1,28 +1,17 @@
-"""The verb ``report``: one HTML document about a file of any kind.
-
-The document is a single file that loads nothing, with its style and script inline.
-"""
+"""The verb ``report``: one HTML document about a file of any kind, or about two of them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-import json
 import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
-from tsarchive.container.source import not_a_file, read_all
 from tsarchive.container.writer import replacing
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
@@ -31,44 +20,18 @@ from tsarchive.formats.registry import title_of
 from tsarchive.verifying import verify
 
 from .code import code
-from .html import ROWS, Html, Section, Subject, joined, tag
+from .document import Made, Row, document, made_sections
+from .given import Given
+from .html import ROWS, Html, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
-
-
-def page(subject: Subject, sections: Sequence[Section]) -> Html:
-    """Return the whole document.
-
-    Its policy lets a browser use only the style and the script in it, identified by their hashes,
-    and never contact any address.
-    """
-    style, script = _resource("style.css"), _resource("page.js")
-    head = (
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=Html(_policy(style, script))),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{subject.name}: tsarchive"),
-        tag("style", Html(style)),
-    )
-    body = (
-        tag("a", "To the content", href="#content", class_="skip"),
-        _header(subject),
-        tag("nav", tag("ul", *map(_content, sections)), aria_label="Sections"),
-        tag("main", *map(_section, sections), id="content"),
-        tag("script", _data(sections), type="application/json", id="page-data"),
-        tag("script", Html(script)),
-    )
-    document = tag("html", tag("head", *head), Html("\n"), tag("body", *body), lang="en")
-    return Html(f"<!DOCTYPE html>\n{document}\n")
 
 
 def _header(subject: Subject) -> Html:
     kind = subject.kind or "unknown"
     parts = [title_of(kind), f"{size(subject.nbytes)} ({subject.nbytes:,} bytes)"]
     told = joined((", ".join(parts), *_badges(subject)), " ")
-    return tag("header", tag("h1", subject.name), tag("p", told))
+    return joined((tag("h1", subject.name), tag("p", told)))
 
 
 def _badges(subject: Subject) -> Iterator[Html]:
@@ -83,52 +46,8 @@ def _badges(subject: Subject) -> Iterator[Html]:
             yield tag("a", number, href="#findings", class_=f"badge {severity.value}")
 
 
-def _content(section: Section) -> Html:
-    link = tag("a", section.title, href=f"#{section.name}")
-    if section.total <= 1:
-        return tag("li", link)
-    return tag("li", link, " ", tag("span", f"{section.total:,}", class_="figures"))
-
-
-def _section(section: Section) -> Html:
-    heading = tag("h2", section.title, id=f"{section.name}-title")
-    return tag("section", heading, section.body, id=section.name,
-               aria_labelledby=f"{section.name}-title")  # fmt: skip
-
-
-def _data(sections: Sequence[Section]) -> Html:
-    """Return JSON in which nothing can end its enclosing element."""
-    found = {section.name: section.data for section in sections if section.data is not None}
-    written = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for letter in "<>&":
-        written = written.replace(letter, f"\\u{ord(letter):04x}")
-    return Html(written)
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a policy without inline handlers, style attributes, and markup made by the script."""
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
-
-
-@cache
-def _resource(name: str) -> str:
-    """Read a file of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-_Maker = Callable[[Subject], Section | None]
-
 # In page order.
-_SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
+_SECTIONS: Final[Sequence[Row[Subject]]] = (
     ("overview", "Overview", overview),
     ("findings", "Findings", findings),
     ("modules", "Modules", tree),
@@ -141,8 +60,6 @@ _SECTIONS: Final[tuple[tuple[str, str, _Maker], ...]] = (
 )
 STEPS: Final = ("verifying", "auditing", *(name for name, _, _ in _SECTIONS), "writing")
 """The arguments with which :func:`report` calls ``step``, in order."""
-_NAMELESS: Final = "archive"
-_TOO_DEEP: Final = "it is nested too deeply to be shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +78,8 @@ class Page:
 
     ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
     AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
-    no finding is above ``Severity.INFO``, None where nothing was checked.
+    no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
+    compared, ``ok`` tells whether they have the same model.
     """
 
     file: str
@@ -181,6 +99,7 @@ def report(
     f: str | os.PathLike[str] | BinaryIO,
     out: str | os.PathLike[str] | None = None,
     *,
+    against: str | os.PathLike[str] | BinaryIO | None = None,
     histograms: str | None = None,
     findings: bool = True,
     rows: int = ROWS,
@@ -201,57 +120,48 @@ def report(
     five times as many lines of code; omissions are counted. ``step`` is called with each step, one
     of ``STEPS``. ``out`` is replaced only when the page is complete.
 
+    With ``against``, another file, the page shows what changed from ``f`` to that: modules and code
+    side by side, tensors with histograms of their changes (``histograms`` limits these), operators,
+    extra files, packing. ``step`` is called with ``against.STEPS`` then, and ``findings`` has no
+    effect. Raises what :func:`tsarchive.diff` raises.
+
     A file that cannot be opened gives a page with its findings. Raises OSError when ``f`` cannot be
     read or ``out`` cannot be written; CallError when ``f`` is not a file, when ``out`` is ``f``,
     and for ``rows`` below 1; without ``findings``, what :func:`tsarchive.open` raises.
     """
     if rows < 1:
         raise CallError(f"a page has no {rows} rows", hint="Give a number of 1 or more")
-    _check_other_file(f, out)
-    given = _Given(f)
-    with ExitStack() as stack:
-        subject = _subject(given, histograms, findings, rows, step, stack)
-        made = [section for row in _SECTIONS if (section := _made(row, subject, step))]
+    for given in (f, against):
+        _check_other_file(given, out)
+    if against is None:
+        made = _about(Given(f), histograms, findings, rows, step)
+    else:
+        from .against import compared  # few pages need what it takes, such as NumPy
+
+        made = compared(Given(f), Given(against), histograms or "*", rows, step)
     step(STEPS[-1])
-    html = page(subject, made)
+    html = document(made.name, made.header, made.sections)
     if out is not None:
         with replacing(os.fsdecode(out)) as stream:
             stream.write(html.encode())
-    return Page(
-        subject.name,
-        subject.kind,
-        None if out is None else os.fsdecode(out),
-        str(html),
-        tuple(SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made),
-        is_fine(subject.findings) if findings else None,
-    )
+    sizes = (SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made.sections)
+    path = None if out is None else os.fsdecode(out)
+    return Page(made.name, made.kind, path, str(html), tuple(sizes), made.ok)
 
 
-class _Given:
-    """The caller's file, which can be read several times from its beginning."""
-
-    def __init__(self, f: str | os.PathLike[str] | BinaryIO) -> None:
-        self._data: bytes | None = None
-        self._path = ""
-        if isinstance(f, str | os.PathLike):
-            self._path = os.fsdecode(f)
-            if not stat.S_ISREG(os.stat(self._path).st_mode):
-                with open(self._path, "rb") as file:
-                    self._data = bytes(read_all(file))
-        elif hasattr(f, "read"):
-            self._data = bytes(read_all(f))
-        else:
-            raise not_a_file(type(f).__name__)
-        self.name = os.path.basename(self._path) or _NAMELESS
-        self.nbytes = os.path.getsize(self._path) if self._data is None else len(self._data)
-
-    def fresh(self) -> str | BinaryIO:
-        """Return a path, or a file object at its beginning."""
-        return self._path if self._data is None else io.BytesIO(self._data)
+def _about(
+    given: Given, histograms: str | None, findings: bool, rows: int, step: Callable[[str], None]
+) -> Made:
+    """Make the parts of a page about a file."""
+    with ExitStack() as stack:
+        subject = _subject(given, histograms, findings, rows, step, stack)
+        made = made_sections(_SECTIONS, subject, step)
+    ok = is_fine(subject.findings) if findings else None
+    return Made(subject.name, subject.kind, _header(subject), made, ok)
 
 
 def _subject(
-    given: _Given, histograms: str | None, findings: bool, rows: int,
+    given: Given, histograms: str | None, findings: bool, rows: int,
     step: Callable[[str], None], stack: ExitStack,
 ) -> Subject:  # fmt: skip
     verified = audited = None
@@ -267,22 +177,8 @@ def _subject(
     return Subject(given.name, given.nbytes, archive, verified, audited, rows, histograms)
 
 
-def _made(
-    row: tuple[str, str, _Maker], subject: Subject, step: Callable[[str], None]
-) -> Section | None:
-    """Make a section, or one that tells why it cannot be made."""
-    name, title, make = row
-    step(name)
-    try:
-        return make(subject)
-    except (ArchiveError, RecursionError) as error:
-        message = error.message if isinstance(error, ArchiveError) else _TOO_DEEP
-        problem = tag("p", f"This cannot be shown: {message}", class_="problem")
-        return Section(name, title, problem, 0, 0)
-
-
 def _check_other_file(
-    f: str | os.PathLike[str] | BinaryIO, out: str | os.PathLike[str] | None
+    f: str | os.PathLike[str] | BinaryIO | None, out: str | os.PathLike[str] | None
 ) -> None:
     """Raise CallError where the page would overwrite the file that it describes."""
     if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):

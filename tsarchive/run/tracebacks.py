@@ -101,6 +101,16 @@ def origin_of(frame: FrameType, line: int) -> Location | None:
     return None if range_ is None else range_.location
 
 
+def caller_origin() -> Location | None:
+    """The line of user source of the innermost call by archive code, such as that of a hook."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if PLACES in frame.f_globals:
+            return origin_of(frame, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
 def _place(frame: FrameType, line: int) -> Placed | None:
     places: Sequence[Placed | None] = frame.f_globals.get(PLACES, ())
     return places[line - 1] if 0 < line <= len(places) else None
