@@ -8,7 +8,7 @@ operators that the release has. What is left cannot be said there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -52,7 +52,7 @@ _INT64: Final = 4
 _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
 # The text declares the type of their results.
 _DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
-_STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
+STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
 # Recurrent layers whose weights are tensors, or packed into some.
 _LISTS_OF_WEIGHTS: Final = frozenset(
     f"aten::quantized_{cell}.{overload}_legacy"
@@ -139,6 +139,11 @@ class Target:
             made = Target(release, release.newest_format, self._library, self._class_named)
             self._others[release] = made
         return self._others[release]
+
+    @property
+    def asked(self) -> Collection[str]:
+        """The operators whose overloads were asked for."""
+        return self._known.keys()
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""
@@ -494,8 +499,8 @@ class _Body:
         for node in tuple(block.nodes):
             if node.schema is not None:
                 self._operator(block, node, version, in_branch=in_branch)
-            elif node.kind in _STATEMENTS:
-                self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
+            elif node.kind in STATEMENTS:
+                self.program.check_construct(STATEMENTS[node.kind], self.record, node)
             elif node.kind == "prim::SetAttr":
                 self._packed(node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
@@ -537,15 +542,9 @@ class _Body:
 
     def _packed(self, node: Node) -> None:
         """Note packed weights in the place of a tensor, or a tensor in theirs."""
-        release = self.target.release
-        if release.packs_into_tensors:
-            return
-        operator = node.operator if node.schema is not None else ""
-        if operator in _LISTS_OF_WEIGHTS:
-            reason = f"{operator} only raises an error in torch {release}; torch 1.11 runs it"
-            self.program.refuse(self.record, node, reason, operator=operator)
-        elif _mixes_packed(node):
-            reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
+        reason = packed_obstacle(node, self.target.release)
+        if reason is not None:
+            operator = node.operator if node.schema is not None else ""
             self.program.refuse(self.record, node, reason, operator=operator)
 
     def _with_dtype(self, node: Node) -> None:
@@ -608,6 +607,23 @@ class _Body:
         if version is not None and not was_old(node):
             version = release.newest_format
         return self.target.of(release).expression(node, version, in_branch=False) is not None
+
+
+def packed_obstacle(node: Node, release: Release) -> str | None:
+    """Say why a release does not run a call that has packed weights in the place of tensors."""
+    if release.packs_into_tensors:
+        return None
+    if only_raises(node, release):
+        return f"{node.operator} only raises an error in torch {release}; torch 1.11 runs it"
+    if _mixes_packed(node):
+        return f"torch {release} does not take packed weights for tensors; torch 1.11 does"
+    return None
+
+
+def only_raises(node: Node, release: Release) -> bool:
+    """Return whether a release reads a call of an operator, and does not run it."""
+    is_kept = node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
+    return is_kept and not release.packs_into_tensors
 
 
 def _mixes_packed(node: Node) -> bool:

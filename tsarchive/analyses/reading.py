@@ -1,0 +1,370 @@
+"""What a release of torch finds when it reads code: without that release, and without running it.
+
+Code is lowered with the operators, classes and meanings of the release, in an open world, so that
+all that stands in its way is found, and not the first fault alone. Most releases have most operators
+alike: code is lowered once for all those that answer alike what its lowering asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
+from tsarchive.frontend import CodeImporter
+from tsarchive.frontend.context import UNREACHABLE
+from tsarchive.frontend.places import CodePlace
+from tsarchive.frontend.splitting import check_code
+from tsarchive.frontend.syntax import bounded
+from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
+from tsarchive.ir.graph import Node, nested_blocks
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.source_ranges import Location, TaggedRange
+from tsarchive.ir.subtyping import has_unknown
+from tsarchive.ir.types import EnumType, NamedType, TupleType, Type
+from tsarchive.operators.libraries import is_of_torch, what_registers
+from tsarchive.operators.overloads import methods_of, with_methods
+from tsarchive.operators.registry import class_names, method_texts, schema_texts, versions_of
+from tsarchive.operators.releases import CONSTRUCTS, Release
+from tsarchive.operators.removed import REAL_REFUSED_SINCE, defined_classes
+
+from .retargeting import STATEMENTS, Target, constructs_of, only_raises, packed_obstacle
+
+
+class Fault(NamedTuple):
+    """What a release does not read, or reads and does not run where ``is_run`` is set.
+
+    ``kind`` is ``operator``, ``overload``, ``class``, ``library``, ``construct`` or ``code``, and
+    ``about`` the operator, class or construct; ``line`` is 0 where it concerns no line, ``code``
+    its text, ``source`` that of the user, if the archive tells it.
+    """
+
+    kind: str
+    text: str
+    about: str = ""
+    record: str = ""
+    line: int = 0
+    code: str = ""
+    source: Location | None = None
+    hint: str = ""
+    is_run: bool = False
+
+
+class Mention(NamedTuple):
+    """A construct that not all releases read, and the first place of it."""
+
+    construct: str
+    record: str
+    line: int = 0
+    code: str = ""
+    source: Location | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """The outcome of reading: what stands in the way, the constructs that code has, and the
+    operators that keep an old meaning for it, by the overloads of today."""
+
+    faults: list[Fault] = field(default_factory=list)
+    constructs: dict[str, Mention] = field(default_factory=dict)
+    kept_meanings: dict[str, str] = field(default_factory=dict)
+
+
+class _Answers(NamedTuple):
+    """What lowering asked, with the answers of a release: who answers alike, reads alike."""
+
+    rules: tuple[Any, ...]
+    operators: Mapping[str, tuple[str, ...]]
+    classes: Mapping[str, tuple[str, ...]]
+
+    def are_of(self, release: Release, rules: tuple[Any, ...]) -> bool:
+        """Return whether a release answers the same."""
+        return (
+            self.rules == rules
+            and all(schema_texts(n, release.name) == t for n, t in self.operators.items())
+            and all(method_texts(n, release.name) == t for n, t in self.classes.items())
+        )
+
+
+class Code:
+    """The code of an archive of a format version, for releases to read.
+
+    ``roots`` are the classes that its values name, ``constant`` gives an entry of the table of
+    constants, and ``debug`` the user's source of records. ``may_be_of_torch_1`` tells that an
+    operator may take real tensors which torch 2 refuses.
+    """
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        roots: Iterable[str],
+        version: int,
+        constant: Callable[[int], tuple[Any, Type]],
+        debug: Mapping[str, Sequence[TaggedRange]],
+        *,
+        may_be_of_torch_1: bool,
+    ) -> None:
+        self.texts = texts
+        self.roots = [*roots]
+        self.version = version
+        self.constant = constant
+        self.debug = debug
+        self.may_be_of_torch_1 = may_be_of_torch_1
+        self._known: list[tuple[_Answers, Reading]] = []
+
+    def read_by(self, release: Release) -> Reading:
+        """Return what a release finds in all code that the roots lead to."""
+        rules = self._rules(release)
+        for answers, reading in self._known:
+            if answers.are_of(release, rules):
+                return reading
+        reader = _Reader(self, release)
+        reading = reader.read()
+        self._known.append((reader.answers(rules), reading))
+        return reading
+
+    def _rules(self, release: Release) -> tuple[Any, ...]:
+        """Return what beside operators and classes decides how a release reads."""
+        return (
+            release.operator_version,
+            release.reads_functions_as_current,
+            min(self.version, release.newest_format),
+            release.packs_into_tensors,
+            release.is_since(REAL_REFUSED_SINCE),
+        )
+
+
+class _Reader:
+    """Reads the code of an archive as one release does."""
+
+    def __init__(self, code: Code, release: Release) -> None:
+        self.given = code
+        self.release = release
+        self.reading = Reading()
+        self._classes: dict[str, ClassType | None] = {}
+        self._faults: dict[Fault, None] = {}
+        version = min(code.version, release.newest_format)
+        self.target = Target(release, version, lambda name: (), self._class_named)
+        self.code = self.target.code(
+            code.texts,
+            constant=code.constant,
+            evaluate=lambda schema: None,
+            debug=code.debug,
+            open_world=True,
+        )
+
+    def _class_named(self, name: str) -> ClassType | None:
+        """Return a class as the release binds it: classes of one reading compare by identity."""
+        if name not in self._classes:
+            methods = methods_of(name, self.release.name) if name in class_names() else {}
+            made = ClassType(name, is_native=True)
+            self._classes[name] = with_methods(made, methods.values()) if methods else None
+        return self._classes[name]
+
+    def answers(self, rules: tuple[Any, ...]) -> _Answers:
+        release = self.release.name
+        operators = {name: schema_texts(name, release) for name in self.target.asked}
+        classes = {name: method_texts(name, release) for name in self._natives()}
+        return _Answers(rules, operators, classes)
+
+    def read(self) -> Reading:
+        for name in self.given.roots:
+            self.code.find_class(name)
+        done: set[str] = set()
+        while waiting := [name for name in self.code.found if name not in done]:
+            done.update(waiting)
+            for name in waiting:
+                self._definition(self.code.found[name])
+        self._check_classes()
+        self._check_text()
+        assert self.code.open is not None
+        for error in self.code.open.refused:
+            self._note(self._of_error(error))
+        self.reading.faults = [*self._faults]
+        return self.reading
+
+    def _definition(self, named: NamedType | None) -> None:
+        match named:
+            case FunctionType(function):
+                self._function(function)
+            case ClassType(is_native=True) | ClassType(is_revived=True):
+                pass
+            case ClassType():
+                record = self._record_of(named.qualified_name)
+                members = (*named.attributes.values(), *named.constants.values())
+                self._types([member.type for member in members], record)
+                for function in (*named.methods.values(), *named.hooks()):
+                    self._function(function)
+                for hook in named.hooks():
+                    self._construct("a hook", self._record_of(hook.qualified_name), None)
+            case TupleType():
+                self._types(named.elements, self._record_of(named.qualified_name or ""))
+            case InterfaceType():
+                record = self._record_of(named.qualified_name)
+                for schema in named.methods.values():
+                    self._types([a.type for a in (*schema.arguments, *schema.returns)], record)
+            case EnumType():
+                self._construct("an enum", self._record_of(named.qualified_name), None)
+
+    def _function(self, function: Function) -> None:
+        record = self._record_of(function.qualified_name)
+        try:
+            with bounded(record):
+                schema, graph = function.schema, function.graph
+        except ArchiveError as error:
+            return self._note(self._of_error(error, record))
+        self._types([a.type for a in (*schema.arguments, *schema.returns)], record)
+        for node in _live(graph.nodes):
+            self._node(node, record)
+
+    def _node(self, node: Node, record: str) -> None:
+        if node.refusal is not None:
+            if not any(has_unknown(value.type) for value in node.inputs):
+                self._note(self._of_error(node.refusal, record, node))
+            return
+        self._types([value.type for value in node.outputs], record, node)
+        if node.kind in STATEMENTS:
+            self._construct(STATEMENTS[node.kind], record, node)
+        if node.schema is not None:
+            self._operator(node, record)
+        elif node.kind == "prim::SetAttr":
+            self._packed(node, record)
+
+    def _operator(self, node: Node, record: str) -> None:
+        self._packed(node, record)
+        if node.upgrader is not None:
+            self.reading.kept_meanings.setdefault(node.operator, node.upgrader)
+        if self.given.may_be_of_torch_1 and self.target.function_of_real(node) is not None:
+            text = f"{node.operator} refuses tensors of real numbers since torch 2.0"
+            hint = "Give it complex numbers, or say return_complex in the source"
+            fault = self._at(node, record, Fault("operator", text, node.operator, hint=hint))
+            self._note(fault._replace(is_run=True))
+
+    def _packed(self, node: Node, record: str) -> None:
+        text = packed_obstacle(node, self.release)
+        if text is not None:
+            about = node.operator if node.schema is not None else node.kind
+            fault = self._at(node, record, Fault("operator", text, about))
+            self._note(fault._replace(is_run=only_raises(node, self.release)))
+
+    # Constructs
+
+    def _types(self, types: Iterable[Type], record: str, node: Node | None = None) -> None:
+        for type_ in types:
+            for name in constructs_of(type_):
+                self._construct(name, record, node)
+
+    def _construct(self, name: str, record: str, node: Node | None) -> None:
+        if name not in self.reading.constructs:
+            place = node.place if node is not None else None
+            where = (place.line, place.text, place.origin) if isinstance(place, CodePlace) else ()
+            self.reading.constructs[name] = Mention(name, record, *where)
+
+    # Classes and text
+
+    def _natives(self) -> list[str]:
+        return [name for name in self._mentioned() if name.startswith(NATIVE_PREFIX)]
+
+    def _mentioned(self) -> Iterator[str]:
+        assert self.code.open is not None
+        yield from dict.fromkeys((*self.code.found, *self._classes, *self.code.open.unknown))
+
+    def _check_classes(self) -> None:
+        """Note classes that the release does not bind, and those that nothing defines."""
+        assert self.code.open is not None
+        named = self.code.found.keys() | self.code.open.unknown
+        for name in sorted(named):
+            if not name.startswith(NATIVE_PREFIX):
+                if name in self.code.open.unknown:
+                    self._missing_class(name, "code", f"the archive does not define {name}")
+            elif self._is_unbound(name):
+                kind = "class" if name in class_names() or is_of_torch(name) else "library"
+                what = f"torch {self.release} has no class {name}"
+                self._missing_class(name, kind, what if kind == "class" else f"the class {name}")
+
+    def _is_unbound(self, name: str) -> bool:
+        found = self.code.found.get(name)
+        is_own = isinstance(found, ClassType) and not (found.is_native or found.is_revived)
+        return not is_own and not method_texts(name, self.release.name)
+
+    def _missing_class(self, name: str, kind: str, text: str) -> None:
+        record, line, code = self._first_mention(name)
+        hint = "" if kind == "code" else what_registers(name)
+        source = self._source(record, line)
+        self._note(Fault(kind, text, name, record, line, code, source, hint))
+
+    def _first_mention(self, text: str) -> tuple[str, int, str]:
+        for record, content in self.given.texts.items():
+            at = content.find(text)
+            if at >= 0:
+                line = content.count("\n", 0, at) + 1
+                return record, line, content.split("\n")[line - 1].strip()
+        return "", 0, ""
+
+    def _check_text(self) -> None:
+        """Note text that is no code: torch parses all of a record that it reads."""
+        records = {self._record_of(name) for name, found in self.code.found.items() if found}
+        for record in records & self.given.texts.keys():
+            try:
+                with bounded(record):
+                    check_code(self.given.texts[record], record)
+            except ArchiveError as error:
+                self._note(self._of_error(error, record))
+
+    def _record_of(self, qualified_name: str) -> str:
+        record = self.code.sources.record_of(qualified_name)
+        if record in self.given.texts:
+            return record
+        return self.code.sources.record_of(qualified_name.rpartition(".")[0])
+
+    # Faults
+
+    def _note(self, fault: Fault) -> None:
+        self._faults.setdefault(fault)
+
+    def _at(self, node: Node, record: str, fault: Fault) -> Fault:
+        place = node.place
+        if not isinstance(place, CodePlace):
+            return fault._replace(record=record)
+        where = {"record": place.record, "line": place.line, "code": place.text}
+        return fault._replace(**where, source=place.origin)
+
+    def _of_error(self, error: ArchiveError, record: str = "", node: Node | None = None) -> Fault:
+        fault = self._described(error)
+        line = getattr(error, "line", None) or 0
+        record = error.record or record
+        if not line and node is not None:
+            return self._at(node, record, fault)
+        code = (getattr(error, "construct", None) or "").strip()
+        source = self._source(record, line)
+        return fault._replace(record=record, line=line, code=code, source=source)
+
+    def _source(self, record: str, line: int) -> Location | None:
+        if not line or record not in self.given.texts:
+            return None
+        found = self.code.sources.places(record).range_at(line, 0)
+        return None if found is None else found.location
+
+    def _described(self, error: ArchiveError) -> Fault:
+        if not isinstance(error, UnknownOperatorError):
+            kind = "class" if isinstance(error, UnknownClassError) else "code"
+            return Fault(kind, error.message, hint=error.hint or "")
+        name = error.operator.partition(".")[0]
+        if self.target.operators(name):
+            text = f"torch {self.release} has {name} without these arguments"
+            return Fault("overload", text, name, hint=error.message)
+        if not versions_of(name) and not is_of_torch(name):
+            return Fault("library", f"the operator {name}", name, hint=what_registers(name))
+        text = f"torch {self.release} has no operator {name}"
+        return Fault("operator", text, name, hint=what_registers(name))
+
+
+def _live(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield the nodes that torch keeps when it reads code: not those behind a constant."""
+    for node in nodes:
+        if node.kind == UNREACHABLE:
+            continue
+        yield node
+        for block in nested_blocks(node):
+            yield from _live(block.nodes)
