@@ -18,6 +18,7 @@ from typing import Any
 
 import tsarchive
 from tsarchive.errors import ArchiveError
+from tsarchive.formats.compatibility import Reason, Row
 
 # A child for each file: what ends the process is an answer, too.
 _PROBE = r"""
@@ -119,23 +120,39 @@ def _asked(python: str, files: Sequence[str]) -> tuple[str, dict[str, Any]]:
 
 def _compare(answers: dict[str, dict[str, Any]], files: Sequence[str]) -> None:
     versions = sorted(answers, key=lambda version: [*map(int, version.split("+")[0].split("."))])
-    reports = {file: _report(file, versions) for file in files}
-    print("| torch | archives | loads | refuses | agrees | share |")
-    print("|---|---|---|---|---|---|")
+    reports = {file: _rows(file, versions) for file in files}
+    print("| torch | archives | loads | refuses | agreed | share | run | agreed |")
+    print("|---|---|---|---|---|---|---|---|")
     told: list[str] = []
-    for place, version in enumerate(versions):
-        rows = [(f, reports[f][place], answers[version][f]) for f in files if f in answers[version]]
-        agreed = 0
-        for file, ours, theirs in rows:
-            is_agreed = _verdict(ours) == (theirs["loads"], theirs.get("runs"))
-            agreed += is_agreed
-            if not is_agreed:
-                told.append(f"{version} {file}\n  ours:  {ours}\n  torch: {theirs['error'][:2000]}")
+    for version in versions:
+        rows = [(f, reports[f][version], answers[version][f]) for f in files]
+        differing = [row for row in rows if row[1].loads != row[2]["loads"]]
+        run = [row for row in rows if row[2].get("runs") is not None and row[1].loads]
+        failing = [row for row in run if row[1].runs != row[2]["runs"]]
+        told += (_told(version, *row) for row in (*differing, *failing))
         loads = sum(theirs["loads"] for _, _, theirs in rows)
-        share = f"{agreed / max(1, len(rows)):.2%}"
-        print(f"| {version} | {len(rows)} | {loads} | {len(rows) - loads} | {agreed} | {share} |")
+        agreed = len(rows) - len(differing)
+        counts = (len(rows), loads, len(rows) - loads, agreed, f"{agreed / len(rows):.2%}")
+        cells = (version, *counts, len(run), len(run) - len(failing))
+        print(f"| {' | '.join(map(str, cells))} |")
     print("\n".join(told))
 
 
-def _verdict(ours: Any) -> Any:
-    return ours
+def _rows(file: str, versions: Sequence[str]) -> dict[str, Row]:
+    try:
+        report = tsarchive.compat(file, versions)
+    except ArchiveError as error:
+        refused = Reason("file", str(error))
+        return {version: Row(version, loads=False, runs=False, reasons=(refused,)) for version in versions}
+    return {version: report.row(version) for version in versions}
+
+
+def _told(version: str, file: str, ours: Row, theirs: dict[str, Any]) -> str:
+    said = "; ".join(map(str, ours.reasons)) or "no reason"
+    done = theirs["error"].strip().partition("\n\n")[0] or "no error"
+    verdicts = f"loads: {ours.loads} {theirs['loads']}, runs: {ours.runs} {theirs.get('runs')}"
+    return f"{version} {file}\n  {verdicts}\n  ours: {said}\n  torch: {done[:600]}"
+
+
+if __name__ == "__main__":
+    main()

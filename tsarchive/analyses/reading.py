@@ -87,6 +87,28 @@ class _Answers(NamedTuple):
         )
 
 
+class _Once(Mapping[str, Sequence[TaggedRange]]):
+    """Records of debugging, each read once for all releases."""
+
+    def __init__(self, given: Mapping[str, Sequence[TaggedRange]]) -> None:
+        self._given = given
+        self._read: dict[str, Sequence[TaggedRange]] = {}
+
+    def __getitem__(self, record: str) -> Sequence[TaggedRange]:
+        if record not in self._read:
+            try:
+                self._read[record] = self._given[record]
+            except (ArchiveError, KeyError):
+                self._read[record] = ()
+        return self._read[record]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
 class Code:
     """The code of an archive of a format version, for releases to read.
 
@@ -109,9 +131,21 @@ class Code:
         self.roots = [*roots]
         self.version = version
         self.constant = constant
-        self.debug = debug
+        self.debug = _Once(debug)
         self.may_be_of_torch_1 = may_be_of_torch_1
         self._known: list[tuple[_Answers, Reading]] = []
+        self._checked: dict[str, ArchiveError | None] = {}
+
+    def fault_of_text(self, record: str) -> ArchiveError | None:
+        """Return why the text of a record is no code, if it is none."""
+        if record not in self._checked:
+            try:
+                with bounded(record):
+                    check_code(self.texts[record], record)
+                self._checked[record] = None
+            except ArchiveError as error:
+                self._checked[record] = error
+        return self._checked[record]
 
     def read_by(self, release: Release) -> Reading:
         """Return what a release finds in all code that the roots lead to."""
@@ -305,11 +339,9 @@ class _Reader:
     def _check_text(self) -> None:
         """Note text that is no code: torch parses all of a record that it reads."""
         records = {self._record_of(name) for name, found in self.code.found.items() if found}
-        for record in records & self.given.texts.keys():
-            try:
-                with bounded(record):
-                    check_code(self.given.texts[record], record)
-            except ArchiveError as error:
+        for record in sorted(records & self.given.texts.keys()):
+            error = self.given.fault_of_text(record)
+            if error is not None:
                 self._note(self._of_error(error, record))
 
     def _record_of(self, qualified_name: str) -> str:

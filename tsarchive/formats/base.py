@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         TensorTotals,
     )
     from tsarchive.findings import Findings
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, VerifyReport, Written
     from tsarchive.frontend import CodeImporter
@@ -465,6 +466,15 @@ class Format(ABC):
         """
         raise UnsupportedError(
             f"{self.what_it_is} has no fingerprint", hint="Fingerprints are of models"
+        )
+
+    def compatibility(self, opened: Any, releases: Sequence[Release]) -> Compatibility:
+        """Return what releases of torch do with a file, without torch.
+
+        Raises UnsupportedError for files that no release runs.
+        """
+        raise UnsupportedError(
+            f"{self.what_it_is} is not run by torch", hint="Give a file that holds a model"
         )
 
     @abstractmethod

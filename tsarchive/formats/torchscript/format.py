@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
@@ -62,6 +63,11 @@ class _TorchScript(ZipFormat):
         from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
+
+    def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
+        from .compatibility import compatibility
+
+        return compatibility(opened, releases)
 
     def contents(self, opened: Container) -> Contents:
         from .contents import TorchScriptContents
