@@ -9,24 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from tsarchive.errors import ArchiveError, SourceError, UnknownClassError, UnknownOperatorError
+from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import UNREACHABLE
+from tsarchive.frontend.importer import revived_class
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.graph import Node, nested_blocks
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.source_ranges import Location, TaggedRange
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type
 from tsarchive.operators.libraries import is_of_torch, what_registers
-from tsarchive.operators.overloads import methods_of, with_methods
-from tsarchive.operators.registry import class_names, method_texts, schema_texts, versions_of
-from tsarchive.operators.releases import CONSTRUCTS, Release
+from tsarchive.operators.overloads import parsed, with_methods
+from tsarchive.operators.registry import (
+    class_names,
+    method_texts,
+    schema_texts,
+    versions_of,
+    versions_of_class,
+)
+from tsarchive.operators.releases import Release
 from tsarchive.operators.removed import REAL_REFUSED_SINCE, defined_classes
 
 from .retargeting import STATEMENTS, Target, constructs_of, only_raises, packed_obstacle
@@ -76,14 +84,14 @@ class _Answers(NamedTuple):
 
     rules: tuple[Any, ...]
     operators: Mapping[str, tuple[str, ...]]
-    classes: Mapping[str, tuple[str, ...]]
+    classes: Mapping[str, tuple[str, ...] | None]
 
     def are_of(self, release: Release, rules: tuple[Any, ...]) -> bool:
         """Return whether a release answers the same."""
         return (
             self.rules == rules
             and all(schema_texts(n, release.name) == t for n, t in self.operators.items())
-            and all(method_texts(n, release.name) == t for n, t in self.classes.items())
+            and all(_class_texts(release, n) == t for n, t in self.classes.items())
         )
 
 
@@ -191,18 +199,25 @@ class _Reader:
     def _class_named(self, name: str) -> ClassType | None:
         """Return a class as the release binds it: classes of one reading compare by identity."""
         if name not in self._classes:
-            methods = methods_of(name, self.release.name) if name in class_names() else {}
-            made = ClassType(name, is_native=True)
-            self._classes[name] = with_methods(made, methods.values()) if methods else None
+            made = ClassType(name, is_native=True) if _binds(self.release, name) else None
+            self._classes[name] = made  # before its methods, which name it
+            if made is not None:
+                with_methods(made, self._methods(name))
         return self._classes[name]
+
+    def _methods(self, name: str) -> list[FunctionSchema]:
+        texts = method_texts(name, self.release.name)
+        return [parsed(text.removeprefix(f"{name}."), self.target.class_named) for text in texts]
 
     def answers(self, rules: tuple[Any, ...]) -> _Answers:
         release = self.release.name
         operators = {name: schema_texts(name, release) for name in self.target.asked}
-        classes = {name: method_texts(name, release) for name in self._natives()}
+        classes = {name: _class_texts(self.release, name) for name in self._natives()}
         return _Answers(rules, operators, classes)
 
     def read(self) -> Reading:
+        for name in defined_classes():
+            revived_class(name)  # from here on schemas that name it know its methods
         for name in self.given.roots:
             self.code.find_class(name)
         done: set[str] = set()
@@ -254,7 +269,7 @@ class _Reader:
 
     def _node(self, node: Node, record: str) -> None:
         if node.refusal is not None:
-            if not any(has_unknown(value.type) for value in node.inputs):
+            if self._is_first_fault(node):
                 self._note(self._of_error(node.refusal, record, node))
             return
         self._types([value.type for value in node.outputs], record, node)
@@ -264,6 +279,30 @@ class _Reader:
             self._operator(node, record)
         elif node.kind == "prim::SetAttr":
             self._packed(node, record)
+        elif node.kind == "prim::CallMethod":
+            self._method(node, record)
+
+    def _is_first_fault(self, node: Node) -> bool:
+        """Return whether a call is at fault by itself, and not because of an argument."""
+        if not any(has_unknown(value.type) for value in node.inputs):
+            return True
+        return "::" in node.kind and not (
+            node.kind.startswith("prim::") or self.target.operators(node.kind)
+        )
+
+    def _method(self, node: Node, record: str) -> None:
+        """Note a method that a class bound from C++ has in other releases alone."""
+        type_ = node.inputs[0].type
+        if isinstance(type_, ClassType) and type_.is_revived:
+            name = type_.qualified_name
+            heads = [text.partition("(")[0] for text in method_texts(name, self.release.name)]
+            if heads and f"{name}.{node.name}" not in heads:
+                self._note(self._at(node, record, self._no_method(type_, node.name)))
+
+    def _no_method(self, type_: ClassType, method: str) -> Fault:
+        name = type_.qualified_name
+        text = f"torch {self.release} has no method {method} of {name}"
+        return Fault("class", text, f"{name}.{method}", hint=what_registers(name))
 
     def _operator(self, node: Node, record: str) -> None:
         self._packed(node, record)
@@ -313,14 +352,20 @@ class _Reader:
                 if name in self.code.open.unknown:
                     self._missing_class(name, "code", f"the archive does not define {name}")
             elif self._is_unbound(name):
-                kind = "class" if name in class_names() or is_of_torch(name) else "library"
-                what = f"torch {self.release} has no class {name}"
-                self._missing_class(name, kind, what if kind == "class" else f"the class {name}")
+                fault = self._unbound(name)
+                self._missing_class(name, fault.kind, fault.text)
+
+    def _unbound(self, name: str) -> Fault:
+        """Return the fault of a class that the release does not bind."""
+        if name in class_names() or is_of_torch(name):
+            text = f"torch {self.release} has no class {name}"
+            return Fault("class", text, name, hint=what_registers(name))
+        return Fault("library", f"the class {name}", name, hint=what_registers(name))
 
     def _is_unbound(self, name: str) -> bool:
         found = self.code.found.get(name)
         is_own = isinstance(found, ClassType) and not (found.is_native or found.is_revived)
-        return not is_own and not method_texts(name, self.release.name)
+        return not is_own and not _binds(self.release, name)
 
     def _missing_class(self, name: str, kind: str, text: str) -> None:
         record, line, code = self._first_mention(name)
@@ -363,7 +408,7 @@ class _Reader:
         return fault._replace(**where, source=place.origin)
 
     def _of_error(self, error: ArchiveError, record: str = "", node: Node | None = None) -> Fault:
-        fault = self._described(error)
+        fault = self._of_native(node) or self._described(error)
         line = getattr(error, "line", None) or 0
         record = error.record or record
         if not line and node is not None:
@@ -371,6 +416,18 @@ class _Reader:
         code = (getattr(error, "construct", None) or "").strip()
         source = self._source(record, line)
         return fault._replace(record=record, line=line, code=code, source=source)
+
+    def _of_native(self, node: Node | None) -> Fault | None:
+        """Return what a call lacks of a class that a library binds, which is noted by itself."""
+        if node is None or node.kind not in ("prim::CallMethod", "prim::GetAttr"):
+            return None
+        type_ = node.inputs[0].type
+        if not (isinstance(type_, ClassType) and type_.is_native):
+            return None
+        name = type_.qualified_name
+        if _binds(self.release, name):
+            return self._no_method(type_, node.name)
+        return self._unbound(name)
 
     def _source(self, record: str, line: int) -> Location | None:
         if not line or record not in self.given.texts:
@@ -390,6 +447,14 @@ class _Reader:
             return Fault("library", f"the operator {name}", name, hint=what_registers(name))
         text = f"torch {self.release} has no operator {name}"
         return Fault("operator", text, name, hint=what_registers(name))
+
+
+def _binds(release: Release, name: str) -> bool:
+    return name in class_names() and release.name in versions_of_class(name)
+
+
+def _class_texts(release: Release, name: str) -> tuple[str, ...] | None:
+    return method_texts(name, release.name) if _binds(release, name) else None
 
 
 def _live(nodes: Iterable[Node]) -> Iterator[Node]:

@@ -156,9 +156,10 @@ class Target:
         if not versions_of(name):
             return self._library(name)
         texts = schema_texts(name, self.release.name)
-        return (*(parsed(text, self._class) for text in texts), *builtins_of(name))
+        return (*(parsed(text, self.class_named) for text in texts), *builtins_of(name))
 
-    def _class(self, name: str) -> ClassType | None:
+    def class_named(self, name: str) -> ClassType | None:
+        """Return the class that a schema names; None for a name that is no class."""
         if not name.startswith(_CLASS):
             return None
         if name in removed.defined_classes():

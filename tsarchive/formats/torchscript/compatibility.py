@@ -17,12 +17,11 @@ from tsarchive.pickler import Reduce, loads
 from .code_records import CodeRecords, format_version
 from .debug_records import DebugRecords
 from .older_pickles import PICKLES, unread
-from .pickled import names_in, reachable
+from .pickled import names_in, objects_of
 from .stored_tensors import is_tensor
 
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
-_TAG: Final = "torch.jit._pickle.restore_type_tag"
 _OURS: Final = "__torch__."
 _PLAIN: Final[dict[type, Type]] = {
     type(None): NONE, bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING,
@@ -65,6 +64,7 @@ class _Archive:
         found: dict[str, None] = {}
         for record, data in self.pickles.items():
             root = loads(data, record=record)
+            found |= dict.fromkeys(each.cls.qualified_name for each in objects_of(root))
             found |= dict.fromkeys(n for n in names_in(root) if n.startswith(_OURS))
         return [*found]
 
