@@ -39,8 +39,9 @@ def probe(path):
     runs, error = None, ""
     if os.path.exists(beside):
         try:
-            for method, calls in torch.load(beside).items():
-                for call in calls:
+            given = torch.load(beside)
+            for method, calls in given.items() if isinstance(given, dict) else given:
+                for call in calls if isinstance(calls, list) else [calls]:
                     called(module, method, call)
             runs = True
         except BaseException as failure:

@@ -37,7 +37,7 @@ from tsarchive.operators.registry import (
 from tsarchive.operators.releases import Release
 from tsarchive.operators.removed import REAL_REFUSED_SINCE, defined_classes
 
-from .retargeting import STATEMENTS, Target, constructs_of, only_raises, packed_obstacle
+from .retargeting import STATEMENTS, Target, constructs_of, mixes_packed, only_raises
 
 
 class Fault(NamedTuple):
@@ -121,7 +121,7 @@ class Code:
     """The code of an archive of a format version, for releases to read.
 
     ``roots`` are the classes that its values name, ``constant`` gives an entry of the table of
-    constants, and ``debug`` the user's source of records. ``may_be_of_torch_1`` tells that an
+    constants with its type, or the name of its class, and ``debug`` the user's source of records. ``may_be_of_torch_1`` tells that an
     operator may take real tensors which torch 2 refuses.
     """
 
@@ -130,7 +130,7 @@ class Code:
         texts: Mapping[str, str],
         roots: Iterable[str],
         version: int,
-        constant: Callable[[int], tuple[Any, Type]],
+        constant: Callable[[int], tuple[Any, Type | str]],
         debug: Mapping[str, Sequence[TaggedRange]],
         *,
         may_be_of_torch_1: bool,
@@ -190,7 +190,7 @@ class _Reader:
         self.target = Target(release, version, lambda name: (), self._class_named)
         self.code = self.target.code(
             code.texts,
-            constant=code.constant,
+            constant=self._constant,
             evaluate=lambda schema: None,
             debug=code.debug,
             open_world=True,
@@ -208,6 +208,10 @@ class _Reader:
     def _methods(self, name: str) -> list[FunctionSchema]:
         texts = method_texts(name, self.release.name)
         return [parsed(text.removeprefix(f"{name}."), self.target.class_named) for text in texts]
+
+    def _constant(self, index: int) -> tuple[Any, Type]:
+        value, type_ = self.given.constant(index)
+        return value, self.code.find_class(type_) if isinstance(type_, str) else type_
 
     def answers(self, rules: tuple[Any, ...]) -> _Answers:
         release = self.release.name
@@ -295,13 +299,14 @@ class _Reader:
         type_ = node.inputs[0].type
         if isinstance(type_, ClassType) and type_.is_revived:
             name = type_.qualified_name
+            self._classes.setdefault(name, type_)
             heads = [text.partition("(")[0] for text in method_texts(name, self.release.name)]
             if heads and f"{name}.{node.name}" not in heads:
                 self._note(self._at(node, record, self._no_method(type_, node.name)))
 
     def _no_method(self, type_: ClassType, method: str) -> Fault:
         name = type_.qualified_name
-        text = f"torch {self.release} has no method {method} of {name}"
+        text = f"there is no method {method} of {name}"
         return Fault("class", text, f"{name}.{method}", hint=what_registers(name))
 
     def _operator(self, node: Node, record: str) -> None:
@@ -309,17 +314,22 @@ class _Reader:
         if node.upgrader is not None:
             self.reading.kept_meanings.setdefault(node.operator, node.upgrader)
         if self.given.may_be_of_torch_1 and self.target.function_of_real(node) is not None:
-            text = f"{node.operator} refuses tensors of real numbers since torch 2.0"
+            text = f"{node.operator} refuses tensors of real numbers"
             hint = "Give it complex numbers, or say return_complex in the source"
             fault = self._at(node, record, Fault("operator", text, node.operator, hint=hint))
             self._note(fault._replace(is_run=True))
 
     def _packed(self, node: Node, record: str) -> None:
-        text = packed_obstacle(node, self.release)
-        if text is not None:
-            about = node.operator if node.schema is not None else node.kind
-            fault = self._at(node, record, Fault("operator", text, about))
-            self._note(fault._replace(is_run=only_raises(node, self.release)))
+        about = node.operator if node.schema is not None else node.kind
+        if only_raises(node, self.release):
+            text = f"{about} only raises an error; torch 1.11 is the last that runs it"
+            fault = Fault("operator", text, about, is_run=True)
+        elif mixes_packed(node, self.release):
+            text = "packed weights stand for a tensor; torch 1.11 is the last that takes them"
+            fault = Fault("operator", text, about)
+        else:
+            return
+        self._note(self._at(node, record, fault))
 
     # Constructs
 
@@ -337,7 +347,7 @@ class _Reader:
     # Classes and text
 
     def _natives(self) -> list[str]:
-        return [name for name in self._mentioned() if name.startswith(NATIVE_PREFIX)]
+        return [name for name in self._mentioned() if _is_native(name)]
 
     def _mentioned(self) -> Iterator[str]:
         assert self.code.open is not None
@@ -351,16 +361,16 @@ class _Reader:
             if not name.startswith(NATIVE_PREFIX):
                 if name in self.code.open.unknown:
                     self._missing_class(name, "code", f"the archive does not define {name}")
-            elif self._is_unbound(name):
+            elif _is_native(name) and self._is_unbound(name):
                 fault = self._unbound(name)
                 self._missing_class(name, fault.kind, fault.text)
 
     def _unbound(self, name: str) -> Fault:
         """Return the fault of a class that the release does not bind."""
         if name in class_names() or is_of_torch(name):
-            text = f"torch {self.release} has no class {name}"
+            text = f"there is no class {name}"
             return Fault("class", text, name, hint=what_registers(name))
-        return Fault("library", f"the class {name}", name, hint=what_registers(name))
+        return Fault("library", f"{name} comes with a library", name, hint=what_registers(name))
 
     def _is_unbound(self, name: str) -> bool:
         found = self.code.found.get(name)
@@ -441,12 +451,17 @@ class _Reader:
             return Fault(kind, error.message, hint=error.hint or "")
         name = error.operator.partition(".")[0]
         if self.target.operators(name):
-            text = f"torch {self.release} has {name} without these arguments"
+            text = f"{name} does not take these arguments"
             return Fault("overload", text, name, hint=error.message)
         if not versions_of(name) and not is_of_torch(name):
-            return Fault("library", f"the operator {name}", name, hint=what_registers(name))
-        text = f"torch {self.release} has no operator {name}"
+            return Fault("library", f"{name} comes with a library", name, hint=what_registers(name))
+        text = f"there is no operator {name}"
         return Fault("operator", text, name, hint=what_registers(name))
+
+
+def _is_native(name: str) -> bool:
+    """Return whether a library may bind a class of this name: in a namespace of its own."""
+    return name.startswith(NATIVE_PREFIX) and name.count(".") > NATIVE_PREFIX.count(".")
 
 
 def _binds(release: Release, name: str) -> bool:

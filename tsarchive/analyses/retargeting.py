@@ -543,9 +543,13 @@ class _Body:
 
     def _packed(self, node: Node) -> None:
         """Note packed weights in the place of a tensor, or a tensor in theirs."""
-        reason = packed_obstacle(node, self.target.release)
-        if reason is not None:
-            operator = node.operator if node.schema is not None else ""
+        release = self.target.release
+        operator = node.operator if node.schema is not None else ""
+        if only_raises(node, release):
+            reason = f"{operator} only raises an error in torch {release}; torch 1.11 runs it"
+            self.program.refuse(self.record, node, reason, operator=operator)
+        elif mixes_packed(node, release):
+            reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
             self.program.refuse(self.record, node, reason, operator=operator)
 
     def _with_dtype(self, node: Node) -> None:
@@ -610,25 +614,17 @@ class _Body:
         return self.target.of(release).expression(node, version, in_branch=False) is not None
 
 
-def packed_obstacle(node: Node, release: Release) -> str | None:
-    """Say why a release does not run a call that has packed weights in the place of tensors."""
-    if release.packs_into_tensors:
-        return None
-    if only_raises(node, release):
-        return f"{node.operator} only raises an error in torch {release}; torch 1.11 runs it"
-    if _mixes_packed(node):
-        return f"torch {release} does not take packed weights for tensors; torch 1.11 does"
-    return None
-
-
 def only_raises(node: Node, release: Release) -> bool:
     """Return whether a release reads a call of an operator, and does not run it."""
     is_kept = node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
     return is_kept and not release.packs_into_tensors
 
 
-def _mixes_packed(node: Node) -> bool:
-    """Return whether packed weights are given for a tensor, or a tensor for packed weights."""
+def mixes_packed(node: Node, release: Release) -> bool:
+    """Return whether packed weights are given for a tensor, or a tensor for packed weights,
+    which a release does not take."""
+    if release.packs_into_tensors:
+        return False
     if node.schema is not None:
         pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
         return any(
@@ -638,7 +634,8 @@ def _mixes_packed(node: Node) -> bool:
         )
     owner, value = node.inputs
     slots = owner.type.attributes if isinstance(owner.type, ClassType) else {}
-    return is_packed(value.type) and slots[node.attributes["name"]].type == TENSOR
+    slot = slots.get(node.attributes["name"])
+    return is_packed(value.type) and slot is not None and slot.type == TENSOR
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:

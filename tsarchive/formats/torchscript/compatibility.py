@@ -12,11 +12,11 @@ from tsarchive.formats.compatibility import Compatibility, Found, Reason, reason
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, NONE, STRING, TENSOR, UNKNOWN, Type
 from tsarchive.operators.releases import CONSTRUCTS, Release
-from tsarchive.pickler import Reduce, loads
+from tsarchive.pickler import Object, Reduce, loads
 
 from .code_records import CodeRecords, format_version
 from .debug_records import DebugRecords
-from .older_pickles import PICKLES, unread
+from .older_pickles import PICKLES, no_longer_read, unread
 from .pickled import names_in, objects_of
 from .stored_tensors import is_tensor
 
@@ -46,6 +46,7 @@ class _Archive:
         names = [name for name in container.records if name in PICKLES]
         self.pickles = {name: container.read(name) for name in names}
         self.unread = [(n, *each) for n, d in self.pickles.items() for each in unread(n, d)]
+        self.gone = [(n, *each) for n, d in self.pickles.items() for each in no_longer_read(n, d)]
 
     @cached_property
     def code(self) -> Code:
@@ -73,10 +74,12 @@ class _Archive:
         found = loads(self.container.read(_CONSTANTS), record=_CONSTANTS)
         return found if isinstance(found, tuple) else (found,)
 
-    def _constant(self, index: int) -> tuple[Any, Type]:
+    def _constant(self, index: int) -> tuple[Any, Type | str]:
         value = self._table[index]
         if isinstance(value, Reduce) and is_tensor(value):
             return TableConstant(value), TENSOR
+        if isinstance(value, Object):
+            return TableConstant(value), value.cls.qualified_name
         return TableConstant(value), _PLAIN.get(type(value), UNKNOWN)
 
     def found(self, release: Release) -> Found:
@@ -84,7 +87,7 @@ class _Archive:
         reading = self.code.read_by(release)
         reasons = [*self._format(release)]
         reasons += [
-            _of_construct(mention, release)
+            _of_construct(mention)
             for name, mention in reading.constructs.items()
             if not release.is_since(CONSTRUCTS[name])
         ]
@@ -94,21 +97,22 @@ class _Archive:
 
     def _format(self, release: Release) -> Iterator[Reason]:
         if self.version > release.newest_format:
-            text = (
-                f"torch {release} reads file format {release.newest_format} and older, "
-                f"and this is {self.version}"
-            )
+            text = f"the file has format {self.version}, and it reads {release.newest_format}"
             yield Reason("format", text, "file format", ".data/version")
 
     def _values(self, release: Release) -> Iterator[Reason]:
         for record, what, since in dict.fromkeys(self.unread):
             if not release.is_since(since):
-                text = f"torch {release} does not read {what}"
+                text = f"it does not read {what}"
                 yield Reason("pickle", text, what, record, since=since)
+        for record, what, last in dict.fromkeys(self.gone):
+            if release > Release(last):
+                text = f"torch {last} is the last that reads {what}"
+                yield Reason("pickle", text, what, record)
 
 
-def _of_construct(mention: Mention, release: Release) -> Reason:
-    text = f"torch {release} does not read {mention.construct}"
+def _of_construct(mention: Mention) -> Reason:
+    text = f"it does not read {mention.construct}"
     place = (mention.record, mention.line, mention.code, mention.source)
     since = CONSTRUCTS[mention.construct]
     return Reason("construct", text, mention.construct, *place, since=since)

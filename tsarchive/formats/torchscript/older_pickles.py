@@ -10,7 +10,7 @@ from tsarchive.operators.overloads import methods_of
 from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
 
-from .pickled import LIST_BUILDERS, Conversion, reachable
+from .pickled import LIST_BUILDERS, Conversion, is_list_builder, reachable
 from .stored_tensors import is_tensor
 
 _TABLE: Final = "constants.pkl"
@@ -31,6 +31,7 @@ _STORAGES: Final[Mapping[str, str]] = {
     "QUInt4x2Storage": "1.8",
     "QUInt2x4Storage": "1.11",
 }
+_LAST_WITH_LISTS: Final = "1.4"
 _CONVOLUTIONS: Final = f"{NATIVE_PREFIX}quantized.Conv"
 
 _Named = tuple[str, str]
@@ -51,11 +52,10 @@ def unread(record: str, data: bytes) -> Iterator[_Named]:
 
 
 def _name_of(value: Any) -> _Named | None:
+    scales = _scales(value)
+    if isinstance(scales, Reduce) and is_tensor(scales):
+        return "tensors that are quantized by channel", "1.5"
     match value:
-        case Reduce(Global("torch._utils", "_rebuild_qtensor"), argument) if isinstance(
-            argument, tuple
-        ) and _is_by_channel(argument):
-            return "tensors that are quantized by channel", "1.5"
         case Reduce(function):
             name = function.qualified_name
             return (name, _FUNCTIONS[name]) if name in _FUNCTIONS else None
@@ -66,12 +66,22 @@ def _name_of(value: Any) -> _Named | None:
     return None
 
 
-def _is_by_channel(arguments: tuple[Any, ...]) -> bool:
-    """Return whether a quantizer, the fifth argument, holds tensors and not numbers."""
-    match arguments[4:5]:
-        case ((_, Reduce(), *_),):
-            return True
-    return False
+def no_longer_read(record: str, data: bytes) -> Iterator[_Named]:
+    """Yield what a pickle holds that releases do not read any more, and the last that does."""
+    for value in reachable(loads(data, record=record)):
+        match _scales(value):
+            case Reduce(function) if is_list_builder(function):
+                yield "tensors that are quantized by channel with lists", _LAST_WITH_LISTS
+
+
+def _scales(value: Any) -> Any:
+    """Return the scale of a quantized tensor, or its scales, from the quantizer."""
+    match value:
+        case Reduce(Global("torch._utils", "_rebuild_qtensor"), tuple() as arguments):
+            match arguments[4:5]:
+                case ((_, scales, *_),):
+                    return scales
+    return None
 
 
 def _native(name: str) -> _Named | None:
