@@ -79,6 +79,18 @@ class Reading:
     kept_meanings: dict[str, str] = field(default_factory=dict)
 
 
+class ReadCode(NamedTuple):
+    """Code as one release reads it: its functions with their records, and its classes by name."""
+
+    reading: Reading
+    functions: Sequence[tuple[Function, str]]
+    class_named: Callable[[str], NamedType]
+
+    def nodes(self, function: Function) -> Iterator[Node]:
+        """Yield the nodes of a function, those aside that never run."""
+        return _live(function.graph.nodes)
+
+
 class _Answers(NamedTuple):
     """What lowering asked, with the answers of a release: who answers alike, reads alike."""
 
@@ -161,10 +173,14 @@ class Code:
         for answers, reading in self._known:
             if answers.are_of(release, rules):
                 return reading
+        return self.code_of(release).reading
+
+    def code_of(self, release: Release) -> ReadCode:
+        """Return the code as a release reads it."""
         reader = _Reader(self, release)
-        reading = reader.read()
-        self._known.append((reader.answers(rules), reading))
-        return reading
+        reader.read()
+        self._known.append((reader.answers(self._rules(release)), reader.reading))
+        return ReadCode(reader.reading, reader.functions, reader.code.find_class)
 
     def _rules(self, release: Release) -> tuple[Any, ...]:
         """Return what beside operators and classes decides how a release reads."""
@@ -184,6 +200,7 @@ class _Reader:
         self.given = code
         self.release = release
         self.reading = Reading()
+        self.functions: list[tuple[Function, str]] = []
         self._classes: dict[str, ClassType | None] = {}
         self._faults: dict[Fault, None] = {}
         version = min(code.version, release.newest_format)
@@ -219,7 +236,7 @@ class _Reader:
         classes = {name: _class_texts(self.release, name) for name in self._natives()}
         return _Answers(rules, operators, classes)
 
-    def read(self) -> Reading:
+    def read(self) -> None:
         for name in defined_classes():
             revived_class(name)  # from here on schemas that name it know its methods
         for name in self.given.roots:
@@ -235,7 +252,6 @@ class _Reader:
         for error in self.code.open.refused:
             self._note(self._of_error(error))
         self.reading.faults = [*self._faults]
-        return self.reading
 
     def _definition(self, named: NamedType | None) -> None:
         match named:
@@ -267,6 +283,7 @@ class _Reader:
                 schema, graph = function.schema, function.graph
         except ArchiveError as error:
             return self._note(self._of_error(error, record))
+        self.functions.append((function, record))
         self._types([a.type for a in (*schema.arguments, *schema.returns)], record)
         for node in _live(graph.nodes):
             self._node(node, record)

@@ -19,6 +19,7 @@ from .debug_records import DebugRecords
 from .older_pickles import PICKLES, no_longer_read, unread
 from .pickled import names_in, objects_of
 from .stored_tensors import is_tensor
+from .ties import ties_of
 
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
@@ -33,10 +34,12 @@ SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
 def compatibility(container: Container, releases: Sequence[Release]) -> Compatibility:
     """Return what each release does with an archive. Raises ArchiveError for a broken one."""
     reading = _Archive(container)
+    newest = reading.code.code_of(releases[-1])
+    ties = ties_of(newest, reading.pickles)
     rows = rows_of(releases, reading.found)
-    kept = reading.code.read_by(releases[-1]).kept_meanings
+    kept = newest.reading.kept_meanings
     facts = {"file format": str(reading.version)}
-    return Compatibility(rows, facts=facts, kept_meanings=tuple(sorted(kept)))
+    return Compatibility(rows, ties, facts=facts, kept_meanings=tuple(sorted(kept)))
 
 
 class _Archive:
