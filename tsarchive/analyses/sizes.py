@@ -115,11 +115,11 @@ class _Following:
 
     def baked(self) -> list[Baked]:
         """Return what was found, without what the model itself decides."""
-        found: dict[Node, Baked] = {}
+        found: dict[tuple[Node, int], Baked] = {}
         for node, constant, symbols in self._found:
-            left = dict.fromkeys(s.name for s in symbols if s not in self._decided)
-            if left and node not in found:
-                found[node] = Baked(node, constant, tuple(left))
+            left = {s.name for s in symbols if s not in self._decided} - {""}
+            if left:
+                found.setdefault((node, constant), Baked(node, constant, tuple(sorted(left))))
         return [*found.values()]
 
     def call(self, function: Function, given: Sequence[Any], depth: int) -> list[Any]:
@@ -199,6 +199,13 @@ class _Following:
 _Rule = Callable[[_Following, Node, dict[str, Any], list[Any]], Any]
 
 
+def _dims(value: Any) -> tuple[Dim, ...]:
+    """Return the sizes of an argument. Raises TypeError where they are not known."""
+    if not isinstance(value, Sized):
+        raise TypeError
+    return value.dims
+
+
 def _as_dim(value: Any, node: Node) -> Dim:
     """Return the size that an argument tells. Raises TypeError for what is none."""
     if isinstance(value, Dim):
@@ -243,13 +250,13 @@ def _divided(following: _Following, node: Node, named: dict[str, Any], given: li
 
 
 def _size(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = given[0].dims
+    dims = _dims(given[0])
     return dims[given[1]] if type(given[1]) is int else list(dims)
 
 
 def _viewed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
     """Follow ``view`` and ``reshape``: constants hold what the other sizes do not."""
-    before, wanted = given[0].dims, [_as_dim(size, node) for size in given[1]]
+    before, wanted = _dims(given[0]), [_as_dim(size, node) for size in given[1]]
     symbols = Counter(symbol for dim in before for symbol in dim.symbols)
     factor = prod(dim.factor for dim in before)
     open_places = [i for i, dim in enumerate(wanted) if not dim.symbols and dim.factor == -1]
@@ -309,7 +316,7 @@ def _swallowed(factor: int, constant: int, symbols: Sequence[Symbol]) -> list[Sy
 
 
 def _expanded(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    before, wanted = given[0].dims, [_as_dim(size, node) for size in given[1]]
+    before, wanted = _dims(given[0]), [_as_dim(size, node) for size in given[1]]
     found: list[Dim] = []
     for size, dim in zip_longest(reversed(wanted), reversed(before), fillvalue=None):
         if size is None:
@@ -328,7 +335,7 @@ def _made(following: _Following, node: Node, named: dict[str, Any], given: list[
 
 
 def _joined(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = [value.dims for value in given[0]]
+    dims = [_dims(value) for value in given[0]]
     axis = given[1] % len(dims[0])
     found = list(dims[0])
     for other in dims[1:]:
@@ -344,7 +351,7 @@ def _joined(following: _Following, node: Node, named: dict[str, Any], given: lis
 
 
 def _flattened(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = given[0].dims
+    dims = _dims(given[0])
     start, end = given[1] % len(dims), given[2] % len(dims)
     inner = dims[start : end + 1]
     merged = Dim(prod(d.factor for d in inner), tuple(s for d in inner for s in d.symbols))
@@ -352,24 +359,24 @@ def _flattened(following: _Following, node: Node, named: dict[str, Any], given: 
 
 
 def _permuted(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    return Sized(tuple(given[0].dims[place] for place in given[1]))
+    return Sized(tuple(_dims(given[0])[place] for place in given[1]))
 
 
 def _transposed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = list(given[0].dims)
+    dims = list(_dims(given[0]))
     one, other = (given[1], given[2]) if len(given) > 2 else (0, len(dims) - 1)
     dims[one], dims[other] = dims[other], dims[one]
     return Sized(tuple(dims))
 
 
 def _unsqueezed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = list(given[0].dims)
+    dims = list(_dims(given[0]))
     dims.insert(given[1] % (len(dims) + 1), Dim(1))
     return Sized(tuple(dims))
 
 
 def _squeezed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = list(given[0].dims)
+    dims = list(_dims(given[0]))
     axis = given[1] % len(dims)
     if dims[axis].symbols:
         return None
@@ -379,13 +386,13 @@ def _squeezed(following: _Following, node: Node, named: dict[str, Any], given: l
 
 
 def _selected(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = list(given[0].dims)
+    dims = list(_dims(given[0]))
     del dims[given[1] % len(dims)]
     return Sized(tuple(dims))
 
 
 def _sliced(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = list(given[0].dims)
+    dims = list(_dims(given[0]))
     axis, start, end = given[1] % len(dims), given[2] or 0, given[3]
     if not (start == 0 and end in (None, _END) and given[4] == 1):
         dims[axis] = following.opaque(dims[axis])
@@ -393,7 +400,7 @@ def _sliced(following: _Following, node: Node, named: dict[str, Any], given: lis
 
 
 def _reduced(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims, axes, keeps = given[0].dims, given[1], given[2]
+    dims, axes, keeps = _dims(given[0]), given[1], given[2]
     if not isinstance(axes, list | int) or type(keeps) is not bool:
         return None
     gone = {axis % len(dims) for axis in ([axes] if isinstance(axes, int) else axes)}
@@ -403,7 +410,7 @@ def _reduced(following: _Following, node: Node, named: dict[str, Any], given: li
 
 
 def _convolved(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims, weight = named["input"].dims, named["weight"].dims
+    dims, weight = _dims(named["input"]), _dims(named["weight"])
     if named.get("transposed"):
         return None
     following.decide(dims[1])
@@ -426,7 +433,7 @@ def _windowed(
 
 
 def _pooled(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims, kernels = named["self"].dims, named["kernel_size"]
+    dims, kernels = _dims(named["self"]), named["kernel_size"]
     strides, pads = named["stride"] or kernels, named["padding"]
     if named.get("ceil_mode"):
         return None
@@ -437,25 +444,25 @@ def _pooled(following: _Following, node: Node, named: dict[str, Any], given: lis
 
 
 def _adaptive(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims, sizes = given[0].dims, given[1]
+    dims, sizes = _dims(given[0]), given[1]
     found = tuple(Dim(size) for size in sizes)
     return Sized((*dims[: len(dims) - len(sizes)], *found))
 
 
 def _linear(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims, weight = given[0].dims, given[1].dims
+    dims, weight = _dims(given[0]), _dims(given[1])
     following.decide(dims[-1])
     return Sized((*dims[:-1], weight[0]))
 
 
 def _multiplied(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    one, other = given[-2:] if node.kind == "aten::matmul" else given[:2]
-    if min(len(one.dims), len(other.dims)) < 2:
+    one, other = _dims(given[0]), _dims(given[1])
+    if min(len(one), len(other)) < 2:
         return None
-    following.same(node, one.dims[-1], other.dims[-2], may_spread=False)
-    pairs = zip_longest(reversed(one.dims[:-2]), reversed(other.dims[:-2]), fillvalue=Dim(1))
+    following.same(node, one[-1], other[-2], may_spread=False)
+    pairs = zip_longest(reversed(one[:-2]), reversed(other[:-2]), fillvalue=Dim(1))
     batch = [following.same(node, *pair) for pair in pairs][::-1]
-    return Sized((*batch, one.dims[-2], other.dims[-1]))
+    return Sized((*batch, one[-2], other[-1]))
 
 
 def _added(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
@@ -463,7 +470,7 @@ def _added(following: _Following, node: Node, named: dict[str, Any], given: list
 
 
 def _normalised(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    dims = given[0].dims
+    dims = _dims(given[0])
     if node.kind == "aten::layer_norm":
         for dim in dims[len(dims) - len(given[1]) :]:
             following.decide(dim)
@@ -473,7 +480,7 @@ def _normalised(following: _Following, node: Node, named: dict[str, Any], given:
 
 
 def _embedded(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    return Sized((*given[1].dims, given[0].dims[-1]))
+    return Sized((*_dims(given[1]), _dims(given[0])[-1]))
 
 
 def _rules(rule: _Rule, names: str) -> Iterator[tuple[str, _Rule]]:

@@ -117,12 +117,19 @@ def _of_constants(node: Node, record: str) -> Iterator[Tie]:
         if not value.node.is_constant:
             continue
         match value.node.attributes["value"]:
-            case Device(text) if text == _CPU:
-                yield _tie("device", "tensors are made on the CPU, wherever the model is", "", node)
             case Device(text):
-                yield _tie("device", f"tensors are made on {text}", record, node)
+                yield _of_device(text, record, node)
+            case str(text) if node.kind == "aten::device":
+                yield _of_device(text, record, node)
             case str(text) if _PATH.fullmatch(text):
                 yield _tie("path", f"the path {text} stands in code", record, node)
+
+
+def _of_device(device: str, record: str, node: Node) -> Tie:
+    """Return the tie of code to a device, which may be where the model was when it was traced."""
+    if device == _CPU:
+        return _tie("device", "code names the CPU, wherever the model is", record, node)
+    return _tie("device", f"code names {device}", record, node)
 
 
 def _of_operator(node: Node, record: str) -> Iterator[Tie]:
