@@ -29,6 +29,7 @@ from tsarchive.operators.libraries import is_of_torch, what_registers
 from tsarchive.operators.overloads import parsed, with_methods
 from tsarchive.operators.registry import (
     class_names,
+    listed_versions,
     method_texts,
     schema_texts,
     versions_of,
@@ -324,7 +325,7 @@ class _Reader:
     def _no_method(self, type_: ClassType, method: str) -> Fault:
         name = type_.qualified_name
         text = f"there is no method {method} of {name}"
-        return Fault("class", text, f"{name}.{method}", hint=what_registers(name))
+        return Fault("class", text, f"{name}.{method}", hint=_who_has(_binding(name, method)))
 
     def _operator(self, node: Node, record: str) -> None:
         self._packed(node, record)
@@ -386,7 +387,7 @@ class _Reader:
         """Return the fault of a class that the release does not bind."""
         if name in class_names() or is_of_torch(name):
             text = f"there is no class {name}"
-            return Fault("class", text, name, hint=what_registers(name))
+            return Fault("class", text, name, hint=_who_has(_binding(name)))
         return Fault("library", f"{name} comes with a library", name, hint=what_registers(name))
 
     def _is_unbound(self, name: str) -> bool:
@@ -396,7 +397,7 @@ class _Reader:
 
     def _missing_class(self, name: str, kind: str, text: str) -> None:
         record, line, code = self._first_mention(name)
-        hint = "" if kind == "code" else what_registers(name)
+        hint = what_registers(name) if kind == "library" else _who_has(_binding(name))
         source = self._source(record, line)
         self._note(Fault(kind, text, name, record, line, code, source, hint))
 
@@ -469,11 +470,11 @@ class _Reader:
         name = error.operator.partition(".")[0]
         if self.target.operators(name):
             text = f"{name} does not take these arguments"
-            return Fault("overload", text, name, hint=error.message)
+            return Fault("overload", text, name, hint=_shortened(error.message))
         if not versions_of(name) and not is_of_torch(name):
             return Fault("library", f"{name} comes with a library", name, hint=what_registers(name))
         text = f"there is no operator {name}"
-        return Fault("operator", text, name, hint=what_registers(name))
+        return Fault("operator", text, name, hint=_who_has(versions_of(name)))
 
 
 def _is_native(name: str) -> bool:
@@ -483,6 +484,31 @@ def _is_native(name: str) -> bool:
 
 def _binds(release: Release, name: str) -> bool:
     return name in class_names() and release.name in versions_of_class(name)
+
+
+def _binding(name: str, method: str = "") -> list[str]:
+    """Return the versions that bind a class, or have one of its methods."""
+    bound = versions_of_class(name) if name in class_names() else ()
+    head = f"{name}.{method}("
+    return [
+        version
+        for version in listed_versions()
+        if version in bound
+        and (not method or any(text.startswith(head) for text in method_texts(name, version)))
+    ]
+
+
+def _who_has(versions: Sequence[str]) -> str:
+    """Return the hint for what some versions have, in their order."""
+    if not versions:
+        return "No torch that is known has it"
+    return f"torch {' to '.join(dict.fromkeys((versions[0], versions[-1])))} has it"
+
+
+def _shortened(message: str) -> str:
+    """Return why the only overload does not fit, or else that none does."""
+    first, *candidates = message.split("\n")
+    return candidates[0].strip() if len(candidates) == 1 else first.removesuffix("; considered:")
 
 
 def _class_texts(release: Release, name: str) -> tuple[str, ...] | None:

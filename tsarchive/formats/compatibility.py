@@ -149,11 +149,11 @@ def _since(reason: Reason, since: str | None) -> Reason:
 def _row(name: str, found: Found, reasons: Sequence[Reason]) -> Row:
     loads = not found.reasons
     is_library = not loads and all(reason.kind == "library" for reason in found.reasons)
-    needs = dict.fromkeys(_library(r.about) for r in found.reasons) if is_library else {}
+    needs = dict.fromkeys(library_of(r.about) for r in found.reasons) if is_library else {}
     return Row(name, loads, loads and not found.at_run, tuple(reasons), tuple(needs))
 
 
-def _library(name: str) -> str:
+def library_of(name: str) -> str:
     """Return the namespace of an operator or class: ``torchvision`` for ``torchvision::nms``."""
     namespace, separator, _ = name.partition("::")
     return namespace if separator else name.split(".")[-2]

@@ -46,12 +46,18 @@ _OWN: Final = frozenset(
         "quantization", "quantized", "rnn", "sparse",
     }
 )  # fmt: skip
+_OF_PYTHON: Final = frozenset({"quantized_decomposed", "torch_nn"})
 _NAMESPACE = re.compile(r"(?:__torch__\.torch\.classes\.)?(\w+)(?:::|\.)")
 
 
 def is_of_torch(name: str) -> bool:
     """Return whether operators and classes of a namespace come with torch, in whatever release."""
     return _namespace(name) in _OWN
+
+
+def is_registered_by_python(name: str) -> bool:
+    """Return whether Python code registers the operators of a namespace, which C++ lacks."""
+    return _namespace(name) in _OF_PYTHON
 
 
 def _namespace(name: str) -> str:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.reading import Code, Mention
 from tsarchive.container import Container
-from tsarchive.formats.compatibility import Compatibility, Found, Reason, reasons_of, rows_of
+from tsarchive.formats.compatibility import (
+    Compatibility,
+    Found,
+    Reason,
+    Row,
+    library_of,
+    reasons_of,
+    rows_of,
+)
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, NONE, STRING, TENSOR, UNKNOWN, Type
+from tsarchive.operators.libraries import is_registered_by_python
 from tsarchive.operators.releases import CONSTRUCTS, Release
 from tsarchive.pickler import Object, Reduce, loads
 
+from .bytecode import MOBILE_NOTES, bytecode_of, mobile_rows
 from .code_records import CodeRecords, format_version
-from .debug_records import DebugRecords
+from .debug_records import DEBUG_SUFFIX, FORMAT, DebugRecords
 from .older_pickles import PICKLES, no_longer_read, unread
 from .pickled import names_in, objects_of
 from .stored_tensors import is_tensor
@@ -23,10 +35,29 @@ from .ties import ties_of
 
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
+_TAG: Final = b"restore_type_tag"
 _OURS: Final = "__torch__."
 _PLAIN: Final[dict[type, Type]] = {
     type(None): NONE, bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING,
 }  # fmt: skip
+# What releases do not read in the text that torch writes today, and which do.
+_SPELLINGS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Release], bool]], ...]] = (
+    (
+        "the types NoneType and Tuple[()]",
+        re.compile(r"\bNoneType\b|Tuple\[\(\)\]"),
+        lambda release: release.names_empty_types,
+    ),
+    (
+        "the list __buffers__",
+        re.compile(r"^  __buffers__ = ", re.MULTILINE),
+        lambda release: release.lists_buffers,
+    ),
+    (
+        "constants of classes",
+        re.compile(r"^  \w+ : Final\[", re.MULTILINE),
+        lambda release: release.has_class_constants,
+    ),
+)
 # Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
 SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
 
@@ -37,9 +68,28 @@ def compatibility(container: Container, releases: Sequence[Release]) -> Compatib
     newest = reading.code.code_of(releases[-1])
     ties = ties_of(newest, reading.pickles)
     rows = rows_of(releases, reading.found)
-    kept = newest.reading.kept_meanings
+    kept = tuple(sorted(newest.reading.kept_meanings))
     facts = {"file format": str(reading.version)}
-    return Compatibility(rows, ties, facts=facts, kept_meanings=tuple(sorted(kept)))
+    bytecode = bytecode_of(container)
+    if bytecode is None:
+        return Compatibility(rows, ties, libtorch_needs(rows), facts=facts, kept_meanings=kept)
+    facts["bytecode"] = str(bytecode.version)
+    mobile = mobile_rows(bytecode, releases)
+    needs = libtorch_needs(rows)
+    return Compatibility(rows, ties, needs, mobile, facts, MOBILE_NOTES, kept)
+
+
+def libtorch_needs(rows: Sequence[Row]) -> tuple[Reason, ...]:
+    """Return the libraries that a program in C++ has to link besides libtorch."""
+    reasons = rows[-1].reasons if rows else ()
+    return tuple(replace(r, hint=_in_cpp(r.about)) for r in reasons if r.kind == "library")
+
+
+def _in_cpp(name: str) -> str:
+    namespace = library_of(name)
+    if is_registered_by_python(name):
+        return f"Python alone registers {namespace}: libtorch cannot run it"
+    return f"Link the C++ library of {namespace} into the program, or load it by dlopen"
 
 
 class _Archive:
@@ -94,9 +144,33 @@ class _Archive:
             for name, mention in reading.constructs.items()
             if not release.is_since(CONSTRUCTS[name])
         ]
+        reasons += self._spelling(release)
         reasons += self._values(release)
         reasons += reasons_of(fault for fault in reading.faults if not fault.is_run)
         return Found(reasons, reasons_of(fault for fault in reading.faults if fault.is_run))
+
+    def _spelling(self, release: Release) -> Iterator[Reason]:
+        """Yield what of the text that torch writes today a release does not read."""
+        for what, pattern, reads in _SPELLINGS:
+            if not reads(release):
+                yield from self._first(what, pattern)
+        if not release.reads_text_tables and self._has_text_table:
+            text = "it does not read debug records with a table of texts, and ends the process"
+            yield Reason("pickle", text, "debug records", "code/")
+
+    def _first(self, what: str, pattern: re.Pattern[str]) -> Iterator[Reason]:
+        for record, text in self.code.texts.items():
+            match = pattern.search(text)
+            if match is not None:
+                line = text.count("\n", 0, match.start()) + 1
+                code = text.split("\n")[line - 1].strip()
+                yield Reason("construct", f"it does not read {what}", what, record, line, code)
+                return
+
+    @cached_property
+    def _has_text_table(self) -> bool:
+        names = [name for name in self.container.records if name.endswith(DEBUG_SUFFIX)]
+        return any(FORMAT.encode() in self.container.read(name) for name in names)
 
     def _format(self, release: Release) -> Iterator[Reason]:
         if self.version > release.newest_format:
@@ -108,6 +182,9 @@ class _Archive:
             if not release.is_since(since):
                 text = f"it does not read {what}"
                 yield Reason("pickle", text, what, record, since=since)
+        if not release.reads_type_tags and any(_TAG in data for data in self.pickles.values()):
+            text = "it does not read values that tell the types of lists and dicts"
+            yield Reason("pickle", text, "type tags", _DATA)
         for record, what, last in dict.fromkeys(self.gone):
             if release > Release(last):
                 text = f"torch {last} is the last that reads {what}"
