@@ -30,8 +30,8 @@ class CompatReport(Compatibility):
 
     @property
     def loads(self) -> bool:
-        """Whether all releases that were asked for load the file."""
-        return all(row.loads for row in self.rows)
+        """Whether all releases that were asked for load the file; False where torch runs none."""
+        return bool(self.rows) and all(row.loads for row in self.rows)
 
     def row(self, torch: str) -> Row:
         """Return the row of a release. Raises CallError for one that was not asked for."""

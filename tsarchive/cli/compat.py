@@ -73,7 +73,7 @@ def _asked(versions: str) -> list[str]:
 
 
 def _is_fine(report: CompatReport, asked: Sequence[str] | None) -> bool:
-    return report.loads if asked else any(row.loads for row in report.rows)
+    return report.loads if asked else any(row.loads for row in (*report.rows, *report.mobile))
 
 
 def _document(report: CompatReport) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def _show(file: str, report: CompatReport) -> None:
     facts = "".join(f", {what} {version}" for what, version in report.facts.items())
     say(f"{file}: {report.kind}{facts}")
     _show_rows("torch", report.rows)
-    _show_rows("interpreter", report.mobile)
-    _show_reasons(report.rows)
+    _show_rows("interpreter" if report.rows else "runtime", report.mobile)
+    _show_reasons((*report.rows, *report.mobile))
     for reason in report.libtorch:
         say(f"libtorch: {reason.text}")
         say(f"  hint:  {reason.hint}")
@@ -130,7 +130,11 @@ def _span(rows: Sequence[Row]) -> str:
             runs[-1].append(row.torch)
         else:
             runs.append([row.torch])
-    return ", ".join(" to ".join(dict.fromkeys((run[0], run[-1]))) for run in runs)
+    return ", ".join(_ends(run[0], run[-1]) for run in runs)
+
+
+def _ends(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last.rpartition(' ')[2]}"
 
 
 def _follows(one: str, other: str) -> bool:
@@ -153,8 +157,9 @@ def _show_reasons(rows: Iterable[Row]) -> None:
     """Show each reason once, with its line."""
     reasons = {(r.kind, r.text, r.about): (r, row) for row in rows for r in row.reasons}
     for reason, row in [*reasons.values()][:_REASONS_SHOWN]:
-        until = f"; torch {reason.since} does" if reason.since else ""
-        say(f"torch {row.torch}: {reason.text}{until}", "bold")
+        where = row.torch if " " in row.torch else f"torch {row.torch}"
+        until = f" (until {reason.since})" if reason.since else ""
+        say(f"{where}: {reason.text}{until}", "bold")
         _show_place(reason)
         if reason.hint:
             say(f"  hint:  {reason.hint}")

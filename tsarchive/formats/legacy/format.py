@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions
 
