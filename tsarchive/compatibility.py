@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import BinaryIO
+from dataclasses import dataclass, fields, replace
+from typing import Any, BinaryIO
 
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, FormatError
+from tsarchive.formats.base import Format
 from tsarchive.formats.compatibility import Compatibility, Reason, Row, Tie
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
@@ -49,7 +50,8 @@ def compat(
 
     ``f`` is a path or a binary file object, with an archive of TorchScript or torch.export or a
     program of ExecuTorch; ``torch`` names releases, such as ``["1.13", "2.9"]``, all known ones
-    otherwise. What a release reads is told from the schemas of its operators, which come with
+    otherwise. Of a release that is named and does not load the file, the ``plan`` of its row tells
+    what a conversion for it would do. What a release reads is told from the schemas of its operators, which come with
     this package: nothing of the file runs, and torch is not imported.
 
     Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
@@ -63,9 +65,13 @@ def compat(
         known = [Release(name) for name in listed_versions()]
         try:
             found = format_.compatibility(opened, [each for each in known if each >= first])
+            names = {release.name for release in asked}
+            rows = [row for row in found.rows if row.torch in names]
+            if torch is not None:
+                rows = [_planned(row, format_, opened) for row in rows]
         except RecursionError:
             raise FormatError("the program is nested too deeply") from None
-        return _report(format_.kind, found, {release.name for release in asked})
+        return _report(format_.kind, found, rows)
 
 
 def _releases(torch: Sequence[str] | None) -> list[Release]:
@@ -76,16 +82,15 @@ def _releases(torch: Sequence[str] | None) -> list[Release]:
     return [release_named(version) for version in torch]
 
 
-def _report(kind: str, found: Compatibility, asked: set[str]) -> CompatReport:
-    rows = tuple(row for row in found.rows if row.torch in asked)
-    mobile = tuple(row for row in found.mobile if row.torch in asked or found.rows == ())
-    return CompatReport(
-        rows,
-        found.ties,
-        found.libtorch,
-        mobile,
-        found.facts,
-        found.notes,
-        found.kept_meanings,
-        kind,
-    )
+def _planned(row: Row, format_: Format, opened: Any) -> Row:
+    """Add what a conversion would do to a row that does not load the file."""
+    if row.loads:
+        return row
+    return replace(row, plan=format_.plan(opened, Release(row.torch)))
+
+
+def _report(kind: str, found: Compatibility, rows: Sequence[Row]) -> CompatReport:
+    asked = {row.torch for row in rows}
+    mobile = tuple(row for row in found.mobile if row.torch in asked or not found.rows)
+    given = {f.name: getattr(found, f.name) for f in fields(found)}
+    return CompatReport(**{**given, "rows": tuple(rows), "mobile": mobile}, kind=kind)

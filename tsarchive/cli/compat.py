@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BAR_FROM: Final = 100 << 20
 _REASONS_SHOWN: Final = 12
 _TIES_SHOWN: Final = 20
+_LINE: Final = "\n"
 
 
 @click.command(cls=Command)
@@ -87,6 +88,7 @@ def _show(file: str, report: CompatReport) -> None:
     say(f"{file}: {report.kind}{facts}")
     _show_rows("torch", report.rows)
     _show_rows("interpreter" if report.rows else "runtime", report.mobile)
+    _show_plans(report.rows)
     _show_reasons((*report.rows, *report.mobile))
     for reason in report.libtorch:
         say(f"libtorch: {reason.text}")
@@ -165,6 +167,20 @@ def _show_reasons(rows: Iterable[Row]) -> None:
             say(f"  hint:  {reason.hint}")
     if len(reasons) > _REASONS_SHOWN:
         say(f"and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}: --json has all")
+
+
+def _show_plans(rows: Sequence[Row]) -> None:
+    """Show what a conversion for each release that was asked for would do."""
+    for row in rows:
+        if row.plan is None:
+            continue
+        head = f"convert --for-torch {row.torch}"
+        if not row.plan.works:
+            say(f"{head} refuses: {row.plan.refusals[0].partition(_LINE)[0]}")
+            continue
+        count = sum(calls.count for calls in row.plan.rewritten)
+        left = f", leaves out {', '.join(row.plan.left_out)}" if row.plan.left_out else ""
+        say(f"{head} works: {plural(count, 'call')} written otherwise{left}")
 
 
 def _show_place(found: Reason | Tie) -> None:

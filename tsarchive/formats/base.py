@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         TensorTotals,
     )
     from tsarchive.findings import Findings
-    from tsarchive.formats.compatibility import Compatibility
+    from tsarchive.formats.compatibility import Compatibility, Plan
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, VerifyReport, Written
     from tsarchive.frontend import CodeImporter
@@ -476,6 +476,10 @@ class Format(ABC):
         raise UnsupportedError(
             f"{self.what_it_is} is not run by torch", hint="Give a file that holds a model"
         )
+
+    def plan(self, opened: Any, release: Release) -> Plan | None:
+        """Return what a conversion of a file for a release would do; None where there is none."""
+        return None
 
     @abstractmethod
     def container(self, opened: Any) -> Container:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tsarchive.analyses.reading import Fault
+from tsarchive.formats.requests import RewrittenCalls
 from tsarchive.ir.source_ranges import Location
 from tsarchive.operators.releases import Release
 
@@ -49,13 +50,28 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What ``tsarchive.convert`` with ``for_torch`` would do for a release that does not load a file.
+
+    ``rewritten`` are the calls that it would write otherwise, ``left_out`` the records that it
+    would leave out; ``refusals`` say why it refuses, if it does.
+    """
+
+    works: bool
+    rewritten: tuple[RewrittenCalls, ...] = ()
+    left_out: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """What one release does with a file.
 
     ``loads`` tells whether ``torch.jit.load`` (``torch.export.load`` for PT2) takes it with this
     torch alone, on any machine that has the memory, tensors moved to the CPU; ``runs`` whether all
     of its code does there what it says. ``reasons`` say why not. ``needs`` are the libraries to
-    import before, if those are all that is missing.
+    import before, if those are all that is missing. ``plan`` is what a conversion for this torch
+    would do, where it was asked for and does not load the file.
     """
 
     torch: str
@@ -63,6 +79,7 @@ class Row:
     runs: bool
     reasons: tuple[Reason, ...] = ()
     needs: tuple[str, ...] = ()
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)

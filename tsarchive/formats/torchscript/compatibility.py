@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from tsarchive.analyses.reading import Code, Mention
-from tsarchive.container import Container
+from tsarchive.container import Container, NewRecord
+from tsarchive.errors import ArchiveError, TargetError
 from tsarchive.formats.compatibility import (
     Compatibility,
     Found,
+    Plan,
     Reason,
     Row,
     library_of,
@@ -21,8 +23,15 @@ from tsarchive.formats.compatibility import (
 )
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, NONE, STRING, TENSOR, UNKNOWN, Type
+from tsarchive.frontend.importer import revived_class
+from tsarchive.ir.classes import ClassType
+from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.ir.schema import FunctionSchema
 from tsarchive.operators.libraries import is_registered_by_python
+from tsarchive.operators.overloads import class_of, native_class, overloads_of
+from tsarchive.operators.registry import listed_versions
 from tsarchive.operators.releases import CONSTRUCTS, Release
+from tsarchive.operators.removed import defined_classes, removed
 from tsarchive.pickler import Object, Reduce, loads
 
 from .bytecode import MOBILE_NOTES, bytecode_of, mobile_rows
@@ -30,6 +39,7 @@ from .code_records import CodeRecords, format_version
 from .debug_records import DEBUG_SUFFIX, FORMAT, DebugRecords
 from .older_pickles import PICKLES, no_longer_read, unread
 from .pickled import names_in, objects_of
+from .retargeting import SINCE_TORCH_2, Process, retargeted
 from .stored_tensors import is_tensor
 from .ties import ties_of
 
@@ -58,8 +68,6 @@ _SPELLINGS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Release], bool]], 
         lambda release: release.has_class_constants,
     ),
 )
-# Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
-SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
 
 
 def compatibility(container: Container, releases: Sequence[Release]) -> Compatibility:
@@ -90,6 +98,37 @@ def _in_cpp(name: str) -> str:
     if is_registered_by_python(name):
         return f"Python alone registers {namespace}: libtorch cannot run it"
     return f"Link the C++ library of {namespace} into the program, or load it by dlopen"
+
+
+def plan(container: Container, release: Release) -> Plan:
+    """Return what a conversion of an archive for a release would do. Nothing is written.
+
+    It is planned with the operators of the newest torch, and without libraries.
+    """
+    reading = _Archive(container)
+    records = [NewRecord(name, container.read(name)) for name in container.records]
+    process = Process(_schemas, _schemas, class_of, any_class, lambda schema: None, reading.typed)
+    try:
+        found = retargeted(container, records, release, keeps_unread=False, process=process)
+    except TargetError as error:
+        return Plan(False, refusals=tuple(map(str, error.obstacles)))
+    except ArchiveError as error:
+        return Plan(False, refusals=(str(error),))
+    return Plan(True, found.rewritten, found.left_out)
+
+
+def _schemas(name: str) -> tuple[FunctionSchema, ...]:
+    """Return the overloads that the newest torch has, or that no function of ours stands for."""
+    newest = overloads_of(name, listed_versions()[-1])
+    gone = [candidate.schema for candidate in removed(name)]
+    return newest or tuple(schema for schema in overloads_of(name) if schema not in gone)
+
+
+def any_class(name: str) -> ClassType | None:
+    """Return a class that torch binds or bound once, or that a library may."""
+    if name in defined_classes():
+        return revived_class(name)
+    return class_of(name) or (native_class(name) if name.startswith(NATIVE_PREFIX) else None)
 
 
 class _Archive:
@@ -134,6 +173,14 @@ class _Archive:
         if isinstance(value, Object):
             return TableConstant(value), value.cls.qualified_name
         return TableConstant(value), _PLAIN.get(type(value), UNKNOWN)
+
+    def typed(self, index: int) -> tuple[Any, Type]:
+        """Return a constant with its type, that of a class by its name."""
+        held, type_ = self._constant(index)
+        if isinstance(type_, str):
+            found = any_class(type_)
+            return held.value, UNKNOWN if found is None else found
+        return held.value, type_
 
     def found(self, release: Release) -> Found:
         """Return why a release does not load the archive, or run it."""
