@@ -28,7 +28,8 @@ import torch
 torch.set_num_threads(1)
 
 def called(module, method, call):
-    return getattr(module, method)(*call.get("inputs", call.get("args", ())), **call.get("kwargs", {}))
+    given = call.get("inputs", call.get("args", ()))
+    return getattr(module, method)(*given, **call.get("kwargs", {}))
 
 def probe(path):
     try:
@@ -72,7 +73,8 @@ for path in sys.stdin.read().splitlines():
         os.kill(child, signal.SIGKILL)
     os.close(reading)
     _, status = os.waitpid(child, 0)
-    found = json.loads(data) if data else {"loads": False, "error": "the process ended: %d" % status}
+    ended = {"loads": False, "error": "the process ended: %d" % status}
+    found = json.loads(data) if data else ended
     print(json.dumps({"path": path, **found}), flush=True)
 """
 
@@ -144,7 +146,10 @@ def _rows(file: str, versions: Sequence[str]) -> dict[str, Row]:
         report = tsarchive.compat(file, versions)
     except ArchiveError as error:
         refused = Reason("file", str(error))
-        return {version: Row(version, loads=False, runs=False, reasons=(refused,)) for version in versions}
+        return {
+            version: Row(version, loads=False, runs=False, reasons=(refused,))
+            for version in versions
+        }
     return {version: report.row(version) for version in versions}
 
 

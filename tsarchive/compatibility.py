@@ -50,9 +50,9 @@ def compat(
 
     ``f`` is a path or a binary file object, with an archive of TorchScript or torch.export or a
     program of ExecuTorch; ``torch`` names releases, such as ``["1.13", "2.9"]``, all known ones
-    otherwise. Of a release that is named and does not load the file, the ``plan`` of its row tells
-    what a conversion for it would do. What a release reads is told from the schemas of its operators, which come with
-    this package: nothing of the file runs, and torch is not imported.
+    otherwise. The ``plan`` of a row tells, where releases were named, what a conversion would do
+    for one that does not load the file. What a release reads is told from the schemas of its
+    operators, which come with this package: nothing of the file runs, and torch is not imported.
 
     Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
     is not known, OSError for a file that cannot be read.

@@ -1,8 +1,8 @@
 """What a release of torch finds when it reads code: without that release, and without running it.
 
 Code is lowered with the operators, classes and meanings of the release, in an open world, so that
-all that stands in its way is found, and not the first fault alone. Most releases have most operators
-alike: code is lowered once for all those that answer alike what its lowering asked.
+all that stands in its way is found, and not the first fault alone. Releases that answer alike what
+lowering asked read alike: code is lowered once for all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
-from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import UNREACHABLE
 from tsarchive.frontend.importer import revived_class
 from tsarchive.frontend.places import CodePlace
@@ -134,8 +133,8 @@ class Code:
     """The code of an archive of a format version, for releases to read.
 
     ``roots`` are the classes that its values name, ``constant`` gives an entry of the table of
-    constants with its type, or the name of its class, and ``debug`` the user's source of records. ``may_be_of_torch_1`` tells that an
-    operator may take real tensors which torch 2 refuses.
+    constants with its type, or the name of its class, and ``debug`` the user's source of records.
+    ``may_be_of_torch_1`` tells that operators may be given real tensors, which torch 2 refuses.
     """
 
     def __init__(
@@ -262,8 +261,8 @@ class _Reader:
                 pass
             case ClassType():
                 record = self._record_of(named.qualified_name)
-                members = (*named.attributes.values(), *named.constants.values())
-                self._types([member.type for member in members], record)
+                self._types([member.type for member in named.attributes.values()], record)
+                self._types([member.type for member in named.constants.values()], record)
                 for function in (*named.methods.values(), *named.hooks()):
                     self._function(function)
                 for hook in named.hooks():
@@ -432,8 +431,9 @@ class _Reader:
         place = node.place
         if not isinstance(place, CodePlace):
             return fault._replace(record=record)
-        where = {"record": place.record, "line": place.line, "code": place.text}
-        return fault._replace(**where, source=place.origin)
+        return fault._replace(
+            record=place.record, line=place.line, code=place.text, source=place.origin
+        )
 
     def _of_error(self, error: ArchiveError, record: str = "", node: Node | None = None) -> Fault:
         fault = self._of_native(node) or self._described(error)
@@ -467,7 +467,7 @@ class _Reader:
         if not isinstance(error, UnknownOperatorError):
             kind = "class" if isinstance(error, UnknownClassError) else "code"
             return Fault(kind, error.message, hint=error.hint or "")
-        name = error.operator.partition(".")[0]
+        name = (error.operator or "").partition(".")[0]
         if self.target.operators(name):
             text = f"{name} does not take these arguments"
             return Fault("overload", text, name, hint=_shortened(error.message))

@@ -47,7 +47,9 @@ class Dim(NamedTuple):
     def example(self) -> int | None:
         """The size in the call that was traced, if it is known."""
         known = [symbol.example for symbol in self.symbols]
-        return None if None in known else prod((s for s in known if s is not None), start=self.factor)
+        return (
+            None if None in known else prod((s for s in known if s is not None), start=self.factor)
+        )
 
 
 class Sized(NamedTuple):
@@ -297,14 +299,15 @@ def _held_in_place(
     following: _Following, node: Node, before: Sequence[Dim], wanted: Sequence[Dim]
 ) -> None:
     """Note a constant where the first dimension stands, as long as it was in the example."""
-    if before and wanted and before[0].symbols and not wanted[0].symbols:
-        if before[0].example == wanted[0].factor and len(before) > 1:
-            following.note(node, wanted[0].factor, before[0].symbols)
+    if len(before) < 2 or not wanted or wanted[0].symbols:
+        return
+    if before[0].symbols and before[0].example == wanted[0].factor:
+        following.note(node, wanted[0].factor, before[0].symbols)
 
 
 def _swallowed(factor: int, constant: int, symbols: Sequence[Symbol]) -> list[Symbol]:
     """Return the fewest symbols that constants must hold, the later ones first."""
-    if constant and factor % constant == 0 or len(symbols) > _MOST_SYMBOLS:
+    if (constant and factor % constant == 0) or len(symbols) > _MOST_SYMBOLS:
         return []
     known = [symbol for symbol in reversed(symbols) if symbol.example]
     for count in range(1, len(known) + 1):

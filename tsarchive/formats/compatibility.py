@@ -51,7 +51,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What ``tsarchive.convert`` with ``for_torch`` would do for a release that does not load a file.
+    """What ``tsarchive.convert`` would do ``for_torch``, a release that does not load a file.
 
     ``rewritten`` are the calls that it would write otherwise, ``left_out`` the records that it
     would leave out; ``refusals`` say why it refuses, if it does.

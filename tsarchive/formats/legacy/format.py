@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Importer, ZipFormat
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions
+    from tsarchive.operators.releases import Release
 
 
 _TABLE: Final = RecordTable(
@@ -27,6 +28,9 @@ _TABLE: Final = RecordTable(
     Row(r"version", Role.NOTES),
     Row(r"extra/.+", Role.EXTRA, Reader.USER),
 )
+
+_NOT_READ: Final = "archives with a model.json, as torch wrote them before 1.3, are not read"
+_SAVE: Final = "tsarchive.save(tsarchive.load(file), ...) writes it in the form of today"
 
 
 class _LegacyTorchScript(ZipFormat):
@@ -48,6 +52,13 @@ class _LegacyTorchScript(ZipFormat):
         from .inspection import LegacyView
 
         return LegacyView(opened)
+
+    def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
+        from tsarchive.formats.compatibility import Compatibility, Found, Reason, rows_of
+
+        reason = Reason("format", _NOT_READ, "model.json", "model.json", hint=_SAVE)
+        rows = rows_of(releases, lambda release: Found([reason]))
+        return Compatibility(rows, facts={"file format": "model.json"})
 
     def contents(self, opened: Container) -> Contents:
         from .contents import LegacyContents

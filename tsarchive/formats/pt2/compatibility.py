@@ -12,7 +12,7 @@ from tsarchive.operators.registry import schema_texts, versions_of
 from tsarchive.operators.releases import Release
 
 from .metadata import graphs_in, operator_and_overload
-from .records import FLAT_INPUTS, Layout, Records
+from .records import FLAT_INPUTS, USUAL_NAME, Layout, Records
 from .view import Pt2View
 
 # The version of the schema that each release and those after it write; they read programs of the
@@ -27,6 +27,8 @@ _LAYOUTS: Final = {Layout.FLAT: "2.1", Layout.WHOLE: "2.8", Layout.RAW: "2.9"}
 _WITH_INPUTS: Final = "2.4"
 # What these namespaces have is no operator: torch's Python, which programs call by name.
 _PYTHON: Final = ("higher_order", "_operator", "math", "torch")
+
+_BY_NAME: Final = "torch.export.pt2_archive.load_pt2, or tsarchive.load(..., model=...)"
 
 NOTES: Final = (
     "fields that a newer minor version of the schema added are read over by older releases, "
@@ -86,6 +88,9 @@ class _Archive:
             since = next((r for r, v in _SCHEMAS.items() if v[0] == major), None)
             later = since if since is not None and not release.is_since(since) else None
             yield Reason("schema", text, "schema", since=later)
+        if layout is not Layout.FLAT and USUAL_NAME not in self.view.models:
+            text = f"no model is called {USUAL_NAME!r}, which is the one that it loads"
+            yield Reason("format", text, "model name", hint=_BY_NAME)
         lacks_inputs = layout is Layout.FLAT and FLAT_INPUTS not in self.records.container.records
         if lacks_inputs and release.is_since(_WITH_INPUTS) and major == ours[0]:
             yield Reason("format", "there are no example inputs, which it needs", FLAT_INPUTS)

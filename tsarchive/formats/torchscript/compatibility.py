@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,12 +21,12 @@ from tsarchive.formats.compatibility import (
     reasons_of,
     rows_of,
 )
-from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, NONE, STRING, TENSOR, UNKNOWN, Type
 from tsarchive.frontend.importer import revived_class
 from tsarchive.ir.classes import ClassType
+from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.types import BOOL, COMPLEX, FLOAT, INT, NONE, STRING, TENSOR, UNKNOWN, Type
 from tsarchive.operators.libraries import is_registered_by_python
 from tsarchive.operators.overloads import class_of, native_class, overloads_of
 from tsarchive.operators.registry import listed_versions

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -15,17 +14,15 @@ from tsarchive.comparing import GraphReport, Unprinted, changes
 from tsarchive.container import Container
 from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
-from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.errors import ArchiveError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
-from tsarchive.ir.classes import ClassType
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.source_ranges import TaggedText
-from tsarchive.ir.types import NamedType, Type, annotation, own_name
+from tsarchive.ir.types import own_name
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
-from tsarchive.printer.literals import ConstantTable, Literals
+from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import ranges_after_reading
 
 from .code_records import CodeRecords, encoded, format_version

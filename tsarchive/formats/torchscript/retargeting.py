@@ -105,9 +105,9 @@ def retargeted(
 ) -> Retargeted:
     """Return the records of a saved module for a release of torch.
 
-    ``container`` has the code of the ``records``, which ``process`` reads. With ``keeps_unread`` code that this process
-    cannot read is left as it is, but for what torch removed. Raises TargetError for what the
-    release cannot read.
+    ``container`` has the code of the ``records``, which is read as in ``process``. With
+    ``keeps_unread`` code that cannot be read there is left as it is, but for what torch removed.
+    Raises TargetError for what the release cannot read.
     """
     given = list(records)
     version = min(format_version(container), release.newest_format)
