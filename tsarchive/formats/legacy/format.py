@@ -30,6 +30,9 @@ _TABLE: Final = RecordTable(
 )
 
 _NOT_READ: Final = "archives with a model.json, as torch wrote them before 1.3, are not read"
+_NOT_COMPARED: Final = (
+    "code of archives from before torch 1.3 is not compared with the operators of each release"
+)
 _SAVE: Final = "tsarchive.save(tsarchive.load(file), ...) writes it in the form of today"
 
 
@@ -56,9 +59,12 @@ class _LegacyTorchScript(ZipFormat):
     def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
         from tsarchive.formats.compatibility import Compatibility, Found, Reason, rows_of
 
+        def found(release: Release) -> Found:
+            return Found([] if release.reads_model_json else [reason])
+
         reason = Reason("format", _NOT_READ, "model.json", "model.json", hint=_SAVE)
-        rows = rows_of(releases, lambda release: Found([reason]))
-        return Compatibility(rows, facts={"file format": "model.json"})
+        facts = {"file format": "model.json"}
+        return Compatibility(rows_of(releases, found), facts=facts, notes=(_NOT_COMPARED,))
 
     def contents(self, opened: Container) -> Contents:
         from .contents import LegacyContents

@@ -50,6 +50,10 @@ _OURS: Final = "__torch__."
 _PLAIN: Final[dict[type, Type]] = {
     type(None): NONE, bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING,
 }  # fmt: skip
+_TEXT_TABLE: Final = (
+    "torch before 1.11 ends the process where it reads debug records of this form, which it does to "
+    "tell the line of an error: tsarchive.save with debug=False leaves them out"
+)
 # What releases do not read in the text that torch writes today, and which do.
 _SPELLINGS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Release], bool]], ...]] = (
     (
@@ -79,12 +83,12 @@ def compatibility(container: Container, releases: Sequence[Release]) -> Compatib
     kept = tuple(sorted(newest.reading.kept_meanings))
     facts = {"file format": str(reading.version)}
     bytecode = bytecode_of(container)
+    notes, needs = reading.notes(releases), libtorch_needs(rows)
     if bytecode is None:
-        return Compatibility(rows, ties, libtorch_needs(rows), facts=facts, kept_meanings=kept)
+        return Compatibility(rows, ties, needs, (), facts, notes, kept)
     facts["bytecode"] = str(bytecode.version)
     mobile = mobile_rows(bytecode, releases)
-    needs = libtorch_needs(rows)
-    return Compatibility(rows, ties, needs, mobile, facts, MOBILE_NOTES, kept)
+    return Compatibility(rows, ties, needs, mobile, facts, (*notes, *MOBILE_NOTES), kept)
 
 
 def libtorch_needs(rows: Sequence[Row]) -> tuple[Reason, ...]:
@@ -201,9 +205,6 @@ class _Archive:
         for what, pattern, reads in _SPELLINGS:
             if not reads(release):
                 yield from self._first(what, pattern)
-        if not release.reads_text_tables and self._has_text_table:
-            text = "it does not read debug records with a table of texts, and ends the process"
-            yield Reason("pickle", text, "debug records", "code/")
 
     def _first(self, what: str, pattern: re.Pattern[str]) -> Iterator[Reason]:
         for record, text in self.code.texts.items():
@@ -214,10 +215,13 @@ class _Archive:
                 yield Reason("construct", f"it does not read {what}", what, record, line, code)
                 return
 
-    @cached_property
-    def _has_text_table(self) -> bool:
+    def notes(self, releases: Sequence[Release]) -> tuple[str, ...]:
+        """Return what keeps no release from loading the archive, and is good to know."""
+        if all(release.reads_text_tables for release in releases):
+            return ()
         names = [name for name in self.container.records if name.endswith(DEBUG_SUFFIX)]
-        return any(FORMAT.encode() in self.container.read(name) for name in names)
+        has_table = any(FORMAT.encode() in self.container.read(name) for name in names)
+        return (_TEXT_TABLE,) if has_table else ()
 
     def _format(self, release: Release) -> Iterator[Reason]:
         if self.version > release.newest_format:
