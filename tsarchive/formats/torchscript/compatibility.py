@@ -51,7 +51,7 @@ _PLAIN: Final[dict[type, Type]] = {
     type(None): NONE, bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING,
 }  # fmt: skip
 _TEXT_TABLE: Final = (
-    "torch before 1.11 ends the process where it reads debug records of this form, which it does to "
+    "torch before 1.11 ends the process where it reads debug records of this form, as it does to "
     "tell the line of an error: tsarchive.save with debug=False leaves them out"
 )
 # What releases do not read in the text that torch writes today, and which do.
