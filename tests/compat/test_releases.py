@@ -186,6 +186,41 @@ def test_plans_are_what_a_conversion_does(name, release, tmp_path):
         assert plan.refusals == tuple(map(str, refused.value.obstacles))
 
 
+DTYPES = {
+    "complex64": "1.6", "float8_e4m3fn": "2.1", "float8_e5m2fnuz": "2.2", "uint16": "2.3",
+    "float8_e8m0fnu": "2.7",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "first"), DTYPES.items())
+def test_newer_dtypes_are_told(dtype, first):
+    class Held(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            made = torch.zeros(8, dtype=torch.uint8).view(getattr(torch, dtype))
+            self.register_buffer("held", made)
+
+    stream = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(Held()), stream)
+    stream.seek(0)
+    assert span(tsarchive.compat(stream)) == (first, NEWEST)
+
+
+def test_a_missing_storage_stands_in_every_way(tmp_path):
+    records = records_of((ARCHIVES / "buffers.pt").read_bytes())
+    lost = next(name for name in records if name.startswith("data/"))
+    kept = [
+        NewRecord(n, d) for n, d in records.items() if n != lost and not n.startswith(".data/s")
+    ]
+    path = tmp_path / "cut.pt"
+    write_container(path, kept)
+    report = tsarchive.compat(path)
+    assert span(report) is None
+    assert [(r.kind, r.about) for r in report.rows[-1].reasons] == [("record", lost)]
+
+
 def test_archives_of_before_torch_1_3_are_read_by_few():
     report = tsarchive.compat(FIXTURES / "legacy" / "arithmetic-1.2.0.pt")
     assert span(report) == ("1.4", "1.10")

@@ -20,7 +20,8 @@ class Reason:
     ``kind`` is ``format`` (the version of the file), ``operator`` (there is none of this name),
     ``overload`` (none takes these arguments), ``class`` (bound from C++), ``library`` (an operator
     or class that torch alone never has), ``construct`` (of the language), ``pickle`` (a value),
-    ``code`` or ``schema``. ``about`` is the operator, class or construct.
+    ``record`` (one that is missing), ``code`` or ``schema``. ``about`` is the operator, class or
+    construct.
 
     The place is the first of ``places``: ``record``, ``line`` (0 where it is no line), its
     text as ``code``, and ``source``, that line as the user wrote it, where the file tells it.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tsarchive.analyses.reading import Code, Mention
 from tsarchive.container import Container, NewRecord
-from tsarchive.errors import ArchiveError, TargetError
+from tsarchive.errors import INCOMPLETE, ArchiveError, TargetError
 from tsarchive.formats.compatibility import (
     Compatibility,
     Found,
@@ -37,8 +37,9 @@ from tsarchive.pickler import Object, Reduce, loads
 from .bytecode import MOBILE_NOTES, bytecode_of, mobile_rows
 from .code_records import CodeRecords, format_version
 from .debug_records import DEBUG_SUFFIX, FORMAT, DebugRecords
+from .inspection import storage_record
 from .older_pickles import PICKLES, no_longer_read, unread
-from .pickled import names_in, objects_of
+from .pickled import names_in, objects_of, storages_of
 from .retargeting import SINCE_TORCH_2, Process, retargeted
 from .stored_tensors import is_tensor
 from .ties import ties_of
@@ -228,7 +229,22 @@ class _Archive:
             text = f"the file has format {self.version}, and it reads {release.newest_format}"
             yield Reason("format", text, "file format", ".data/version")
 
+    @cached_property
+    def _missing(self) -> tuple[Reason, ...]:
+        """The storages that no release finds."""
+        names = (
+            (pickle, storage_record(pickle, key, self.container.records))
+            for pickle, data in self.pickles.items()
+            for key in _stored_in(loads(data, record=pickle))
+        )
+        return tuple(
+            Reason("record", f"there is no record {name}", name, pickle, hint=INCOMPLETE)
+            for pickle, name in names
+            if name not in self.container.records
+        )
+
     def _values(self, release: Release) -> Iterator[Reason]:
+        yield from self._missing
         for record, what, since in dict.fromkeys(self.unread):
             if not release.is_since(since):
                 text = f"it does not read {what}"
@@ -240,6 +256,13 @@ class _Archive:
             if release > Release(last):
                 text = f"torch {last} is the last that reads {what}"
                 yield Reason("pickle", text, what, record)
+
+
+def _stored_in(root: Any) -> Iterator[str]:
+    """Yield the keys of storages that hold elements: those on the device meta hold none."""
+    for key, device in storages_of(root).items():
+        if device != "meta":
+            yield key
 
 
 def _of_construct(mention: Mention) -> Reason:

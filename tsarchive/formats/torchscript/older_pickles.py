@@ -30,6 +30,16 @@ _STORAGES: Final[Mapping[str, str]] = {
     "ComplexDoubleStorage": "1.6",
     "QUInt4x2Storage": "1.8",
     "QUInt2x4Storage": "1.11",
+    **dict.fromkeys(
+        (f"Bits{form}Storage" for form in ("1x8", "2x4", "4x2", "8", "16")),
+        "2.1",
+    ),
+    **dict.fromkeys(("Float8_e5m2Storage", "Float8_e4m3fnStorage"), "2.1"),
+    **dict.fromkeys(("Float8_e5m2fnuzStorage", "Float8_e4m3fnuzStorage"), "2.2"),
+    **dict.fromkeys((f"UInt{bits}Storage" for bits in (1, 2, 3, 4, 5, 6, 7, 16, 32, 64)), "2.3"),
+    **dict.fromkeys((f"Int{bits}Storage" for bits in range(1, 8)), "2.6"),
+    "Float8_e8m0fnuStorage": "2.7",
+    "Float4_e2m1fn_x2Storage": "2.8",
 }
 _LAST_WITH_LISTS: Final = "1.4"
 _CONVOLUTIONS: Final = f"{NATIVE_PREFIX}quantized.Conv"
