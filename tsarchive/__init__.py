@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         SaveComparison,
         Unprinted,
     )
+    from tsarchive.compatibility import CompatReport, compat
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
@@ -70,6 +71,7 @@ __all__ = [
     "AuditReport",
     "CallError",
     "Change",
+    "CompatReport",
     "Conversion",
     "DecompileReport",
     "DiffReport",
@@ -111,6 +113,7 @@ __all__ = [
     "WrittenFile",
     "audit",
     "check_jitter",
+    "compat",
     "convert",
     "decompile",
     "diff",
@@ -134,6 +137,7 @@ _HOMES = {
         "comparing": (
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
+        "compatibility": "CompatReport compat",
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",

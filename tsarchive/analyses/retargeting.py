@@ -8,7 +8,7 @@ operators that the release has. What is left cannot be said there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -52,7 +52,7 @@ _INT64: Final = 4
 _LOST: Final = frozenset({("prim::RaiseException", "cls"), ("aten::_convolution", "allow_tf32")})
 # The text declares the type of their results.
 _DECLARED: Final = frozenset({"prim::ModuleContainerIndex"})
-_STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
+STATEMENTS: Final = {"prim::Enter": "a with statement", "prim::tolist": "the method tolist()"}
 # Recurrent layers whose weights are tensors, or packed into some.
 _LISTS_OF_WEIGHTS: Final = frozenset(
     f"aten::quantized_{cell}.{overload}_legacy"
@@ -140,6 +140,11 @@ class Target:
             self._others[release] = made
         return self._others[release]
 
+    @property
+    def asked(self) -> Collection[str]:
+        """The operators whose overloads were asked for."""
+        return self._known.keys()
+
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""
         found = self._known.get(name)
@@ -151,9 +156,10 @@ class Target:
         if not versions_of(name):
             return self._library(name)
         texts = schema_texts(name, self.release.name)
-        return (*(parsed(text, self._class) for text in texts), *builtins_of(name))
+        return (*(parsed(text, self.class_named) for text in texts), *builtins_of(name))
 
-    def _class(self, name: str) -> ClassType | None:
+    def class_named(self, name: str) -> ClassType | None:
+        """Return the class that a schema names; None for a name that is no class."""
         if not name.startswith(_CLASS):
             return None
         if name in removed.defined_classes():
@@ -494,8 +500,8 @@ class _Body:
         for node in tuple(block.nodes):
             if node.schema is not None:
                 self._operator(block, node, version, in_branch=in_branch)
-            elif node.kind in _STATEMENTS:
-                self.program.check_construct(_STATEMENTS[node.kind], self.record, node)
+            elif node.kind in STATEMENTS:
+                self.program.check_construct(STATEMENTS[node.kind], self.record, node)
             elif node.kind == "prim::SetAttr":
                 self._packed(node)
             self.program.check_types((v.type for v in node.outputs), self.record, node)
@@ -538,13 +544,11 @@ class _Body:
     def _packed(self, node: Node) -> None:
         """Note packed weights in the place of a tensor, or a tensor in theirs."""
         release = self.target.release
-        if release.packs_into_tensors:
-            return
         operator = node.operator if node.schema is not None else ""
-        if operator in _LISTS_OF_WEIGHTS:
+        if only_raises(node, release):
             reason = f"{operator} only raises an error in torch {release}; torch 1.11 runs it"
             self.program.refuse(self.record, node, reason, operator=operator)
-        elif _mixes_packed(node):
+        elif mixes_packed(node, release):
             reason = f"torch {release} does not take packed weights for tensors; torch 1.11 does"
             self.program.refuse(self.record, node, reason, operator=operator)
 
@@ -610,8 +614,17 @@ class _Body:
         return self.target.of(release).expression(node, version, in_branch=False) is not None
 
 
-def _mixes_packed(node: Node) -> bool:
-    """Return whether packed weights are given for a tensor, or a tensor for packed weights."""
+def only_raises(node: Node, release: Release) -> bool:
+    """Return whether a release reads a call of an operator, and does not run it."""
+    is_kept = node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
+    return is_kept and not release.packs_into_tensors
+
+
+def mixes_packed(node: Node, release: Release) -> bool:
+    """Return whether packed weights are given for a tensor, or a tensor for packed weights,
+    which a release does not take."""
+    if release.packs_into_tensors:
+        return False
     if node.schema is not None:
         pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
         return any(
@@ -621,7 +634,8 @@ def _mixes_packed(node: Node) -> bool:
         )
     owner, value = node.inputs
     slots = owner.type.attributes if isinstance(owner.type, ClassType) else {}
-    return is_packed(value.type) and slots[node.attributes["name"]].type == TENSOR
+    slot = slots.get(node.attributes["name"])
+    return is_packed(value.type) and slot is not None and slot.type == TENSOR
 
 
 def _all_nodes(function: Function) -> Iterator[Node]:

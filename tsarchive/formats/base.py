@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from tsarchive.describing.written import WrittenBy
     from tsarchive.findings import Findings
+    from tsarchive.formats.compatibility import Compatibility, Plan
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, VerifyReport, Written
     from tsarchive.frontend import CodeImporter
@@ -480,6 +481,19 @@ class Format(ABC):
         raise UnsupportedError(
             f"{self.what_it_is} has no fingerprint", hint="Fingerprints are of models"
         )
+
+    def compatibility(self, opened: Any, releases: Sequence[Release]) -> Compatibility:
+        """Return what releases of torch do with a file, without torch.
+
+        Raises UnsupportedError for files that no release runs.
+        """
+        raise UnsupportedError(
+            f"{self.what_it_is} is not run by torch", hint="Give a file that holds a model"
+        )
+
+    def plan(self, opened: Any, release: Release) -> Plan | None:
+        """Return what a conversion of a file for a release would do; None where there is none."""
+        return None
 
     @abstractmethod
     def container(self, opened: Any) -> Container:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -234,6 +234,11 @@ class OpenWorld:
         self.constants: dict[tuple[str, str], Value] = {}
         self._classes: dict[str, ClassType] = {}
         self._known: set[str] = set()
+
+    @property
+    def unknown(self) -> Collection[str]:
+        """The qualified names that nothing defines."""
+        return self._classes.keys()
 
     def class_of(self, qualified_name: str) -> ClassType:
         """Return the class of a name that nothing defines; it may have any attributes."""

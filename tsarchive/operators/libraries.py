@@ -46,13 +46,28 @@ _OWN: Final = frozenset(
         "quantization", "quantized", "rnn", "sparse",
     }
 )  # fmt: skip
+_OF_PYTHON: Final = frozenset({"quantized_decomposed", "torch_nn"})
 _NAMESPACE = re.compile(r"(?:__torch__\.torch\.classes\.)?(\w+)(?:::|\.)")
+
+
+def is_of_torch(name: str) -> bool:
+    """Return whether operators and classes of a namespace come with torch, in whatever release."""
+    return _namespace(name) in _OWN
+
+
+def is_registered_by_python(name: str) -> bool:
+    """Return whether Python code registers the operators of a namespace, which C++ lacks."""
+    return _namespace(name) in _OF_PYTHON
+
+
+def _namespace(name: str) -> str:
+    match = _NAMESPACE.match(name)
+    return match[1] if match else name
 
 
 def what_registers(name: str) -> str:
     """Return advice on how to register an operator or a class, such as ``torchvision::nms``."""
-    match = _NAMESPACE.match(name)
-    namespace = match[1] if match else name
+    namespace = _namespace(name)
     versions = versions_with(name)
     if is_of_another_build(name):
         return "Another build of torch has it, such as one for GPUs: load the archive with that one"

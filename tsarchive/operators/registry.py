@@ -51,6 +51,17 @@ def method_texts(class_name: str, version: str | None = None) -> tuple[str, ...]
     return _of_version(tuple(_entries(class_name, ".")), version)
 
 
+@lru_cache(1024)
+def versions_of_class(name: str) -> frozenset[str]:
+    """Return the versions of torch that bind a class, those whose schemas name it.
+
+    ``name`` is one of :func:`class_names`.
+    """
+    word = re.compile(rf"{re.escape(name)}(?!\w)")
+    spans = (line.rpartition("\t")[2] for line in _lines() if name in line and word.search(line))
+    return frozenset(version for span in spans for version in _versions_in(span))
+
+
 def versions_of(name: str) -> tuple[str, ...]:
     """Return the versions of torch that have an operator, oldest first."""
     found = {version for entry in entries_of(name) for version in entry.versions}

@@ -88,6 +88,11 @@ class Release:
         return self.is_since("1.5")
 
     @property
+    def reads_model_json(self) -> bool:
+        """Whether it reads archives of before torch 1.3, in builds that are not for phones."""
+        return not self.is_since("1.11")
+
+    @property
     def packs_into_tensors(self) -> bool:
         """Whether packed weights may be tensors, as in code of torch 1.3 to 1.5."""
         return not self.is_since("1.12")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tsarchive.errors import UnsupportedError
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import Facts
     from tsarchive.formats.base import LoadOptions, OpenedArchive, Step, View
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions, VerifyReport
+    from tsarchive.operators.releases import Release
     from tsarchive.scanning.collecting import Collected
 
     from .regions import Regions
@@ -72,6 +75,11 @@ class _Executorch(FileFormat):
         from .view import ExecutorchView
 
         return ExecutorchContents(ExecutorchView(opened))
+
+    def compatibility(self, opened: Regions, releases: Sequence[Release]) -> Compatibility:
+        from .compatibility import compatibility
+
+        return compatibility(opened)
 
     def container(self, opened: Regions) -> Container:
         raise no_zip(self.kind)

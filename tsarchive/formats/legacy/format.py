@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Importer, ZipFormat
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions
+    from tsarchive.operators.releases import Release
 
 
 _TABLE: Final = RecordTable(
@@ -26,6 +28,12 @@ _TABLE: Final = RecordTable(
     Row(r"version", Role.NOTES),
     Row(r"extra/.+", Role.EXTRA, Reader.USER),
 )
+
+_NOT_READ: Final = "archives with a model.json, as torch wrote them before 1.3, are not read"
+_NOT_COMPARED: Final = (
+    "code of archives from before torch 1.3 is not compared with the operators of each release"
+)
+_SAVE: Final = "tsarchive.save(tsarchive.load(file), ...) writes it in the form of today"
 
 
 class _LegacyTorchScript(ZipFormat):
@@ -47,6 +55,16 @@ class _LegacyTorchScript(ZipFormat):
         from .inspection import LegacyView
 
         return LegacyView(opened)
+
+    def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
+        from tsarchive.formats.compatibility import Compatibility, Found, Reason, rows_of
+
+        def found(release: Release) -> Found:
+            return Found([] if release.reads_model_json else [reason])
+
+        reason = Reason("format", _NOT_READ, "model.json", "model.json", hint=_SAVE)
+        facts = {"file format": "model.json"}
+        return Compatibility(rows_of(releases, found), facts=facts, notes=(_NOT_COMPARED,))
 
     def contents(self, opened: Container) -> Contents:
         from .contents import LegacyContents

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
@@ -99,6 +100,13 @@ class _Pt2(ZipFormat):
         from .view import Pt2View
 
         return Pt2Contents(Pt2View(Records(opened)))
+
+    def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
+        from .compatibility import compatibility
+        from .records import Records
+        from .view import Pt2View
+
+        return compatibility(Pt2View(Records(opened)), releases)
 
     def view(self, opened: Container) -> View:
         from .records import Records

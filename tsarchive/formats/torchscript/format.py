@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.compatibility import Compatibility, Plan
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
@@ -62,6 +63,16 @@ class _TorchScript(ZipFormat):
         from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
+
+    def compatibility(self, opened: Container, releases: Sequence[Release]) -> Compatibility:
+        from .compatibility import compatibility
+
+        return compatibility(opened, releases)
+
+    def plan(self, opened: Container, release: Release) -> Plan:
+        from .compatibility import plan
+
+        return plan(opened, release)
 
     def contents(self, opened: Container) -> Contents:
         from .contents import TorchScriptContents
@@ -128,16 +139,17 @@ class _TorchScript(ZipFormat):
         from tsarchive.formats.requests import Written
         from tsarchive.operators.releases import newest_release
 
-        from .retargeting import retargeted
+        from .retargeting import retargeted, this_process
 
         classes = module.tsarchive_classes
         records, container = self._scripted(module, source)
+        given = container or classes.container
         found = retargeted(
-            container or classes.container,
+            given,
             records,
             release or newest_release(),
             keeps_unread=release is None,
-            guard=classes.enforcement.guard,
+            process=this_process(given, classes.enforcement.guard),
         )
         write_container(dst, found.records)
         return Written(found.rewritten, found.left_out)

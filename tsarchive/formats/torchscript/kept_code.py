@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tsarchive.container import ChangedContainer, Container
 from tsarchive.pickler import loads
-from tsarchive.run.modules import ArchiveModule
 
 from .debug_records import DEBUG_SUFFIX
 from .inspection import BYTECODE, storage_record
 from .pickled import storages_of
+
+if TYPE_CHECKING:
+    from tsarchive.run.modules import ArchiveModule
 
 _TABLE: Final = "constants.pkl"
 

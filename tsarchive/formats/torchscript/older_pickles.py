@@ -10,7 +10,7 @@ from tsarchive.operators.overloads import methods_of
 from tsarchive.operators.registry import class_names, listed_versions
 from tsarchive.pickler import Global, Object, PersistentId, Reduce, dumps, loads
 
-from .pickled import LIST_BUILDERS, Conversion, reachable
+from .pickled import LIST_BUILDERS, Conversion, is_list_builder, reachable
 from .stored_tensors import is_tensor
 
 _TABLE: Final = "constants.pkl"
@@ -30,7 +30,18 @@ _STORAGES: Final[Mapping[str, str]] = {
     "ComplexDoubleStorage": "1.6",
     "QUInt4x2Storage": "1.8",
     "QUInt2x4Storage": "1.11",
+    **dict.fromkeys(
+        (f"Bits{form}Storage" for form in ("1x8", "2x4", "4x2", "8", "16")),
+        "2.1",
+    ),
+    **dict.fromkeys(("Float8_e5m2Storage", "Float8_e4m3fnStorage"), "2.1"),
+    **dict.fromkeys(("Float8_e5m2fnuzStorage", "Float8_e4m3fnuzStorage"), "2.2"),
+    **dict.fromkeys((f"UInt{bits}Storage" for bits in (1, 2, 3, 4, 5, 6, 7, 16, 32, 64)), "2.3"),
+    **dict.fromkeys((f"Int{bits}Storage" for bits in range(1, 8)), "2.6"),
+    "Float8_e8m0fnuStorage": "2.7",
+    "Float4_e2m1fn_x2Storage": "2.8",
 }
+_LAST_WITH_LISTS: Final = "1.4"
 _CONVOLUTIONS: Final = f"{NATIVE_PREFIX}quantized.Conv"
 
 _Named = tuple[str, str]
@@ -51,11 +62,10 @@ def unread(record: str, data: bytes) -> Iterator[_Named]:
 
 
 def _name_of(value: Any) -> _Named | None:
+    scales = _scales(value)
+    if isinstance(scales, Reduce) and is_tensor(scales):
+        return "tensors that are quantized by channel", "1.5"
     match value:
-        case Reduce(Global("torch._utils", "_rebuild_qtensor"), argument) if isinstance(
-            argument, tuple
-        ) and _is_by_channel(argument):
-            return "tensors that are quantized by channel", "1.5"
         case Reduce(function):
             name = function.qualified_name
             return (name, _FUNCTIONS[name]) if name in _FUNCTIONS else None
@@ -66,12 +76,22 @@ def _name_of(value: Any) -> _Named | None:
     return None
 
 
-def _is_by_channel(arguments: tuple[Any, ...]) -> bool:
-    """Return whether a quantizer, the fifth argument, holds tensors and not numbers."""
-    match arguments[4:5]:
-        case ((_, Reduce(), *_),):
-            return True
-    return False
+def no_longer_read(record: str, data: bytes) -> Iterator[_Named]:
+    """Yield what a pickle holds that releases do not read any more, and the last that does."""
+    for value in reachable(loads(data, record=record)):
+        match _scales(value):
+            case Reduce(function) if is_list_builder(function):
+                yield "tensors that are quantized by channel with lists", _LAST_WITH_LISTS
+
+
+def _scales(value: Any) -> Any:
+    """Return the scale of a quantized tensor, or its scales, from the quantizer."""
+    match value:
+        case Reduce(Global("torch._utils", "_rebuild_qtensor"), tuple() as arguments):
+            match arguments[4:5]:
+                case ((_, scales, *_),):
+                    return scales
+    return None
 
 
 def _native(name: str) -> _Named | None:

@@ -1,17 +1,20 @@
-"""The code of an archive as a program graph, lowered in an open world."""
+"""The code of an archive as program graphs, without torch; its definitions and constants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
 from tsarchive.analyses.program import Program
 from tsarchive.container import Container
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.frontend import CodeImporter
+from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.types import TENSOR, UNKNOWN, Type
+from tsarchive.ir.types import TENSOR, UNKNOWN, NamedType, Type, annotation
 from tsarchive.pickler import Reduce, loads
+from tsarchive.printer.literals import ConstantTable
 
 from .code_records import presumed_version
 from .stored_tensors import TENSOR_MODULE
@@ -36,3 +39,39 @@ def program_of(code: Mapping[str, bytes], container: Container) -> Program:
         return TableConstant(found), TENSOR if is_tensor else UNKNOWN
 
     return Program(code, constant, presumed_version(container))
+
+
+def definition(code: CodeImporter, name: str) -> NamedType:
+    """Return what a record defines; a class's own hook for the copy that stands beside it."""
+    owner = code.find(name.rpartition(".")[0])
+    if isinstance(owner, ClassType):
+        for hook in owner.hooks():
+            if hook.qualified_name == name:
+                return hook.type
+    found = code.find(name)
+    assert found is not None, name
+    return found
+
+
+class ConstantNumbers(ConstantTable):
+    """The constant table as it was read: entries keep their numbers."""
+
+    def __init__(self, constant: Callable[[int], tuple[Any, Type]]) -> None:
+        self._constant = constant
+        self._entries: dict[int, tuple[TableConstant, Type]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def constant(self, number: int) -> tuple[TableConstant, Type]:
+        entry = self._entries.get(number)
+        if entry is None:
+            value, type_ = self._constant(number)
+            # An entry of its own even for equal values, such as two equal strings.
+            entry = self._entries[number] = (TableConstant(value), type_)
+            self._numbers[id(entry[0])] = number
+        return entry
+
+    def index(self, value: Any, type_: Type) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            raise SaveError(f"a constant of type {annotation(type_)} cannot be written as text")
+        return number

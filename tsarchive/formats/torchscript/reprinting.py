@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -15,22 +14,21 @@ from tsarchive.comparing import GraphReport, Unprinted, changes
 from tsarchive.container import Container
 from tsarchive.container.layout import DEFLATED
 from tsarchive.container.writer import deflated
-from tsarchive.errors import ArchiveError, SaveError
+from tsarchive.errors import ArchiveError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded
-from tsarchive.ir.classes import ClassType
-from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.source_ranges import TaggedText
-from tsarchive.ir.types import NamedType, Type, annotation, own_name
+from tsarchive.ir.types import own_name
 from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.canonical import CanonicalDefinitions
 from tsarchive.printer.definitions import Definitions
-from tsarchive.printer.literals import ConstantTable, Literals
+from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import ranges_after_reading
 
 from .code_records import CodeRecords, encoded, format_version
 from .debug_records import DEBUG_SUFFIX, DebugWriter, read_debug_record
 from .importer import Importer, runnable_code
+from .program import ConstantNumbers, definition
 from .tensors import given_device
 
 
@@ -60,7 +58,9 @@ class Reprinter:
 
         Raises ArchiveError if it is not a TorchScript archive that can be loaded.
         """
-        self._table = ConstantNumbers(Importer(container, given_device(map_location), guard))
+        self._table = ConstantNumbers(
+            Importer(container, given_device(map_location), guard).constant
+        )
         self._version = format_version(container)
         self._read = CodeRecords(container)
         self._definitions: type[Definitions] = Definitions
@@ -105,42 +105,6 @@ class Reprinter:
         for name in code.definitions(record):
             printer.define(definition(code, name))
         return printer.body
-
-
-def definition(code: CodeImporter, name: str) -> NamedType:
-    """Return what a record defines; a class's own hook for the copy that stands beside it."""
-    owner = code.find(name.rpartition(".")[0])
-    if isinstance(owner, ClassType):
-        for hook in owner.hooks():
-            if hook.qualified_name == name:
-                return hook.type
-    found = code.find(name)
-    assert found is not None, name
-    return found
-
-
-class ConstantNumbers(ConstantTable):
-    """The constant table as it was read: entries keep their numbers."""
-
-    def __init__(self, importer: Importer) -> None:
-        self._importer = importer
-        self._entries: dict[int, tuple[TableConstant, Type]] = {}
-        self._numbers: dict[int, int] = {}
-
-    def constant(self, number: int) -> tuple[TableConstant, Type]:
-        entry = self._entries.get(number)
-        if entry is None:
-            value, type_ = self._importer.constant(number)
-            # An entry of its own even for equal values, such as two equal strings.
-            entry = self._entries[number] = (TableConstant(value), type_)
-            self._numbers[id(entry[0])] = number
-        return entry
-
-    def index(self, value: Any, type_: Type) -> int:
-        number = self._numbers.get(id(value))
-        if number is None:
-            raise SaveError(f"a constant of type {annotation(type_)} cannot be written as text")
-        return number
 
 
 def debug_after_reading(container: Container, printed: Reprinted) -> dict[str, bytes]:

@@ -7,11 +7,12 @@ it said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tsarchive.analyses.retargeting import (
+    Library,
     Obstacle,
     Retargeting,
     Target,
@@ -30,21 +31,20 @@ from tsarchive.ir.source_ranges import TaggedText
 from tsarchive.ir.types import EnumType, NamedType, TupleType, Type, annotation
 from tsarchive.operators.releases import Release
 from tsarchive.operators.removed import removed
-from tsarchive.policy import FOR_STRANGERS, Guard
 from tsarchive.printer.definitions import Definitions
 from tsarchive.printer.literals import Literals
 from tsarchive.printer.reading_back import fixpoint_ranges
 from tsarchive.printer.statements import TODAY, Dialect, version_record
-from tsarchive.run.foreign import readable_schemas
-from tsarchive.run.operators import find_native, native_class, operator_schemas
 
 from .code_records import VERSION_RECORDS, CodeRecords, encoded, format_version
 from .debug_records import DEBUG_SUFFIX, DebugRecords, DebugWriter
-from .importer import Importer, runnable_code
 from .kept_code import bytecode_alone
 from .older_pickles import PICKLES, unread, untagged
 from .plain_classes import PlainClasses
-from .reprinting import ConstantNumbers, definition
+from .program import ConstantNumbers, definition
+
+if TYPE_CHECKING:
+    from tsarchive.policy import Guard
 
 # Before, what an operator does in an archive of an older version is decided by its name alone.
 _FIRST_WITH_UPGRADERS: Final = "1.11"
@@ -52,7 +52,35 @@ _ADVICE: Final = "Change these lines in the source"
 _LATER: Final = "Give a later version, or change these lines in the source"
 
 # Records that torch 1 does not write; torch 2.1 and later, and this library, write both.
-_SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
+SINCE_TORCH_2: Final = ("byteorder", ".data/serialization_id")
+
+
+class Process(NamedTuple):
+    """What code is read with before it is written for a release.
+
+    ``schemas`` gives the overloads of an operator that code may name, ``library`` those that are
+    registered, ``class_named`` the classes that are bound, ``any_class`` those that code may name;
+    ``evaluate`` runs an operator on plain values, and ``constant`` gives the table of constants.
+    """
+
+    schemas: Callable[[str], Sequence[FunctionSchema]]
+    library: Library
+    class_named: Callable[[str], ClassType | None]
+    any_class: Callable[[str], ClassType | None]
+    evaluate: Callable[[FunctionSchema], Callable[..., Any] | None]
+    constant: Callable[[int], tuple[Any, Type]]
+
+
+def this_process(container: Container, guard: Guard) -> Process:
+    """Return what torch has here."""
+    from tsarchive.run.foreign import any_native_class, readable_schemas
+    from tsarchive.run.operators import find_native, native_class, operator_schemas
+
+    from .importer import Importer
+
+    constant = Importer(container, None, guard).constant
+    classes = native_class, any_native_class
+    return Process(readable_schemas, operator_schemas, *classes, find_native, constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +101,24 @@ def retargeted(
     release: Release,
     *,
     keeps_unread: bool,
-    guard: Guard = FOR_STRANGERS,
+    process: Process,
 ) -> Retargeted:
     """Return the records of a saved module for a release of torch.
 
-    ``container`` has the code of the ``records``. With ``keeps_unread`` code that this process
-    cannot read is left as it is, but for what torch removed. Raises TargetError for what the
-    release cannot read.
+    ``container`` has the code of the ``records``, which is read as in ``process``. With
+    ``keeps_unread`` code that cannot be read there is left as it is, but for what torch removed.
+    Raises TargetError for what the release cannot read.
     """
     given = list(records)
     version = min(format_version(container), release.newest_format)
-    archive = _Archive(container, given, release, version, guard, keeps_unread)
+    archive = _Archive(container, given, release, version, process, keeps_unread)
     try:
         return archive.written()
     except TargetError:
         newest = release.newest_format
         if archive.has_old_meanings or version == newest or release.is_since(_FIRST_WITH_UPGRADERS):
             raise
-    return _Archive(container, given, release, newest, guard, keeps_unread).written()
+    return _Archive(container, given, release, newest, process, keeps_unread).written()
 
 
 @dataclass(eq=False)
@@ -109,7 +137,7 @@ class _Archive:
         records: list[NewRecord],
         release: Release,
         version: int,
-        guard: Guard,
+        process: Process,
         keeps_unread: bool,
     ) -> None:
         self.container = container
@@ -121,18 +149,21 @@ class _Archive:
         }
         self.release = release
         self.keeps_unread = keeps_unread
-        self.table = ConstantNumbers(Importer(container, None, guard))
+        self.process = process
+        self.table = ConstantNumbers(process.constant)
         self.texts = dict(CodeRecords(container))
         self.version = version
-        self.target = Target(release, self.version, operator_schemas, native_class)
-        self.code = runnable_code(
+        self.target = Target(release, self.version, process.library, process.class_named)
+        self.code = CodeImporter(
             self.texts,
-            self.table.constant,
-            format_version(container),
             operators=self._operators,
+            constant=self.table.constant,
+            version=format_version(container),
+            native_class=process.any_class,
+            evaluate=process.evaluate,
             debug=DebugRecords(container),
         )
-        is_of_torch_2 = any(name in container.records for name in _SINCE_TORCH_2)
+        is_of_torch_2 = any(name in container.records for name in SINCE_TORCH_2)
         self.retargeting = Retargeting(self.target, may_be_of_torch_1=not is_of_torch_2)
         self.plain = PlainClasses(release)
         self.unregistered: dict[Obstacle, str | None] = {}
@@ -145,7 +176,7 @@ class _Archive:
         """Return the overloads of an operator, with those that are refused here and not there."""
         refused = [entry.schema for entry in removed(name) if entry.refusal]
         there = self.target.operators(name) if refused else ()
-        return (*readable_schemas(name), *(schema for schema in there if schema in refused))
+        return (*self.process.schemas(name), *(schema for schema in there if schema in refused))
 
     def written(self) -> Retargeted:
         codes = {record: self._rewritten(record) for record in self.texts}
@@ -334,7 +365,7 @@ class _Archive:
         if not bodies and self.keeps_unread:
             return
         texts = self.texts | {name: str(body) for name, body in bodies.items()}
-        reader = self.target.code(texts, constant=self._constant, evaluate=find_native)
+        reader = self.target.code(texts, constant=self._constant, evaluate=self.process.evaluate)
         self._reader = reader
         for record, code in codes.items():
             for name, function in code.functions:

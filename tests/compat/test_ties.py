@@ -1,0 +1,226 @@
+"""What ties a file to one device, size, dtype, folder or run. Sizes are tried with torch itself."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.support.archives import ARCHIVES, records_of
+from tsarchive.container import NewRecord, write_container
+
+
+class Viewed(nn.Module):
+    """``view`` with the sizes that a subclass gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.linear = nn.Linear(8, 4)
+
+    def features(self, x):
+        return self.pool(torch.relu(self.conv(x)))
+
+
+class BatchInView(Viewed):
+    def forward(self, x):
+        return self.linear(self.features(x).view(2, 8))
+
+
+class OneRow(Viewed):
+    def forward(self, x):
+        return self.features(x).view(1, -1)
+
+
+class OpenBatch(Viewed):
+    def forward(self, x):
+        return self.linear(self.features(x).view(-1, 8))
+
+
+class SizeOfInput(Viewed):
+    def forward(self, x):
+        return self.linear(self.features(x).view(x.size(0), -1))
+
+
+class Flattened(Viewed):
+    def forward(self, x):
+        return self.linear(torch.flatten(self.features(x), 1))
+
+
+class ImageInView(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        return nn.functional.max_pool2d(self.conv(x), 2).view(-1, 128).sum(1)
+
+
+class Token(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 6))
+
+    def forward(self, x):
+        return torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+
+
+class TokenOfInput(Token):
+    def forward(self, x):
+        return torch.cat([self.token.expand(x.size(0), -1, -1), x], 1)
+
+
+class State(nn.Module):
+    def forward(self, x):
+        return torch.zeros(2, 6) + x
+
+
+class StateLikeInput(nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x) + x
+
+
+class Positions(nn.Module):
+    """The sizes of parameters are the model's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = nn.Parameter(torch.zeros(5, 6))
+
+    def forward(self, x):
+        return x + self.positions
+
+
+IMAGE, ROWS, TABLE = (2, 3, 8, 8), (3, 5, 6), (2, 6)
+# The shape that is traced, and the places of dimensions that are baked in.
+SIZES = {
+    BatchInView: (IMAGE, [0]),
+    OneRow: ((1, 3, 8, 8), [0]),
+    OpenBatch: (IMAGE, []),
+    SizeOfInput: (IMAGE, []),
+    Flattened: (IMAGE, []),
+    ImageInView: (IMAGE, [2, 3]),
+    Token: (ROWS, [0]),
+    TokenOfInput: (ROWS, []),
+    State: (TABLE, [0, 1]),
+    StateLikeInput: (TABLE, []),
+    Positions: (ROWS, []),
+}
+
+
+def traced(module, shape):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = torch.jit.trace(module.eval(), torch.rand(shape), check_trace=False)
+        stream = io.BytesIO()
+        torch.jit.save(made, stream)
+    return made, stream
+
+
+def ties_of(stream, kind):
+    stream.seek(0)
+    return [tie for tie in tsarchive.compat(stream, ["2.9"]).ties if tie.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("make", "given"), SIZES.items(), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_baked_sizes_are_told_and_no_others(make, given):
+    shape, places = given
+    _, stream = traced(make(), shape)
+    told = {
+        name
+        for tie in ties_of(stream, "size")
+        for name in tie.text.split(" stands for ")[1].split(" and ")
+    }
+    assert told == {f"dimension {place} of x" for place in places}
+
+
+@pytest.mark.parametrize(
+    ("make", "given"), SIZES.items(), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_calls_with_another_size_fail_where_it_is_baked(make, given):
+    """As torch runs it: what is told fails or mixes rows, what is not told runs."""
+    shape, places = given
+    made, _ = traced(make(), shape)
+    other = (shape[0] + 2, *shape[1:])
+    try:
+        result = made(torch.rand(other))
+    except RuntimeError:
+        works = False
+    else:
+        works = result.shape[0] == other[0]
+    assert works == (0 not in places)
+
+
+def test_a_size_is_told_with_its_line():
+    _, stream = traced(BatchInView(), IMAGE)
+    (tie,) = ties_of(stream, "size")
+    assert tie.text == "the constant 2 stands for dimension 0 of x"
+    assert "[2, 8]" in tie.code
+    assert tie.source.filename.endswith("test_ties.py")
+    assert tie.remedy
+
+
+class Devices(nn.Module):
+    def forward(self, x):
+        return x + torch.zeros(3, device="cpu") + torch.ones(3, dtype=torch.float64)
+
+
+class Random(nn.Module):
+    def forward(self, x, training: bool):
+        return torch.rand(3) + nn.functional.dropout(x, 0.5, training=False)
+
+
+class Paths(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.vocabulary = "/home/user/vocabulary.txt"
+
+    def forward(self, x: str):
+        return x + "/data/models/tokens.bin" + "a/b" + self.vocabulary
+
+
+def scripted(module):
+    stream = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.script(module), stream)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "texts"),
+    [
+        (Devices, "device", ["code names the CPU, wherever the model is"]),
+        (Devices, "dtype", ["aten::ones gives float64, whatever the dtype of the model is"]),
+        (Random, "random", ["aten::rand draws random numbers"]),
+        (
+            Paths,
+            "path",
+            [
+                "the path /home/user/vocabulary.txt is a value",
+                "the path /data/models/tokens.bin stands in code",
+            ],
+        ),
+    ],
+)
+def test_what_code_names_is_told(make, kind, texts):
+    assert [tie.text for tie in ties_of(scripted(make()), kind)] == texts
+
+
+def test_tensors_on_a_device_are_told(tmp_path):
+    records = records_of((ARCHIVES / "buffers.pt").read_bytes())
+    moved = records["data.pkl"].replace(b"\x03\x00\x00\x00cpu", b"\x06\x00\x00\x00cuda:0")
+    assert moved != records["data.pkl"]
+    records["data.pkl"] = moved
+    del records[".data/serialization_id"]
+    path = tmp_path / "cuda.pt"
+    write_container(path, [NewRecord(name, data) for name, data in records.items()])
+    (tie,) = [tie for tie in tsarchive.compat(path, ["2.9"]).ties if tie.kind == "device"]
+    assert tie.text == "tensors or values are on cuda:0"

@@ -1,0 +1,203 @@
+"""``tsarchive compat``: which torch loads and runs the file?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import tsarchive
+from tsarchive.describing.text import plural
+
+from .command import FINDINGS, Command, file_argument, json_option
+from .output import print_json, progress, say, show, table
+
+if TYPE_CHECKING:
+    from tsarchive import CompatReport
+    from tsarchive.formats.compatibility import Reason, Row, Tie
+
+# Smaller files are done before a bar is seen.
+_BAR_FROM: Final = 100 << 20
+_REASONS_SHOWN: Final = 12
+_TIES_SHOWN: Final = 20
+_LINE: Final = "\n"
+
+
+@click.command(cls=Command)
+@file_argument
+@click.option(
+    "--torch", "versions", metavar="VERSIONS", help="Tell of these alone, such as 1.13,2.9."
+)
+@json_option
+def command(file: str, *, versions: str | None, as_json: bool) -> int:
+    """Tell which torch loads and runs a file, and what ties it to one place.
+
+    Compares the format, the operators with their arguments, the classes and the language of the
+    code with what each release of torch has, and shows the first line that stands in the way.
+    Needs none of these releases, does not import torch, and runs nothing of the file. What ties
+    code to one place are devices, sizes that tracing recorded, random numbers and paths.
+
+    The exit code is 0 when all versions of --torch load the file, or any version where none
+    is given; 1 when not; 2 when the file cannot be read.
+
+    \b
+    Examples:
+      tsarchive compat model.pt
+      tsarchive compat model.pt --torch 1.13,2.9
+      tsarchive compat model.pt --json
+    """
+    asked = None if versions is None else _asked(versions)
+    has_bar = not as_json and os.path.isfile(file) and os.stat(file).st_size >= _BAR_FROM
+    with progress(None) if has_bar else nullcontext(_no_step) as step:
+        step(f"reading {file}")
+        report = tsarchive.compat(file, asked)
+    if as_json:
+        print_json({"file": file, "ok": _is_fine(report, asked), **_document(report)})
+    else:
+        _show(file, report)
+    return 0 if _is_fine(report, asked) else FINDINGS
+
+
+def _no_step(description: str) -> None:
+    pass
+
+
+def _asked(versions: str) -> list[str]:
+    asked = [version.strip() for version in versions.split(",") if version.strip()]
+    if not asked:
+        raise click.UsageError("--torch takes versions, such as 1.13,2.9.")
+    return asked
+
+
+def _is_fine(report: CompatReport, asked: Sequence[str] | None) -> bool:
+    return report.loads if asked else any(row.loads for row in (*report.rows, *report.mobile))
+
+
+def _document(report: CompatReport) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(report)
+
+
+def _show(file: str, report: CompatReport) -> None:
+    facts = "".join(f", {what} {version}" for what, version in report.facts.items())
+    say(f"{file}: {report.kind}{facts}")
+    _show_rows("torch", report.rows)
+    _show_rows("interpreter" if report.rows else "runtime", report.mobile)
+    _show_plans(report.rows)
+    _show_reasons((*report.rows, *report.mobile))
+    for reason in report.libtorch:
+        say(f"libtorch: {reason.text}")
+        say(f"  hint:  {reason.hint}")
+    if report.kept_meanings:
+        say(f"older meaning kept: {', '.join(report.kept_meanings)}")
+    _show_ties(report.ties)
+    for note in report.notes:
+        say(f"note: {note}")
+
+
+def _show_rows(heading: str, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    shown = table(heading, "loads", "runs", "why")
+    for _, group in groupby(rows, _verdict):
+        alike = [*group]
+        first = alike[0]
+        answers = _loads(first), "yes" if first.runs else "no"
+        shown.add_row(_span(alike), *answers, _why(first.reasons))
+    show(shown.lines())
+
+
+def _loads(row: Row) -> str:
+    if row.needs:
+        return f"with {', '.join(row.needs)}"
+    return "yes" if row.loads else "no"
+
+
+def _verdict(row: Row) -> tuple[Any, ...]:
+    """Return what rows that are shown as one have in common."""
+    reasons = [(reason.kind, reason.text) for reason in row.reasons[:1]]
+    return row.loads, row.runs, row.needs, reasons
+
+
+def _span(rows: Sequence[Row]) -> str:
+    """Return "1.13, 2.4 to 2.9": versions that follow each other as one."""
+    runs: list[list[str]] = []
+    for row in rows:
+        if runs and _follows(runs[-1][-1], row.torch):
+            runs[-1].append(row.torch)
+        else:
+            runs.append([row.torch])
+    return ", ".join(_ends(run[0], run[-1]) for run in runs)
+
+
+def _ends(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last.rpartition(' ')[2]}"
+
+
+def _follows(one: str, other: str) -> bool:
+    from tsarchive.operators.registry import listed_versions
+
+    known = listed_versions()
+    if one not in known or other not in known:
+        return True  # releases of ExecuTorch, all of which are shown
+    return known.index(other) == known.index(one) + 1
+
+
+def _why(reasons: Sequence[Reason]) -> str:
+    if not reasons:
+        return ""
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}"
+
+
+def _show_reasons(rows: Iterable[Row]) -> None:
+    """Show each reason once, with its line."""
+    reasons = {(r.kind, r.text, r.about): (r, row) for row in rows for r in row.reasons}
+    for reason, row in [*reasons.values()][:_REASONS_SHOWN]:
+        where = row.torch if " " in row.torch else f"torch {row.torch}"
+        until = f" (until {reason.since})" if reason.since else ""
+        say(f"{where}: {reason.text}{until}", "bold")
+        _show_place(reason)
+        if reason.hint:
+            say(f"  hint:  {reason.hint}")
+    if len(reasons) > _REASONS_SHOWN:
+        say(f"and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}: --json has all")
+
+
+def _show_plans(rows: Sequence[Row]) -> None:
+    """Show what a conversion for each release that was asked for would do."""
+    for row in rows:
+        if row.plan is None:
+            continue
+        head = f"convert --for-torch {row.torch}"
+        if not row.plan.works:
+            say(f"{head} refuses: {row.plan.refusals[0].partition(_LINE)[0]}")
+            continue
+        count = sum(calls.count for calls in row.plan.rewritten)
+        left = f", leaves out {', '.join(row.plan.left_out)}" if row.plan.left_out else ""
+        say(f"{head} works: {plural(count, 'call')} written otherwise{left}")
+
+
+def _show_place(found: Reason | Tie) -> None:
+    if found.record:
+        line = f", line {found.line}" if found.line else ""
+        times = f", in {plural(found.places, 'place')}" if found.places > 1 else ""
+        say(f"  where: {found.record}{line}{times}")
+    if found.code:
+        say(f"  code:  {found.code}")
+    if found.source is not None:
+        say(f"  from:  {found.source}")
+
+
+def _show_ties(ties: Sequence[Tie]) -> None:
+    for tie in ties[:_TIES_SHOWN]:
+        say(f"{tie.kind}: {tie.text}", "bold")
+        _show_place(tie)
+        say(f"  remedy: {tie.remedy}")
+    if len(ties) > _TIES_SHOWN:
+        say(f"and {plural(len(ties) - _TIES_SHOWN, 'more tie')}: --json has all")

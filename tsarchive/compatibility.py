@@ -1,0 +1,96 @@
+"""Which releases of torch load and run a file, told without any of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from typing import Any, BinaryIO
+
+from tsarchive.container.source import open_source
+from tsarchive.errors import CallError, FormatError
+from tsarchive.formats.base import Format
+from tsarchive.formats.compatibility import Compatibility, Reason, Row, Tie
+from tsarchive.formats.registry import format_of, opened_source
+from tsarchive.garbage import not_collecting
+from tsarchive.operators.registry import listed_versions
+from tsarchive.operators.releases import Release, release_named
+
+__all__ = ["CompatReport", "Reason", "Row", "Tie", "compat"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompatReport(Compatibility):
+    """Which releases of torch read a file, of what ``kind``, and what ties it to one place.
+
+    ``rows`` are the releases that were asked for, oldest first.
+    """
+
+    kind: str = ""
+
+    @property
+    def loads(self) -> bool:
+        """Whether all releases that were asked for load the file; False where torch runs none."""
+        return bool(self.rows) and all(row.loads for row in self.rows)
+
+    def row(self, torch: str) -> Row:
+        """Return the row of a release. Raises CallError for one that was not asked for."""
+        release = release_named(torch)
+        found = next((row for row in self.rows if row.torch == release.name), None)
+        if found is None:
+            raise CallError(f"torch {release} was not asked for")
+        return found
+
+
+def compat(
+    f: str | os.PathLike[str] | BinaryIO, torch: Sequence[str] | None = None
+) -> CompatReport:
+    """Tell which releases of torch load and run a file, and what ties it to one place.
+
+    ``f`` is a path or a binary file object, with an archive of TorchScript or torch.export or a
+    program of ExecuTorch; ``torch`` names releases, such as ``["1.13", "2.9"]``, all known ones
+    otherwise. The ``plan`` of a row tells, where releases were named, what a conversion would do
+    for one that does not load the file. What a release reads is told from the schemas of its
+    operators, which come with this package: nothing of the file runs, and torch is not imported.
+
+    Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
+    is not known, OSError for a file that cannot be read.
+    """
+    asked = _releases(torch)
+    opened = opened_source(open_source(f))
+    with not_collecting(), closing(opened):
+        format_ = format_of(opened)
+        first = min(asked)
+        known = [Release(name) for name in listed_versions()]
+        try:
+            found = format_.compatibility(opened, [each for each in known if each >= first])
+            names = {release.name for release in asked}
+            rows = [row for row in found.rows if row.torch in names]
+            if torch is not None:
+                rows = [_planned(row, format_, opened) for row in rows]
+        except RecursionError:
+            raise FormatError("the program is nested too deeply") from None
+        return _report(format_.kind, found, rows)
+
+
+def _releases(torch: Sequence[str] | None) -> list[Release]:
+    if torch is None:
+        return [Release(name) for name in listed_versions()]
+    if isinstance(torch, str) or not torch:
+        raise CallError("torch is a list of versions", hint='Give a list, such as ["2.4", "2.9"]')
+    return [release_named(version) for version in torch]
+
+
+def _planned(row: Row, format_: Format, opened: Any) -> Row:
+    """Add what a conversion would do to a row that does not load the file."""
+    if row.loads:
+        return row
+    return replace(row, plan=format_.plan(opened, Release(row.torch)))
+
+
+def _report(kind: str, found: Compatibility, rows: Sequence[Row]) -> CompatReport:
+    asked = {row.torch for row in rows}
+    mobile = tuple(row for row in found.mobile if row.torch in asked or not found.rows)
+    given = {f.name: getattr(found, f.name) for f in fields(found)}
+    return CompatReport(**{**given, "rows": tuple(rows), "mobile": mobile}, kind=kind)
