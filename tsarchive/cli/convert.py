@@ -62,6 +62,12 @@ _SIZE = re.compile(
     metavar="VERSION",
     help="Write TorchScript that this version of torch loads, such as 2.9; by default the newest.",
 )
+@click.option(
+    "--canonical",
+    is_flag=True,
+    help="Write the canonical form: bytes that depend on the model alone.",
+)
+@click.option("--no-debug", is_flag=True, help="Leave out where code came from.")
 @import_option
 @policy_options
 @json_option
@@ -76,6 +82,8 @@ def command(
     model: str | None,
     map_location: str | None,
     for_torch: str | None,
+    canonical: bool,
+    no_debug: bool,
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -102,6 +110,7 @@ def command(
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt older.pt --for-torch 2.9
+      tsarchive convert model.pt same.pt --canonical
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
     destination, rest = split_file(arguments)
@@ -124,6 +133,8 @@ def command(
                 data=data,
                 backends=backends,
                 for_torch=for_torch,
+                canonical=canonical,
+                debug=not no_debug,
                 step=step,
             )
     except tsarchive.TargetError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
@@ -144,6 +145,7 @@ class _Pt2(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
+        options: SaveOptions,
     ) -> Written:
         from tsarchive.formats.requests import Written
 
@@ -156,11 +158,9 @@ class _Pt2(ZipFormat):
         extras = {
             name.removeprefix(_EXTRA): container.read(name)
             for name in container.records
-            if name.startswith(_EXTRA)
+            if name.startswith(_EXTRA) and not options.canonical
         }
-        from tsarchive.formats.requests import SaveOptions
-
-        self.save(program, dst, SaveOptions(extras))
+        self.save(program, dst, replace(options, files=extras))
         return Written()
 
     def models(self, container: Container) -> Sequence[str]:

@@ -7,7 +7,15 @@ import os
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
+from tsarchive.formats.base import (
+    CANONICAL_ROOT,
+    Check,
+    Format,
+    Importer,
+    LoadOptions,
+    ZipFormat,
+    is_loaded,
+)
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.base import OpenedArchive, View
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
     from tsarchive.operators.releases import Release
@@ -123,6 +131,7 @@ class _TorchScript(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
+        options: SaveOptions,
     ) -> Written:
         from tsarchive.container import write_container
         from tsarchive.formats.requests import Written
@@ -131,7 +140,7 @@ class _TorchScript(ZipFormat):
         from .retargeting import retargeted
 
         classes = module.tsarchive_classes
-        records, container = self._scripted(module, source)
+        records, container = self._scripted(module, source, options)
         found = retargeted(
             container or classes.container,
             records,
@@ -139,27 +148,31 @@ class _TorchScript(ZipFormat):
             keeps_unread=release is None,
             guard=classes.enforcement.guard,
         )
-        write_container(dst, found.records)
+        root = CANONICAL_ROOT if options.canonical else None
+        write_container(dst, found.records, root=root)
         return Written(found.rewritten, found.left_out)
 
     def _scripted(
-        self, module: ArchiveModule, source: Format
+        self, module: ArchiveModule, source: Format, options: SaveOptions
     ) -> tuple[list[NewRecord], Container | None]:
         """Return the records of a module, and their code where the module is of other code."""
-        from tsarchive.container import Container, write_container
         from tsarchive.formats.requests import SaveOptions
 
         if source is self:
-            return self.saved_records(module, SaveOptions({})), None
+            records = self.saved_records(module, options)
+            return records, _container_of(records) if options.canonical else None
         if isinstance(source, ZipFormat) and source.saved_kind == self.kind:
             records = source.saved_records(module, SaveOptions({}))
         else:
             with not_collecting():
                 records = source.scripted_records(module)
-        stream = io.BytesIO()
-        write_container(stream, records)
-        stream.seek(0)
-        return records, Container.open(stream)
+        container = _container_of(records)
+        if options == SaveOptions({}):
+            return records, container
+        guard = module.tsarchive_classes.enforcement.guard
+        again = self.importer(container, LoadOptions(None, guard)).load()
+        records = self.saved_records(again, options)
+        return records, _container_of(records)
 
     def graph_report(
         self,
@@ -183,6 +196,15 @@ class _TorchScript(ZipFormat):
         from .inspection import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
+
+
+def _container_of(records: list[NewRecord]) -> Container:
+    from tsarchive.container import Container, write_container
+
+    stream = io.BytesIO()
+    write_container(stream, records)
+    stream.seek(0)
+    return Container.open(stream)
 
 
 TORCHSCRIPT: Final = _TorchScript()
