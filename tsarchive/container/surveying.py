@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from tsarchive.container.caps import inflated_cap
 from tsarchive.container.contents import PIECE_BYTES, checked_pieces
+from tsarchive.container.diagnosis import diagnose_records
 from tsarchive.container.directory import ANY_REFUSED_FLAG, Entry
 from tsarchive.container.faults import Collected, Faults, Place, Stopped
 from tsarchive.container.layout import ALIGNMENT, DEFLATED, LOCAL_SIGNATURE, STORED
@@ -134,6 +135,7 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
             walk.check_all()
             container = None if is_refused else Container(opened, members)
             in_doubt = walk.in_doubt
+            walk.explain()
     finally:
         if container is None:
             opened.close()
@@ -168,6 +170,13 @@ class _Walk:
             borne_out = self._looked_at - self._in_doubt
             self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
+
+    def explain(self) -> None:
+        """Report what may have happened to the file, where members are damaged."""
+        damaged = [e for e in self._directory.entries if e.name in self._in_doubt]
+        if damaged:
+            for found in diagnose_records(self._source.data, self._directory, damaged):
+                self._faults.report(found.rule, found.message, hint=found.hint)
 
     @property
     def in_doubt(self) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import BinaryIO, Final
 
 from tsarchive.container import Container
 from tsarchive.container.source import Source, open_source
+from tsarchive.formats.diagnosing import refuse_damaged
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
@@ -66,4 +67,7 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
     own = file_format(found.data)
-    return Container.of_source(found) if own is None else own.opened(found)
+    if own is not None:
+        return own.opened(found)
+    refuse_damaged(found)
+    return Container.of_source(found)

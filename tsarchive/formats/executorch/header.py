@@ -6,6 +6,7 @@ import struct
 from mmap import mmap
 from typing import Final, NamedTuple
 
+from tsarchive.container.extent import AGAIN, Extent
 from tsarchive.errors import FormatError, UnsupportedError
 
 # The kinds of files: programs, data, programs with calls.
@@ -120,19 +121,25 @@ def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 def _check_bounds(header: Header, size: int) -> Header:
     """Check that the tables, and the segments behind them, lie in the file."""
-    if header.tables_size > size:
-        raise _error(f"the tables would end at {header.tables_size:,}", AT + 8, size)
+    segments_end = header.segment_base + (header.segments_size or 0)
+    whole = max(header.tables_size, segments_end)
+    is_told = header.segments_size is not None or not header.segment_base
+    if whole > size:
+        what = "the tables" if header.tables_size > size else "segments"
+        end = header.tables_size if header.tables_size > size else segments_end
+        at = AT + 8 if header.tables_size > size else AT + 16
+        problem = f"{what} would end at {end:,}; {Extent(size, whole, is_told).message}"
+        raise FormatError(problem, offset=at, limit=size, hint=AGAIN)
     if header.segment_base and header.segment_base < header.tables_size:
         raise _error(f"segments would begin at {header.segment_base}, in the tables", AT + 16)
-    end = header.segment_base + (header.segments_size or 0)
-    if end > size:
-        raise _error(f"segments would end at {end:,}", AT + 16, size)
     return header
 
 
 def _require(data: memoryview, size: int) -> None:
     if len(data) < size:
-        raise _error(f"the file has {len(data)} bytes, too few for its head", len(data), size)
+        extent = Extent(len(data), size, is_exact=False)
+        problem = f"the file has {len(data)} bytes, too few for its head; {extent.message}"
+        raise _error(problem, len(data), size)
 
 
 def _error(message: str, offset: int, limit: int | None = None) -> FormatError:
