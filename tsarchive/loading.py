@@ -18,7 +18,6 @@ import torch
 
 from tsarchive.errors import CallError
 from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
-from tsarchive.formats.extra_files import ExtraFiles
 from tsarchive.formats.registry import format_of, opened_file
 
 # A plain load takes it: who asks for ``load`` waits for it then, not with the first file.
@@ -96,6 +95,8 @@ def load(
         options = LoadOptions(given_device(map_location), guard, model, beside)
         opened = opened_file(f)
         if extra_files is not None:
+            from tsarchive.formats.extra_files import ExtraFiles
+
             ExtraFiles(opened, format_of(opened).table(opened)).fill(extra_files)
         return load_opened(opened, options)
 

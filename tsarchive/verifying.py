@@ -14,8 +14,7 @@ from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import Step, known_totals
-from tsarchive.formats.diagnosing import diagnosis_of
-from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.registry import damage_of, file_format, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 
@@ -54,7 +53,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: No
     own = file_format(opened.data)
     if own is not None:
         return own.verify(opened, step)
-    damage = diagnosis_of(opened.data)
+    damage = damage_of(opened)
     if damage is not None:
         opened.close()
         findings.add([broken(damage.rule, damage.message, None, damage.hint)])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Final
 
@@ -15,6 +16,7 @@ from tsarchive.container.directory import (
     Entry,
     entries_at,
     find_directory,
+    has_directory,
     told_place,
 )
 from tsarchive.container.extent import AGAIN, CUT_SHORT
@@ -22,7 +24,7 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.layout import END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
-from tsarchive.container.remains import Data, Remains, Remnant
+from tsarchive.container.remains import Data, Remains
 
 Sizes = Callable[[Remains], Mapping[str, int]]
 
@@ -34,7 +36,8 @@ ZEROS: Final = "file-zeros"
 DIAGNOSES: Final = (TWO_IN_ONE, SHIFTED, TEXT_MODE, HOLE)
 """The rules of findings about what has happened to a file, beside those of what it is."""
 
-_BOM: Final = b"\xef\xbb\xbf"
+_UNKNOWN: Final = ("file-not-zip", "file-empty", ZEROS, CUT_SHORT)
+BOM: Final = b"\xef\xbb\xbf"
 _REPLACED: Final = "\ufffd".encode()
 _AS_TEXT: Final = "Get it again, and copy or download it as binary: not as text"
 _ANEW: Final = "Delete the file and download it anew, not resuming what is there"
@@ -47,6 +50,7 @@ _ZEROS: Final = re.compile(rb"\0{%d,}" % _BLOCK)
 _MOST_HOLES: Final = 5
 _MOST_ENDS: Final = 1 << 10
 _ONE_WRONG: Final = 2
+_MISPLACED: Final = frozenset({"zip-directory-place", "zip-locator64", "zip-end64-length"})
 
 
 def diagnose(data: Data, sizes: Sizes) -> Diagnosis | None:
@@ -57,12 +61,12 @@ def diagnose(data: Data, sizes: Sizes) -> Diagnosis | None:
     """
     faults = Collected()
     with memoryview(data) as buffer:
-        try:
+        with suppress(Stopped):
             find_directory(buffer, faults)
-        except Stopped:
-            pass
         rules = {finding.rule for finding in faults.findings()}
-        if rules & {"zip-directory-place", "zip-locator64"}:
+        if "zip-several-ends" in rules:
+            return None  # which one counts is for readers to say
+        if rules & _MISPLACED:
             return as_text(data) or _shifted(buffer, data, sizes)
         if "zip-appended" in rules:
             return as_text(data) or _behind(buffer, data)
@@ -90,6 +94,15 @@ def as_text(data: Data) -> Diagnosis | None:
     return None
 
 
+def changed_on_the_way(data: Data) -> Diagnosis | None:
+    """Tell of a broken file of any format: that it was copied as text, or ends with zeros."""
+    text = as_text(data)
+    if text is not None:
+        return text
+    zeros = _zeros_at_end(data)
+    return _unfinished(data, zeros) if zeros >= _BLOCK else None
+
+
 def _has_other_bytes(sample: bytes) -> bool:
     """Return whether not all is UTF-8, but for a character that the sample may end in."""
     try:
@@ -109,18 +122,20 @@ def _shifted(buffer: memoryview, data: Data, sizes: Sizes) -> Diagnosis | None:
     entries = entries_at(buffer, place._replace(offset=place.offset + shift))
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     moved = [entry for entry in ordered if _is_at(buffer, entry, entry.header_offset + shift)]
-    if not moved:
+    if not moved or not shift:
         return None
+    remains = Remains(data)
+    if any(member.data == shift for member in remains.members):
+        return _cut(data, remains, sizes)  # the directory is that of an archive in a record
+    if shift > 0 and len(moved) == len(ordered):
+        return _in_front(buffer, data, shift)
     kept = list(takewhile(lambda e: _is_at(buffer, e, e.header_offset), ordered))
     if kept:
         moved = [entry for entry in moved if entry.header_offset > kept[-1].header_offset]
         return _resumed(kept[-1], moved[0] if moved else None, shift, place.offset)
     if shift < 0:
         return Diagnosis(SHIFTED, f"its first {-shift:,} bytes are missing", AGAIN)
-    remains = Remains(data)
-    if any(member.data == shift for member in remains.members):
-        return _cut(data, remains, sizes)  # the directory is that of an archive in a record
-    return _in_front(buffer, data, shift, moved[0])
+    return None
 
 
 def _is_at(buffer: memoryview, entry: Entry, start: int) -> bool:
@@ -147,41 +162,36 @@ def _resumed(last: Entry, first: Entry | None, shift: int, directory: int) -> Di
     return Diagnosis(SHIFTED, message, _ANEW)
 
 
-def _in_front(buffer: memoryview, data: Data, size: int, first: Entry) -> Diagnosis:
-    """Tell what stands in front of an archive that begins at ``size`` with a member."""
+def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
+    """Tell what stands in front of an archive that begins at ``size``."""
     front = bytes(data[: min(size, HEAD_BYTES)])
-    if front == _BOM:
-        message = "a byte order mark, 3 bytes that belong to text, stands in front of the archive"
-        return Diagnosis(SHIFTED, message, f"Remove them; or: {_AS_TEXT}")
-    where = f"another archive begins at byte {size:,}, with record {shown(first.name)}"
+    if front == BOM:
+        return marked_as_text("the archive")
     if not front.startswith(LOCAL_SIGNATURE):
         message = f"{size:,} bytes stand in front of the archive, which begins at byte {size:,}"
         kind = recognise(front)
-        what = "" if kind.rule == "file-not-zip" else f": {_noun(kind)}"
+        what = "" if kind.rule in _UNKNOWN else f": {_noun(kind)}"
         hint = f"Download it again, or remove the first {size:,} bytes"
         return Diagnosis(SHIFTED, message + what, hint)
-    if _is_whole(buffer[:size]):
-        return Diagnosis(TWO_IN_ONE, f"it is two files in one: {where}", _cut_at(size))
-    message = f"it is two files in one: behind the first part of an archive, {where}"
-    return Diagnosis(TWO_IN_ONE, message, _cut_at(size))
+    return _two_in_one(buffer, size, "the first" if has_directory(buffer[:size]) else "part of one")
 
 
-def _cut_at(size: int) -> str:
-    return f"Download it again, or cut it in two at byte {size:,}"
+def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
+    what = file_at(buffer, end)
+    if what is None:
+        return None
+    message = f"it is two files in one: {first} ends at byte {end:,}, where another begins: {what}"
+    return Diagnosis(TWO_IN_ONE, message, f"Download it again, or cut it in two at byte {end:,}")
+
+
+def marked_as_text(what: str) -> Diagnosis:
+    """Tell of a byte order mark in front of a file."""
+    message = f"a byte order mark, 3 bytes that begin a text, stands in front of {what}"
+    return Diagnosis(SHIFTED, message, f"Remove these 3 bytes. {_AS_TEXT}")
 
 
 def _noun(kind: Diagnosis) -> str:
     return kind.message.removeprefix("it is ").partition(", not a zip")[0]
-
-
-def _is_whole(buffer: memoryview) -> bool:
-    """Return whether an archive fills the buffer, as far as its end and directory tell."""
-    faults = Collected()
-    try:
-        find_directory(buffer, faults)
-    except Stopped:
-        return False
-    return not faults.refused
 
 
 def _behind(buffer: memoryview, data: Data) -> Diagnosis | None:
@@ -190,27 +200,26 @@ def _behind(buffer: memoryview, data: Data) -> Diagnosis | None:
     if end is None:
         return None
     rest = len(buffer) - end
-    head = bytes(buffer[end : end + HEAD_BYTES])
-    first = _member_at(buffer, end)
-    if first is not None:
-        message = f"another archive begins at byte {end:,}, with record {first}"
-        return Diagnosis(TWO_IN_ONE, f"it is two files in one: {message}", _cut_at(end))
-    if not head.strip(b"\0") and not bytes(buffer[end:]).strip(b"\0"):
+    if _zeros_at_end(data) >= rest:
         message = f"the archive ends at byte {end:,}, and {rest:,} zeros follow"
         return Diagnosis(SHIFTED, message, f"Keep the first {end:,} bytes alone")
+    return _two_in_one(buffer, end, "the first")
+
+
+def file_at(buffer: memoryview, start: int) -> str | None:
+    """Say what kind of file begins there; None where nothing is known."""
+    head = bytes(buffer[start : start + HEAD_BYTES])
+    if head.startswith(LOCAL_SIGNATURE):
+        return f"an archive, with record {_member_at(buffer, start)}"
     kind = recognise(head)
-    if kind.rule == "file-not-zip" or kind.rule == ZEROS:
-        return None
-    message = f"another file begins at byte {end:,}: {_noun(kind)}"
-    return Diagnosis(TWO_IN_ONE, f"it is two files in one: {message}", _cut_at(end))
+    return None if kind.rule in _UNKNOWN else _noun(kind)
 
 
-def _member_at(buffer: memoryview, start: int) -> str | None:
-    """Return the name of the member whose header begins there."""
-    if start + LOCAL.size > len(buffer) or buffer[start : start + 4] != LOCAL_SIGNATURE:
-        return None
-    header = LocalHeader(*LOCAL.unpack_from(buffer, start))
-    name = bytes(buffer[start + LOCAL.size : start + LOCAL.size + header.name_length])
+def _member_at(buffer: memoryview, start: int) -> str:
+    """Return the name in the header of a member, as it is shown."""
+    name_start = start + LOCAL.size
+    length = int.from_bytes(buffer[name_start - 4 : name_start - 2], "little")
+    name = bytes(buffer[name_start : name_start + length])
     return shown(name.decode("utf-8", "backslashreplace"))
 
 
@@ -220,7 +229,7 @@ def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
         if count == _MOST_ENDS:
             return
         end = match.start() + 22
-        if end < len(buffer) and _is_whole(buffer[:end]):
+        if end < len(buffer) and has_directory(buffer[:end]):
             yield end
 
 
@@ -230,26 +239,29 @@ def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
 def _cut(data: Data, remains: Remains, sizes: Sizes) -> Diagnosis:
     zeros = _zeros_at_end(data)
     if zeros >= _BLOCK and not _may_be_zeros(remains, len(data) - zeros):
-        start = len(data) - zeros
-        message = (
-            f"it is cut short: from byte {start:,} of {len(data):,} on there are only zeros, "
-            "as a download leaves that did not finish"
-        )
-        return Diagnosis(CUT_SHORT, message, AGAIN)
+        return _unfinished(data, zeros)
     extent = remains.extent(sizes(remains))
-    return Diagnosis(CUT_SHORT, f"{extent.message}; {_what_is_lost(remains)}", AGAIN)
+    directory = "among them the directory, which zip archives have at their end"
+    return Diagnosis(CUT_SHORT, f"{extent.message}, {directory}{_where(remains)}", AGAIN)
 
 
-def _what_is_lost(remains: Remains) -> str:
-    """Say up to where an archive goes that has no end."""
+def _where(remains: Remains) -> str:
+    """Say between which records an archive is cut."""
     members = remains.up_to_the_cut()
-    end = "the directory, which stands at the end"
     if not members:
-        return f"{end}, is among them"
-    last, size = members[-1], len(remains.data)
-    if last.is_in(size):
-        return f"{end}, is among them; the last whole record is {shown(last.name)}"
-    return f"{end}, is among them; the cut is in record {shown(last.name)}"
+        return ""
+    last = members[-1]
+    is_whole = last.is_in(len(remains.data))
+    place = "the last whole record is" if is_whole else "the cut is in record"
+    return f"; {place} {shown(last.name)}"
+
+
+def _unfinished(data: Data, zeros: int) -> Diagnosis:
+    message = (
+        f"it is cut short: from byte {len(data) - zeros:,} of {len(data):,} on there are only "
+        "zeros, as a download leaves that did not finish"
+    )
+    return Diagnosis(CUT_SHORT, message, AGAIN)
 
 
 def _may_be_zeros(remains: Remains, start: int) -> bool:
@@ -281,8 +293,8 @@ def diagnose_records(
     if text is not None:
         yield text
         return
-    yield from _of_another_file(data, directory, damaged)
-    yield from _holes(data, directory, damaged)
+    explained = (*_of_another_file(data, directory, damaged), *_holes(data, directory, damaged))
+    yield from explained or _damaged_part(directory, damaged)
 
 
 def _of_another_file(
@@ -309,6 +321,21 @@ def _of_another_file(
             f"{shown(others[-1].name)}, which ends at byte {others[-1].end:,}, are whole and of "
             "another archive; the directory at the end is that of what stands from byte "
             f"{sound[-1]:,} on"
+        )
+        yield Diagnosis(TWO_IN_ONE, message, _ANEW)
+
+
+def _damaged_part(directory: Directory, damaged: Sequence[Entry]) -> Iterator[Diagnosis]:
+    """Tell of damage from one record to another."""
+    starts = directory.starts[:-1]
+    in_doubt = {entry.header_offset for entry in damaged}
+    places = [place for place, start in enumerate(starts) if start in in_doubt]
+    is_one_part = places == list(range(places[0], places[-1] + 1)) if places else False
+    if is_one_part and len(places) > _ONE_WRONG:
+        begin, end = starts[places[0]], directory.starts[places[-1] + 1]
+        message = (
+            f"nothing between byte {begin:,} and byte {end:,} is as the directory tells: part of "
+            "another file, or of another version of this one, may stand there"
         )
         yield Diagnosis(TWO_IN_ONE, message, _ANEW)
 

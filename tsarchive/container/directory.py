@@ -68,6 +68,16 @@ def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
     return _place(wide, position, faults)
 
 
+def has_directory(buffer: memoryview) -> bool:
+    """Return whether a directory is where the end records of a zip archive tell, all being well."""
+    faults = Collected()
+    try:
+        find_directory(buffer, faults)
+    except Stopped:
+        return False
+    return not faults.refused
+
+
 def told_place(buffer: memoryview) -> tuple[DirectoryPlace, int]:
     """Return the place of the directory as the end records tell it, and where they begin.
 

@@ -157,7 +157,7 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         "Join the volumes with the tool that split them",
     ),
     (
-        rb"PK\x03\x04",
+        rb"PK(\x03\x04|\x03?\Z)",
         "file-cut-short",
         "it is cut short: there is no end record, which zip archives have",
         "Download or copy it again",

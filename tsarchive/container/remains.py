@@ -21,7 +21,6 @@ from tsarchive.container.layout import (
     CENTRAL_SIGNATURE,
     DESCRIPTOR,
     DESCRIPTOR64,
-    DESCRIPTOR_SIGNATURE,
     END,
     END64,
     FLAG_DESCRIPTOR,

@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from tsarchive.container.caps import inflated_cap
 from tsarchive.container.contents import PIECE_BYTES, checked_pieces
-from tsarchive.container.diagnosis import diagnose_records
 from tsarchive.container.directory import ANY_REFUSED_FLAG, Entry
 from tsarchive.container.faults import Collected, Faults, Place, Stopped
 from tsarchive.container.layout import ALIGNMENT, DEFLATED, LOCAL_SIGNATURE, STORED
@@ -175,6 +174,8 @@ class _Walk:
         """Report what may have happened to the file, where members are damaged."""
         damaged = [e for e in self._directory.entries if e.name in self._in_doubt]
         if damaged:
+            from tsarchive.container.diagnosis import diagnose_records  # sound files need it not
+
             for found in diagnose_records(self._source.data, self._directory, damaged):
                 self._faults.report(found.rule, found.message, hint=found.hint)
 

@@ -1,4 +1,4 @@
-"""What has happened to a file that cannot be opened, of any format, in the same words for all verbs.
+"""What has happened to a file that cannot be opened, in the same words for all verbs.
 
 Sizes of records that are not there any more are told by the pickle that refers to them.
 """
@@ -12,12 +12,11 @@ from io import BytesIO
 from itertools import islice
 from typing import Any, Final
 
-from tsarchive.container.diagnosis import diagnose
+from tsarchive.container.diagnosis import BOM, diagnose, file_at, marked_as_text
 from tsarchive.container.extent import AGAIN, CUT_SHORT, Extent
 from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY, Diagnosis
 from tsarchive.container.remains import Data, Remains
-from tsarchive.container.source import Source
-from tsarchive.errors import ArchiveError, FormatError
+from tsarchive.errors import ArchiveError
 from tsarchive.pickler import Global, PersistentId, loads
 from tsarchive.pickler.values import STORAGE_TYPES, parts_of
 
@@ -35,15 +34,12 @@ def diagnosis_of(data: Data) -> Diagnosis | None:
     """Return what has happened to a file; None where it is whole, and where nothing is known."""
     if _LEGACY.match(bytes(data[:HEAD_BYTES])):
         return _of_legacy_checkpoint(data)
+    if bytes(data[: len(BOM)]) == BOM:
+        with memoryview(data) as buffer:
+            what = file_at(buffer, len(BOM))
+        if what is not None:
+            return marked_as_text(what)
     return diagnose(data, _told_sizes)
-
-
-def refuse_damaged(source: Source) -> None:
-    """Raise FormatError, and release the file, where something is known to have happened to it."""
-    found = diagnosis_of(source.data)
-    if found is not None:
-        source.close()
-        raise FormatError(found.message, hint=found.hint)
 
 
 def _told_sizes(remains: Remains) -> Mapping[str, int]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tsarchive.errors import CallError
 
 from .records import RecordTable, Role
 
-if TYPE_CHECKING:
-    from .base import Opened
+
+class _Opened(Protocol):
+    """An open file."""
+
+    @property
+    def records(self) -> Mapping[str, Any]: ...
+
+    def read(self, name: str) -> bytes: ...
 
 
 class ExtraFiles(Mapping[str, bytes]):
     """The records that a table calls extra files, without the folder that they are in."""
 
-    def __init__(self, opened: Opened, table: RecordTable) -> None:
+    def __init__(self, opened: _Opened, table: RecordTable) -> None:
         self._opened = opened
         self._records = {
             record.partition("/")[2]: record

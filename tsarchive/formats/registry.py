@@ -8,8 +8,10 @@ from mmap import mmap
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
+from tsarchive.container.directory import has_directory
+from tsarchive.container.recognise import Diagnosis
 from tsarchive.container.source import Source, open_source
-from tsarchive.formats.diagnosing import refuse_damaged
+from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
@@ -69,5 +71,26 @@ def opened_source(found: Source) -> Opened:
     own = file_format(found.data)
     if own is not None:
         return own.opened(found)
-    refuse_damaged(found)
+    _refuse_damaged(found)
     return Container.of_source(found)
+
+
+def _refuse_damaged(source: Source) -> None:
+    """Raise FormatError, and release the file, where something is known to have happened to it."""
+    damage = damage_of(source)
+    if damage is not None:
+        source.close()
+        raise FormatError(damage.message, hint=damage.hint)
+
+
+def damage_of(source: Source) -> Diagnosis | None:
+    """Return what has happened to a file that is no sound zip archive; None where it is not known.
+
+    What a sound one does not need is imported here.
+    """
+    with memoryview(source.data) as buffer:
+        if has_directory(buffer):
+            return None
+    from .diagnosing import diagnosis_of
+
+    return diagnosis_of(source.data)
