@@ -567,6 +567,13 @@ class ZipFormat(Format):
     def container(self, opened: Container) -> Container:
         return opened
 
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield tensors by name, as far as the records of such an archive that are left tell.
+
+        Raises ArchiveError for what is left and cannot be read.
+        """
+        return iter(())
+
     @abstractmethod
     def makes_classes(self, name: str) -> bool:
         """Return whether loading needs this record for more than values of tensors and objects."""
@@ -690,6 +697,13 @@ class FileFormat(Format):
     @abstractmethod
     def verify(self, source: Source, step: Step) -> VerifyReport:
         """Check a file, and let go of it."""
+
+    @abstractmethod
+    def told_size(self, data: memoryview) -> int:
+        """Return the size that a file had when it was whole, 0 where nothing tells.
+
+        Raises FormatError for a malformed header.
+        """
 
     @abstractmethod
     def audit(self, archive: OpenedArchive, found: Collected) -> None:

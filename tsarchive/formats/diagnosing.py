@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickletools
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from io import BytesIO
 from itertools import islice
 from typing import Any, Final
@@ -99,16 +100,42 @@ def _extent_of_legacy(data: Data) -> Extent | None:
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
     try:
         sizes = _storages(loads(head[begin:end]))
-        keys = loads(head[end : ends[-1]]) if ends[-1] != end else None
+        keys: Any = loads(head[end : ends[-1]]) if ends[-1] != end else None
     except ArchiveError:
         return None
     if keys is None:
         rest = sum(_COUNT_BYTES + nbytes for nbytes in sizes.values())
         return Extent(size, size + 1 + rest, is_exact=False)
-    if not isinstance(keys, list) or not all(key in sizes for key in keys):
+    if not isinstance(keys, list) or not set(map(str, keys)) <= sizes.keys():
         return None
-    total = ends[-1] + sum(_COUNT_BYTES + sizes[key] for key in keys)
-    return Extent(size, total, is_exact=all(sizes.values()))
+    total = ends[-1] + sum(_COUNT_BYTES + sizes[str(key)] for key in keys)
+    return Extent(size, total, is_exact=all(map(bool, sizes.values())))
+
+
+def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
+    """Return a file of torch.save of before torch 1.6 as records, with storages that are whole.
+
+    None for a file of another kind, and for one whose values are cut off.
+    """
+    if not _LEGACY.match(bytes(data[:HEAD_BYTES])):
+        return None
+    head = bytes(data[:_MOST_PICKLED])
+    ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    if len(ends) <= _BEFORE_VALUE:
+        return None
+    begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
+    found: dict[str, bytes | memoryview] = {_PICKLE: head[begin:end]}
+    with suppress(ArchiveError):
+        sizes = _storages(loads(head[begin:end]))
+        keys: Any = loads(head[end : ends[-1]])
+        start = ends[-1]
+        for key in map(str, keys if isinstance(keys, list) else ()):
+            start += _COUNT_BYTES
+            content = memoryview(data)[start : start + sizes.get(key, 0)]
+            if len(content) == sizes.get(key):
+                found[f"{_FOLDER}{key}"] = content
+            start += len(content)
+    return found
 
 
 def _pickle_ends(data: bytes) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.contents import Facts
+    from tsarchive.describing.contents import Facts, TensorInfo
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
     from tsarchive.formats.contents import Contents
@@ -100,6 +100,11 @@ class _Pt2(ZipFormat):
         from .view import Pt2View
 
         return Pt2Contents(Pt2View(Records(opened)))
+
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        from .view import tensors_of_configurations
+
+        return tensors_of_configurations(container)
 
     def view(self, opened: Container) -> View:
         from .records import Records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.contents import Facts
+    from tsarchive.describing.contents import Facts, TensorInfo
     from tsarchive.findings import Findings
     from tsarchive.formats.base import OpenedArchive, View
     from tsarchive.formats.contents import Contents
@@ -70,6 +70,11 @@ class _TorchScript(ZipFormat):
         from .inspection import TorchScriptView
 
         return TorchScriptView(opened)
+
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        from .inspection import tensors_of_pickles
+
+        return tensors_of_pickles(container)
 
     def contents(self, opened: Container) -> Contents:
         from .contents import TorchScriptContents
