@@ -124,6 +124,10 @@ MAY_IMPORT = {
     "tsarchive.executorch_export": {
         "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading", "tsarchive.run",
     },
+    "tsarchive.salvaging": {
+        "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.formats.registry",
+    },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.formats",
@@ -164,7 +168,7 @@ WITHOUT_TORCH = (
     "tsarchive.auditing", "tsarchive.caching", "tsarchive.comparing", "tsarchive.container",
     "tsarchive.describing",
     "tsarchive.errors", "tsarchive.findings", "tsarchive.fingerprinting",
-    "tsarchive.formats.base", "tsarchive.formats.contents",
+    "tsarchive.formats.base", "tsarchive.formats.contents", "tsarchive.formats.diagnosing",
     "tsarchive.formats.executorch", "tsarchive.formats.foreign",
     "tsarchive.formats.legacy.contents", "tsarchive.formats.legacy.format",
     "tsarchive.formats.legacy.inspection", "tsarchive.formats.legacy.verifying",
@@ -176,7 +180,7 @@ WITHOUT_TORCH = (
     "tsarchive.formats.pt2.records",
     "tsarchive.formats.pt2.schema", "tsarchive.formats.pt2.symbols",
     "tsarchive.formats.pt2.verifying", "tsarchive.formats.pt2.view",
-    "tsarchive.formats.records", "tsarchive.formats.registry",
+    "tsarchive.formats.records", "tsarchive.formats.registry", "tsarchive.formats.safetensors",
     "tsarchive.formats.torchscript.checkpoint", "tsarchive.formats.torchscript.code_records",
     "tsarchive.formats.torchscript.contents",
     "tsarchive.formats.torchscript.devices", "tsarchive.formats.torchscript.debug_records",
@@ -187,7 +191,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-    "tsarchive.reporting", "tsarchive.scanning", "tsarchive.strict_json", "tsarchive.verifying",
+    "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning", "tsarchive.strict_json",
+    "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (BRIDGE, "tsarchive.formats.executorch.modules")

@@ -9,16 +9,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
+from tsarchive.container import Container
 from tsarchive.container.extent import AGAIN
 from tsarchive.container.reader import RemainingContainer
-from tsarchive.container.remains import Remains
+from tsarchive.container.remains import Remains, Remnant
 from tsarchive.container.source import Source, open_source
 from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import ArchiveError, CallError, FormatError, MissingRecordError
-from tsarchive.formats.base import FileFormat, View
+from tsarchive.formats.base import FileFormat
 from tsarchive.formats.contents import Elements
 from tsarchive.formats.diagnosing import legacy_records
 from tsarchive.formats.records import Role
@@ -27,11 +29,18 @@ from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
 
 if TYPE_CHECKING:
-    from tsarchive.container import Container
     from tsarchive.describing.contents import TensorInfo
 
 Step = Callable[[str], None]
-Found = tuple[str, "TensorInfo"]
+
+
+class Found(NamedTuple):
+    """A tensor; ``elements`` gives its bytes from the first element on, or raises ArchiveError."""
+
+    name: str
+    info: TensorInfo
+    elements: Callable[[], memoryview]
+
 
 _BYTE_ORDER: Final = "byteorder"
 _RESERVED: Final = "__metadata__"
@@ -40,6 +49,7 @@ _STORAGE: Final = re.compile(
     r"(data|constants|tensors)/[0-9]+(\.storage)?|data/weights/weight_[0-9]+"
     r"|data/constants/tensor_[0-9]+"
 )
+_CHECKPOINT: Final = ".pt"
 _LOST: Final = "its record is damaged or not there"
 # Few bytes may be expanded to many elements; more than so many times the file only fills the disk.
 _MOST_TIMES: Final = 1 << 6
@@ -144,13 +154,11 @@ def _metadata(saved: Sequence[SavedTensor]) -> dict[str, str]:
 class Remaining(NamedTuple):
     """What is left of a file.
 
-    ``named`` are tensors; ``elements`` gives the bytes of one from its first element on, and
-    raises ArchiveError where these are lost. ``records`` are those with tensors that are whole,
-    by name, and ``lost`` those that are not.
+    ``named`` are tensors; ``records`` are those with tensors that are whole, by name, and ``lost``
+    those that are not.
     """
 
     named: Sequence[Found]
-    elements: Callable[[str, TensorInfo], memoryview]
     records: Mapping[str, Callable[[], memoryview]]
     lost: Sequence[LostTensor]
     is_swapped: bool = False
@@ -171,6 +179,8 @@ def _remaining(source: Source) -> Remaining:
         return member.data in sound
 
     remains = Remains(source.data, is_sound)
+    if not remains.members:
+        Container.of_source(source)  # it says what the file is instead
     members = remains.by_record()
     whole = {name: member for name, member in members.items() if member.data in sound}
     lost = [name for name in members if name not in whole]
@@ -179,7 +189,7 @@ def _remaining(source: Source) -> Remaining:
 
 def _packed(records: Mapping[str, bytes | memoryview]) -> Container:
     """Return records as an archive."""
-    from tsarchive.container import Container, NewRecord, write_container
+    from tsarchive.container import NewRecord, write_container
 
     stream = io.BytesIO()
     write_container(stream, [NewRecord(*record) for record in records.items()])
@@ -192,17 +202,27 @@ def _packed(records: Mapping[str, bytes | memoryview]) -> Container:
 
 def _of_archive(container: Container, lost: Sequence[str]) -> Remaining:
     """Return what an archive has; records that are ``lost`` are none of its own."""
-    named, elements = _named(container)
     table = zip_format({*container.records, *lost}).table(container)
     holders = [name for name in container.records if _holds_tensors(name, table.role(name))]
-    records = {name: _viewer(container, name) for name in holders}
+    named = [*_named(container)]
+    used = {storage.record for each in named for storage in each.info.storages}
+    for holder in [name for name in holders if name.endswith(_CHECKPOINT)]:
+        if not any(record.startswith(holder) for record in used):
+            inside = _inside(container, holder)
+            named += inside or ()
+            used |= set() if inside is None else {holder}
+    records = {
+        name: _viewer(container, name)
+        for name in holders
+        if not any(record.startswith(f"{name}/") or record == name for record in used)
+    }
     gone = [
         LostTensor(name, "it is damaged or cut short")
         for name in lost
         if _holds_tensors(name, table.role(name))
     ]
     is_swapped = _BYTE_ORDER in container.records and container.read(_BYTE_ORDER).strip() == b"big"
-    return Remaining(named, elements, records, gone, is_swapped)
+    return Remaining(named, records, gone, is_swapped)
 
 
 def _holds_tensors(name: str, role: Role) -> bool:
@@ -214,23 +234,36 @@ def _viewer(container: Container, name: str) -> Callable[[], memoryview]:
     return lambda: container.view(name)
 
 
-def _named(container: Container) -> tuple[Sequence[Found], Any]:
-    """Return tensors by name, and what gives the elements of one."""
-    view: View | None = None
+def _named(container: Container) -> Iterator[Found]:
+    """Yield tensors by name."""
     with suppress(ArchiveError, RecursionError):
         view = zip_format(container.records).view(container)
-        return list(uniquely_named(view.tensors())), view.element_bytes
-    found: list[Found] = []
+        for name, info in [*uniquely_named(view.tensors())]:
+            yield Found(name, info, partial(view.element_bytes, name, info))
+        return
+    found: list[tuple[str, TensorInfo]] = []
     for each in ZIP_FORMATS:
         with suppress(ArchiveError, RecursionError):
             for pair in each.remaining_tensors(container):
                 found.append(pair)  # those before an error count
+    for name, info in uniquely_named(iter(found)):
+        yield Found(name, info, partial(_from_record, container, info))
 
-    def elements(name: str, info: TensorInfo) -> memoryview:
-        assert info.storage is not None
-        return container.view(info.storage)[info.offset or 0 :]
 
-    return list(uniquely_named(iter(found))), elements
+def _from_record(container: Container, info: TensorInfo) -> memoryview:
+    assert info.storage is not None
+    return container.view(info.storage)[info.offset or 0 :]
+
+
+def _inside(container: Container, record: str) -> Sequence[Found] | None:
+    """Return the tensors of a record that is a file of torch.save; None where none has a name."""
+    try:
+        inner = container.inside(record)
+    except ArchiveError:
+        return None
+    found = [*_named(inner)]
+    has_storages = any(_STORAGE.fullmatch(name) for name in inner.records)
+    return found if found or not has_storages else None
 
 
 # Files of ExecuTorch
@@ -248,7 +281,7 @@ def _of_file(source: Source, own: FileFormat) -> Remaining:
             padded = bytearray(size)
             padded[:present] = data
     opened: Any = own.opened(Source(padded))
-    view = own.view(opened)
+    view: Any = own.view(opened)
 
     def elements(name: str, info: TensorInfo) -> memoryview:
         assert info.storage is not None
@@ -257,11 +290,11 @@ def _of_file(source: Source, own: FileFormat) -> Remaining:
         return found[: max(0, present - start)]
 
     named = [
-        (name, info)
+        Found(name, info, partial(elements, name, info))
         for name, info in uniquely_named(view.tensors())
         if info.storage in opened.records  # others are in data files beside this one
     ]
-    return Remaining(named, elements, {}, ())
+    return Remaining(named, {}, ())
 
 
 class _Sorting:
@@ -273,33 +306,31 @@ class _Sorting:
         self._tensors: list[Tensor] = []
         self._saved: list[SavedTensor] = []
         self._lost = list(remaining.lost)
-        self._used: set[str] = set()
         self._names = {_RESERVED}
 
     def result(self) -> tuple[list[Tensor], SalvageReport]:
-        for name, info in self._remaining.named:
-            reason = self._add(name, info)
+        for found in self._remaining.named:
+            reason = self._add(found)
             if reason is not None:
-                self._lost.append(LostTensor(name, reason))
+                self._lost.append(LostTensor(found.name, reason))
         for name, view in self._remaining.records.items():
-            if name not in self._used:
-                self._add_record(name, view)
-        told = {info.storage for _, info in self._remaining.named}
+            self._add_record(name, view)
+        told = {found.info.storage for found in self._remaining.named}
         lost = tuple(each for each in self._lost if each.name not in told)
         return self._tensors, SalvageReport(tuple(self._saved), lost)
 
-    def _add(self, name: str, info: TensorInfo) -> str | None:
+    def _add(self, found: Found) -> str | None:
         """Add a tensor; return why it is lost, or None."""
+        name, info, _ = found
         if info.storage is None:
             return "it is sparse, and safetensors has dense tensors alone"
         itemsize = info.nbytes // info.elements if info.elements else 1
-        elements = self._elements(name, info, itemsize)
+        elements = self._elements(found, itemsize)
         if isinstance(elements, str):
             return elements
         self._room -= info.nbytes
         if self._room < 0:
             return "its elements are the same again and again, more than can be written"
-        self._used |= {storage.record for storage in info.storages}
         dtype = DTYPES.get(info.dtype, RAW)
         shape = info.shape if info.dtype in DTYPES else (info.nbytes,)
         own = self._own_name(name)
@@ -307,12 +338,13 @@ class _Sorting:
         self._saved.append(SavedTensor(own, info.dtype, info.shape, info.nbytes, True))
         return None
 
-    def _elements(self, name: str, info: TensorInfo, itemsize: int) -> Elements | str:
+    def _elements(self, found: Found, itemsize: int) -> Elements | str:
         """Return the elements of a tensor, or why they are lost."""
+        info = found.info
         if not info.elements:
             return Elements(None, 0, info.shape, (), itemsize, itemsize)
         try:
-            data = self._remaining.elements(name, info)
+            data = found.elements()
         except MissingRecordError:
             return _LOST
         except ArchiveError as error:

@@ -23,6 +23,7 @@ from tsarchive.container.layout import (
     DESCRIPTOR64,
     END,
     END64,
+    END_SIGNATURE,
     FLAG_DESCRIPTOR,
     LOCAL,
     LOCAL_SIGNATURE,
@@ -42,6 +43,7 @@ Data: TypeAlias = bytes | bytearray | memoryview | mmap
 _SIGNATURES: Final = re.compile(rb"PK(?:\x03\x04|\x07\x08|\x01\x02)")
 # Far more than an archive may have, by chance or design; what stands behind them is left aside.
 _MOST_SIGNATURES: Final = 4 * MAX_ENTRIES
+_ARCHIVES: Final = (".pt", ".pth", ".zip")
 # What torch writes behind the directory, whatever the size.
 _ENDS_OF_TORCH: Final = END64.size + LOCATOR64.size + END.size
 
@@ -142,10 +144,20 @@ class Remains:
             found = None if start < covered else self._member(start)
             if found is None:
                 continue
-            covered = found.data
-            if found.end is not None and is_sound(found):
-                covered = found.end
+            is_whole = found.end is not None and is_sound(found)
+            covered = found.end if is_whole and found.end is not None else self._inside(found.data)
             yield found
+
+    def _inside(self, start: int) -> int:
+        """Return where members may follow in the data that begins there.
+
+        They are not those of an archive that the data is itself.
+        """
+        if bytes(self.data[start : start + len(LOCAL_SIGNATURE)]) != LOCAL_SIGNATURE:
+            return start
+        with memoryview(self.data) as view:
+            found = re.compile(re.escape(END_SIGNATURE)).search(view, start)
+        return len(self.data) if found is None else found.end()
 
     def _member(self, start: int) -> Remnant | None:
         """Return the member whose header begins there; None where that is none."""
@@ -185,8 +197,10 @@ class Remains:
         """Return whether a member of the same folder, or the directory, begins there.
 
         Torch wrote members without data without a descriptor. One that is an archive itself begins
-        with a header, too, and has a folder of its own.
+        with a header, too, of a folder of its own or, in a file of torch.save, of the same.
         """
+        if entry.name.endswith(_ARCHIVES):
+            return False
         kind = bytes(self.data[data : data + len(LOCAL_SIGNATURE)])
         if kind == CENTRAL_SIGNATURE:
             return True
