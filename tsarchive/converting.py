@@ -20,7 +20,7 @@ from tsarchive.formats.base import FileFormat, Format, LoadOptions, ZipFormat, l
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
-from tsarchive.formats.registry import FORMATS, file_format, format_of, zip_format
+from tsarchive.formats.registry import FORMATS, file_format, format_of, opened_zip, zip_format
 from tsarchive.formats.requests import Example, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
@@ -306,7 +306,7 @@ def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
             f"a .{own.kind} file is not converted: what it was made from had more in it",
             hint="Convert the archive or program that it was made from",
         )
-    container = Container.of_source(source)
+    container = opened_zip(source)
     return container, zip_format(container.records)
 
 

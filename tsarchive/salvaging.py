@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from tsarchive.container import Container
+from tsarchive.container import Container, caps
 from tsarchive.container.extent import AGAIN
 from tsarchive.container.reader import RemainingContainer
 from tsarchive.container.remains import Remains, Remnant
@@ -49,6 +49,8 @@ _STORAGE: Final = re.compile(
     r"(data|constants|tensors)/[0-9]+(\.storage)?|data/weights/weight_[0-9]+"
     r"|data/constants/tensor_[0-9]+"
 )
+# Members that tell wrong sizes may overlap: so many times the file is read to check them.
+_MOST_READ: Final = 4
 _CHECKPOINT: Final = ".pt"
 _LOST: Final = "its record is damaged or not there"
 # Few bytes may be expanded to many elements; more than so many times the file only fills the disk.
@@ -172,9 +174,13 @@ def _remaining(source: Source) -> Remaining:
     if legacy is not None:
         return _of_archive(_packed(legacy), ())
     sound: set[int] = set()
+    left = _MOST_READ * len(source.data) + caps.FREE_INFLATED_BYTES
 
     def is_sound(member: Remnant) -> bool:
-        if member.is_whole(source.data):
+        nonlocal left
+        if member.is_in(len(source.data)):
+            left -= max(member.entry.stored_size, member.entry.size)
+        if left >= 0 and member.is_whole(source.data):
             sound.add(member.data)
         return member.data in sound
 

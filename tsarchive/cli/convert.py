@@ -142,7 +142,7 @@ def command(
     if as_json:
         print_json(_document(done))
     else:
-        _show(done, data, newest_release() if for_torch is None else release_named(for_torch))
+        _show(done, data, for_torch)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
 
 
@@ -177,12 +177,14 @@ def _document(done: Conversion) -> dict[str, Any]:
     return document
 
 
-def _show(done: Conversion, asked: str | None, release: Release) -> None:
+def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
+    release = newest_release() if for_torch is None else release_named(for_torch)
+    target = f"the newest torch, {release}," if for_torch is None else f"torch {release}"
     kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
     for calls in done.rewritten:
-        say(_rewritten(calls, release))
+        say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
     if done.data is not None:
@@ -195,14 +197,17 @@ def _show(done: Conversion, asked: str | None, release: Release) -> None:
         say("results were not compared: give the INPUTS of a call")
 
 
-def _rewritten(calls: RewrittenCalls, release: Release) -> str:
-    """Tell of calls and the operators on tensors that stand in their place, if there are any."""
+def _rewritten(calls: RewrittenCalls, release: Release, target: str) -> str:
+    """Tell of calls and the operators on tensors that stand in their place, if there are any.
+
+    ``target`` is the torch that the archive is written for, in words.
+    """
     start = f"{plural(calls.count, 'call')} of {calls.operator}"
     shown = [name for name in calls.written_as if _gives_tensors(name, release)]
     if not shown and _RAISE in calls.written_as and calls.operator != _RAISE:
         raises = "raises" if calls.count == 1 else "raise"
         reached = "it is" if calls.count == 1 else "they are"
-        return f"{start}, which torch {release} lacks, {raises} an error when {reached} reached"
+        return f"{start}, which {target} lacks, {raises} an error when {reached} reached"
     return f"{start} written as {', '.join(shown or calls.written_as) or _NO_OPERATOR}"
 
 

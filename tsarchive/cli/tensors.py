@@ -57,7 +57,7 @@ def command(
     model: str | None,
     as_json: bool,
 ) -> int:
-    """List the tensors in a file, or save those that a damaged file still has.
+    """List the tensors in a file.
 
     Name, dtype, shape, bytes, record, device, and whether it is a parameter, a buffer, a plain
     attribute or a constant of the code. Packed weights stand under the attribute or constant

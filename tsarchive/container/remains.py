@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from mmap import mmap
 from typing import Final, NamedTuple, TypeAlias
 
-from tsarchive.container.caps import MAX_ENTRIES
+from tsarchive.container import caps
 from tsarchive.container.contents import checked_pieces
 from tsarchive.container.directory import Entry, apply_zip64, parse_extra, zip64_field
 from tsarchive.container.extent import Extent
@@ -42,7 +42,7 @@ Data: TypeAlias = bytes | bytearray | memoryview | mmap
 
 _SIGNATURES: Final = re.compile(rb"PK(?:\x03\x04|\x07\x08|\x01\x02)")
 # Far more than an archive may have, by chance or design; what stands behind them is left aside.
-_MOST_SIGNATURES: Final = 4 * MAX_ENTRIES
+_MOST_SIGNATURES: Final = 4 * caps.MAX_ENTRIES
 _ARCHIVES: Final = (".pt", ".pth", ".zip")
 # What torch writes behind the directory, whatever the size.
 _ENDS_OF_TORCH: Final = END64.size + LOCATOR64.size + END.size
@@ -74,9 +74,20 @@ class Remnant(NamedTuple):
             payload = view[self.data : self.data + self.entry.stored_size]
             yield from checked_pieces(self.entry, payload, Place(self.name, self.data), STRICT)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether its sizes are within the caps of a directory's entries."""
+        entry, cap = self.entry, caps.size_cap(self.name)
+        if cap is not None and entry.size > cap:
+            return False
+        if entry.method == STORED:
+            return entry.size == entry.stored_size
+        free = caps.FREE_INFLATED_BYTES if cap is None else caps.FREE_PARSED_BYTES
+        return entry.size <= max(free, caps.MAX_INFLATED_RATIO * entry.stored_size)
+
     def is_whole(self, data: Data) -> bool:
         """Return whether all of the member is there, as it was written."""
-        if not self.is_in(len(data)):
+        if not self.is_in(len(data)) or not self.is_bounded:
             return False
         try:
             for _ in self.pieces(data):

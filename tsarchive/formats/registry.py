@@ -69,18 +69,19 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
     own = file_format(found.data)
-    if own is not None:
-        return own.opened(found)
-    _refuse_damaged(found)
-    return Container.of_source(found)
+    return opened_zip(found) if own is None else own.opened(found)
 
 
-def _refuse_damaged(source: Source) -> None:
-    """Raise FormatError, and release the file, where something is known to have happened to it."""
+def opened_zip(source: Source) -> Container:
+    """Open the bytes of a zip archive, which are released when it cannot be opened.
+
+    Raises FormatError, which says what has happened to the file where that is known.
+    """
     damage = damage_of(source)
     if damage is not None:
         source.close()
         raise FormatError(damage.message, hint=damage.hint)
+    return Container.of_source(source)
 
 
 def damage_of(source: Source) -> Diagnosis | None:
