@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
     from tsarchive.reporting import Page, SectionSize, report
+    from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
     from tsarchive.verifying import VerifyReport, verify
 
@@ -82,6 +83,7 @@ __all__ = [
     "JitterReport",
     "LimitError",
     "Limits",
+    "LostTensor",
     "Missing",
     "MissingRecordError",
     "ModuleInfo",
@@ -94,8 +96,10 @@ __all__ = [
     "PolicyError",
     "ReadComparison",
     "RecordDifference",
+    "SalvageReport",
     "SaveComparison",
     "SaveError",
+    "SavedTensor",
     "ScriptError",
     "SectionSize",
     "Severity",
@@ -124,6 +128,7 @@ __all__ = [
     "optimize",
     "optimize_report",
     "report",
+    "salvage",
     "save",
     "to_exported_program",
     "verify",
@@ -150,6 +155,7 @@ _HOMES = {
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
         "reporting": "Page SectionSize report",
+        "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
         "verifying": "VerifyReport verify",
     }.items()

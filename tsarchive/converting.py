@@ -20,8 +20,8 @@ from tsarchive.formats.base import FileFormat, Format, LoadOptions, ZipFormat, l
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
-from tsarchive.formats.registry import FORMATS, file_format, format_of, zip_format
-from tsarchive.formats.requests import Example, RewrittenCalls, Written
+from tsarchive.formats.registry import FORMATS, file_format, format_of, opened_zip, zip_format
+from tsarchive.formats.requests import Example, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
@@ -83,6 +83,8 @@ def convert(
     data: str | os.PathLike[str] | None = None,
     backends: Sequence[str] = (),
     for_torch: str | None = None,
+    canonical: bool = False,
+    debug: bool = True,
     step: Callable[[str], None] = lambda description: None,
 ) -> Conversion:
     """Write the model of one archive, or an exported program, as one of the kind ``dst`` says.
@@ -110,6 +112,10 @@ def convert(
     are those that its torch.jit reads. ``rewritten`` of the result tells which calls were written
     otherwise.
 
+    ``canonical`` and ``debug`` are those of ``save``: the canonical form has no extra files of the
+    source, and neither it nor a file without ``debug`` says where code came from. They serve as
+    well where source and destination are of one kind. Programs of ExecuTorch have no such forms.
+
     Extra files are kept, but by ExecuTorch, which has none. ``model`` is one of those in a PT2
     archive; ``policy`` and ``map_location`` are those of ``load``; ``step`` is called with what is
     being done. ``dst`` is replaced only when the new file is complete; it may be ``src``.
@@ -127,7 +133,10 @@ def convert(
         "only TorchScript is written for other versions of torch",
     )
     example = Example(args, kwargs, dynamic_shapes)
+    options = SaveOptions({}, debug, canonical)
     if destination.is_lowered:
+        _require(not canonical, "canonical", "programs of ExecuTorch have no canonical form")
+        _require(debug, "debug", "programs of ExecuTorch have no debug records to leave out")
         _require(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
@@ -142,37 +151,38 @@ def convert(
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
     _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
     if _is_program(src):
-        return _from_programs(src, dst, destination, example, release)
+        return _from_programs(src, dst, destination, example, release, options)
     guard = Guard() if policy is None else Guard(policy)
-    options = LoadOptions(given_device(map_location), guard, model)
+    loading = LoadOptions(given_device(map_location), guard, model)
     path = cast("str | os.PathLike[str]", src)
-    return _from_archive(path, dst, destination, options, example, step, release)
+    return _from_archive(path, dst, destination, loading, example, step, release, options)
 
 
 def _from_archive(
     src: str | os.PathLike[str],
     dst: str | os.PathLike[str],
     destination: Format,
-    options: LoadOptions,
+    loading: LoadOptions,
     example: Example,
     step: Callable[[str], None],
     release: Release | None,
+    options: SaveOptions,
 ) -> Conversion:
     opened, source = _opened_archive(src)
     is_saved = source.saved_kind == destination.kind
-    if is_saved and options.model is None and options.device is None:
+    if is_saved and loading.model is None and loading.device is None:
         # With any of the models, all others are saved.
-        options = options._replace(model=next(iter(source.models(opened)), None))
+        loading = loading._replace(model=next(iter(source.models(opened)), None))
     step(f"loading {os.fspath(src)}")
-    module = load_opened(opened, options)
+    module = load_opened(opened, loading)
     _check_example(example, is_traced=destination.has_programs and not source.has_programs)
     written = Written()
     if is_saved and not destination.has_releases:
         step(f"writing {os.fspath(dst)}")
-        save(module, dst)
+        destination.save(module, dst, options)
     else:
         step(f"writing {os.fspath(dst)}" if is_saved else destination.conversion)
-        written = destination.convert(module, source, dst, example, release)
+        written = destination.convert(module, source, dst, example, release, options)
     return _conversion(src, source.kind, dst, destination, written)
 
 
@@ -182,18 +192,20 @@ def _from_programs(
     destination: Format,
     example: Example,
     release: Release | None,
+    options: SaveOptions,
 ) -> Conversion:
     """Exported programs as the archive that they are saved as, or as TorchScript."""
     _check_example(example, is_traced=False)
     written = Written()
     if destination.holds(src):
-        save(src, dst)
+        destination.save(src, dst, options)
     else:
         stream = io.BytesIO()
         save(src, stream)
         stream.seek(0)
         loaded = load(stream)
-        written = destination.convert(loaded, format_of_module(loaded), dst, example, release)
+        own = format_of_module(loaded)
+        written = destination.convert(loaded, own, dst, example, release, options)
     return _conversion(src, _EXPORTED, dst, destination, written)
 
 
@@ -294,7 +306,7 @@ def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
             f"a .{own.kind} file is not converted: what it was made from had more in it",
             hint="Convert the archive or program that it was made from",
         )
-    container = Container.of_source(source)
+    container = opened_zip(source)
     return container, zip_format(container.records)
 
 

@@ -26,7 +26,7 @@ from tsarchive.comparing import (
 from tsarchive.container import Container, write_container
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
-from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.registry import file_format, opened_zip, zip_format
 from tsarchive.policy import Guard, Policy
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _check_file(
     own = file_format(opened.data)
     if own is not None:
         return own.check_jitter(opened, canonical=terms.canonical)
-    with Container.of_source(opened) as read:
+    with opened_zip(opened) as read:
         models = zip_format(read.records).models(read)
         names: Sequence[str | None] = models if len(models) > 1 else (None,)
         each = (replace(terms, model=model) for model in names)

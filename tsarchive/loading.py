@@ -44,6 +44,7 @@ def load(
     limits: Limits | None = None,
     model: str | None = None,
     data: DataSource | Sequence[DataSource] | None = None,
+    extra_files: dict[str, Any] | None = None,
 ) -> ArchiveModule:
     """Load a TorchScript or PT2 archive, or a program of ExecuTorch, from a path or file object.
 
@@ -75,6 +76,10 @@ def load(
     is loaded; by default :meth:`Policy.default`. ``limits`` bounds the code that the load runs,
     in all, and each call later; by default nothing does.
 
+    ``extra_files`` is a dict that is filled, as torch.jit.load fills its ``_extra_files``: each of
+    its names gets the bytes of the extra file of that name, empty ones where there is none. Other
+    than there, an empty dict gets all extra files.
+
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read.
     """
@@ -88,7 +93,12 @@ def load(
 
             beside = opened_data(data)
         options = LoadOptions(given_device(map_location), guard, model, beside)
-        return load_opened(opened_file(f), options)
+        opened = opened_file(f)
+        if extra_files is not None:
+            from tsarchive.formats.extra_files import ExtraFiles
+
+            ExtraFiles(opened, format_of(opened).table(opened)).fill(extra_files)
+        return load_opened(opened, options)
 
 
 def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:

@@ -12,9 +12,9 @@ from tsarchive.container import Container, ContainerSurvey, survey
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
-from tsarchive.findings import Finding, Findings, Nature, Severity
+from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import Step, known_totals
-from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.registry import damage_of, file_format, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 
@@ -53,6 +53,11 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: No
     own = file_format(opened.data)
     if own is not None:
         return own.verify(opened, step)
+    damage = damage_of(opened)
+    if damage is not None:
+        opened.close()
+        findings.add([broken(damage.rule, damage.message, None, damage.hint)])
+        return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
     with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:

@@ -127,7 +127,7 @@ DAMAGE = {
     "flipped tensor": (flipped(STORAGE), "broken", "zip-crc", "data/0"),
     "flipped pickle": (flipped(DATA), "broken", "zip-crc", "data.pkl"),
     "appended": (WHOLE + b"xx", "broken", "zip-appended", None),
-    "prefixed": (b"#!/bin/sh\n" + zipped(RECORDS), "broken", "zip-directory-place", None),
+    "prefixed": (b"#!/bin/sh\n" + zipped(RECORDS), "broken", "file-shifted", None),
     "behind a script": (behind(b"#!/bin/sh\n"), "hostile", "zip-prefix", None),
     "duplicate": (duplicated(), "hostile", "zip-duplicate-name", "m/data.pkl"),
     "overlap": (overlapping(), "inconsistent", "zip-shared-header", None),

@@ -62,6 +62,12 @@ _SIZE = re.compile(
     metavar="VERSION",
     help="Write TorchScript that this version of torch loads, such as 2.9; by default the newest.",
 )
+@click.option(
+    "--canonical",
+    is_flag=True,
+    help="Write the canonical form: bytes that depend on the model alone.",
+)
+@click.option("--no-debug", is_flag=True, help="Leave out where code came from.")
 @import_option
 @policy_options
 @json_option
@@ -76,6 +82,8 @@ def command(
     model: str | None,
     map_location: str | None,
     for_torch: str | None,
+    canonical: bool,
+    no_debug: bool,
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
@@ -102,6 +110,7 @@ def command(
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt older.pt --for-torch 2.9
+      tsarchive convert model.pt same.pt --canonical
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
     """
     destination, rest = split_file(arguments)
@@ -124,6 +133,8 @@ def command(
                 data=data,
                 backends=backends,
                 for_torch=for_torch,
+                canonical=canonical,
+                debug=not no_debug,
                 step=step,
             )
     except tsarchive.TargetError as error:
@@ -131,7 +142,7 @@ def command(
     if as_json:
         print_json(_document(done))
     else:
-        _show(done, data, newest_release() if for_torch is None else release_named(for_torch))
+        _show(done, data, for_torch)
     return 0 if all(found.ok for found in done.agreements) else FINDINGS
 
 
@@ -166,12 +177,14 @@ def _document(done: Conversion) -> dict[str, Any]:
     return document
 
 
-def _show(done: Conversion, asked: str | None, release: Release) -> None:
+def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
+    release = newest_release() if for_torch is None else release_named(for_torch)
+    target = f"the newest torch, {release}," if for_torch is None else f"torch {release}"
     kinds = format_named(done.source_kind).family, format_named(done.kind).family
     made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({kinds[0]}) is now {made}")
     for calls in done.rewritten:
-        say(_rewritten(calls, release))
+        say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
     if done.data is not None:
@@ -184,14 +197,17 @@ def _show(done: Conversion, asked: str | None, release: Release) -> None:
         say("results were not compared: give the INPUTS of a call")
 
 
-def _rewritten(calls: RewrittenCalls, release: Release) -> str:
-    """Tell of calls and the operators on tensors that stand in their place, if there are any."""
+def _rewritten(calls: RewrittenCalls, release: Release, target: str) -> str:
+    """Tell of calls and the operators on tensors that stand in their place, if there are any.
+
+    ``target`` is the torch that the archive is written for, in words.
+    """
     start = f"{plural(calls.count, 'call')} of {calls.operator}"
     shown = [name for name in calls.written_as if _gives_tensors(name, release)]
     if not shown and _RAISE in calls.written_as and calls.operator != _RAISE:
         raises = "raises" if calls.count == 1 else "raise"
         reached = "it is" if calls.count == 1 else "they are"
-        return f"{start}, which torch {release} lacks, {raises} an error when {reached} reached"
+        return f"{start}, which {target} lacks, {raises} an error when {reached} reached"
     return f"{start} written as {', '.join(shown or calls.written_as) or _NO_OPERATOR}"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import asdict
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,14 +14,16 @@ import tsarchive
 from tsarchive.describing.contents import totals_of, totals_text
 from tsarchive.describing.text import plural, shape
 
-from .command import Command, chosen_model, file_argument, json_option, model_option
-from .output import print_json, say, show, table
+from .command import FINDINGS, Command, chosen_model, file_argument, json_option, model_option
+from .output import print_json, progress, say, show, table
 
 if TYPE_CHECKING:
-    from tsarchive import TensorInfo
+    from tsarchive import SalvageReport, SavedTensor, TensorInfo
 
     Named = tuple[str, TensorInfo]
 
+# Smaller files are done before a bar is seen.
+_BAR_FROM: Final = 100 << 20
 _ORDERS: dict[str, Callable[[Named], Any]] = {
     "size": lambda named: (-named[1].nbytes, named[0]),
     "name": lambda named: named[0],
@@ -34,11 +38,25 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
     help="By bytes, largest first, or by name.",
 )
 @click.option("--match", metavar="GLOB", help="Only names that fit, such as 'layer1.*.weight'.")
+@click.option(
+    "--salvage",
+    metavar="OUT.safetensors",
+    type=click.Path(),
+    help="Save what a damaged file still has.",
+)
+@click.option("--force", is_flag=True, help="Let --salvage replace a file.")
 @model_option
 @json_option
 def command(
-    file: str, *, sort: str | None, match: str | None, model: str | None, as_json: bool
-) -> None:
+    file: str,
+    *,
+    sort: str | None,
+    match: str | None,
+    salvage: str | None,
+    force: bool,
+    model: str | None,
+    as_json: bool,
+) -> int:
     """List the tensors in a file.
 
     Name, dtype, shape, bytes, record, device, and whether it is a parameter, a buffer, a plain
@@ -46,11 +64,25 @@ def command(
     that they are packed in. Tensors that share a storage are listed each; the total counts the
     bytes of storages, each once. Does not import torch.
 
+    With --salvage, the records that are still whole, by their CRC-32 where they have one, are
+    written to a safetensors file, under the names of their tensors where the records that tell
+    them are whole; others as bytes, under their own names. The exit code is 1 when something is
+    known to be lost, and 2 when nothing could be saved.
+
     \b
     Examples:
       tsarchive tensors model.pt --sort size
       tsarchive tensors model.pt --match '*.weight'
+      tsarchive tensors half.pt --salvage rest.safetensors
     """
+    if salvage is not None:
+        if sort or match or model:
+            raise click.UsageError(
+                "--salvage saves all tensors: it takes --force and --json alone."
+            )
+        return _salvage(file, salvage, force=force, as_json=as_json)
+    if force:
+        raise click.UsageError("--force belongs to --salvage.")
     with tsarchive.open(file) as archive:
         found = list(chosen_model(archive, model).tensors.items())
     if match is not None:
@@ -64,6 +96,40 @@ def command(
         say(f"no tensor has a name that fits {match}")
     else:
         _show(found)
+    return 0
+
+
+def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
+    if os.stat(file).st_size < _BAR_FROM:
+        report = tsarchive.salvage(file, out, force=force)
+    else:
+        with progress(None) as step:
+            report = tsarchive.salvage(file, out, force=force, step=step)
+    if as_json:
+        saved = [_saved_document(tensor) for tensor in report.saved]
+        lost = [asdict(tensor) for tensor in report.lost]
+        print_json({"file": file, "destination": out, "saved": saved, "lost": lost})
+    else:
+        _show_salvage(file, out, report)
+    return 0 if report.ok else FINDINGS
+
+
+def _saved_document(tensor: SavedTensor) -> dict[str, Any]:
+    """Return a tensor as JSON: as for all commands, sizes are ``bytes``."""
+    document = asdict(tensor)
+    document["bytes"] = document.pop("nbytes")
+    return document
+
+
+def _show_salvage(file: str, out: str, report: SalvageReport) -> None:
+    for lost in report.lost:
+        say(f"lost: {lost.name}: {lost.reason}", "bold red")
+    saved = plural(len(report.saved), "tensor")
+    nbytes = sum(tensor.nbytes for tensor in report.saved)
+    say(f"{out}: {saved} of {file} saved, {nbytes:,} bytes; {len(report.lost):,} lost", "bold")
+    unnamed = sum(not tensor.is_named for tensor in report.saved)
+    if unnamed:
+        say(f"the names and dtypes of {unnamed:,} are lost: they are saved as records, in bytes")
 
 
 def _document(name: str, info: TensorInfo) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from struct import Struct, pack, unpack
 from typing import NamedTuple, NoReturn
 
 from tsarchive.container import caps
-from tsarchive.container.faults import Faults, Place, Stopped
+from tsarchive.container.faults import Collected, Faults, Place, Stopped
 from tsarchive.container.layout import (
     CENTRAL,
     CENTRAL_SIGNATURE,
@@ -66,6 +66,29 @@ def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
     wide, position = located
     _compare(end, wide, position, faults)
     return _place(wide, position, faults)
+
+
+def has_directory(buffer: memoryview) -> bool:
+    """Return whether a directory is where the end records of a zip archive tell, all being well."""
+    faults = Collected()
+    try:
+        find_directory(buffer, faults)
+    except Stopped:
+        return False
+    return not faults.refused
+
+
+def told_place(buffer: memoryview) -> tuple[DirectoryPlace, int]:
+    """Return the place of the directory as the end records tell it, and where they begin.
+
+    They need not be right. Raises Stopped where there are none.
+    """
+    position = _find_end_record(buffer, Collected())
+    end: EndRecord | End64Record = EndRecord(*END.unpack_from(buffer, position))
+    wide = position - LOCATOR64.size - END64.size
+    if wide >= 0 and buffer[wide : wide + 4] == END64_SIGNATURE:
+        end, position = End64Record(*END64.unpack_from(buffer, wide)), wide
+    return DirectoryPlace(end.directory_offset, end.directory_size, end.entries), position
 
 
 def _find_end_record(buffer: memoryview, faults: Faults) -> int:
@@ -345,6 +368,14 @@ _REFUSED_FLAGS = (
     (FLAG_PATCHED, "zip-patch-data", "the record holds patch data"),
 )
 ANY_REFUSED_FLAG = FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION | FLAG_MASKED | FLAG_PATCHED
+
+
+def entries_at(buffer: memoryview, place: DirectoryPlace) -> list[Entry]:
+    """Return the entries of a directory at a place, as far as they can be read and are bounded."""
+    size = min(place.size, caps.MAX_DIRECTORY_BYTES)
+    directory = bytes(buffer[place.offset : place.offset + size]) if place.offset >= 0 else b""
+    bounded = place._replace(entries=min(place.entries, caps.MAX_ENTRIES))
+    return _parse_entries(directory, bounded, Collected())
 
 
 class Directory(NamedTuple):

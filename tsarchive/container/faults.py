@@ -47,6 +47,10 @@ RULES: dict[str, Rule] = {
     "file-empty": _BROKEN,
     "file-zeros": _BROKEN,
     "file-zip-volume": _BROKEN,
+    "file-two-in-one": _BROKEN,
+    "file-shifted": _BROKEN,
+    "file-text-mode": _BROKEN,
+    "file-hole": _BROKEN,
     "file-changed": _BROKEN,
     "file-unreadable": _BROKEN,
     # The end records.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from tsarchive.container.contents import checked_pieces, crc32
 from tsarchive.container.directory import Entry
@@ -15,6 +15,9 @@ from tsarchive.container.layout import STORED
 from tsarchive.container.members import Members, check_descriptor, locate_data, read_members
 from tsarchive.container.source import Closing, PartOfSource, Source, open_source
 from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
+
+if TYPE_CHECKING:
+    from tsarchive.container.remains import Remnant
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Container(Closing):
         A stored record is not copied. The result stays open when this container is closed. Raises
         what ``view`` and ``open`` raise; errors name the records of the inner container.
         """
-        return self.of_source(self.part(name))
+        return Container.of_source(self.part(name))
 
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
@@ -250,6 +253,49 @@ class ChangedContainer(Container):
 
     def close(self) -> None:
         self._container.close()
+
+
+class RemainingContainer(Container):
+    """The members that are left of an archive whose directory or records are damaged.
+
+    All of ``members``, by record, are whole. This object owns ``source`` and closes it.
+    """
+
+    def __init__(self, source: Source, members: Mapping[str, Remnant], root: str) -> None:
+        self._source = source
+        self._members = members
+        self.root = root
+        self.records = MappingProxyType({n: _left(n, member) for n, member in members.items()})
+
+    def size(self, name: str) -> int | None:
+        member = self._members.get(name)
+        return None if member is None else member.entry.size
+
+    def read(self, name: str) -> bytes:
+        with self._buffer(contents=False) as buffer:
+            return b"".join(self._member(name).pieces(buffer))
+
+    def payload(self, name: str) -> memoryview:
+        member = self._member(name)
+        return self.buffer()[member.data : member.data + member.entry.stored_size]
+
+    def view(self, name: str) -> memoryview:
+        if self._member(name).entry.method == STORED:
+            return self.payload(name)
+        return memoryview(bytearray(self.read(name)))
+
+    def _member(self, name: str) -> Remnant:
+        found = self._members.get(name)
+        if found is None:
+            raise MissingRecordError("the record is lost", record=name, hint=INCOMPLETE)
+        return found
+
+
+def _left(name: str, member: Remnant) -> Record:
+    entry = member.entry
+    return Record(
+        name, entry.size, entry.stored_size, entry.method, entry.crc, lambda _: member.data
+    )
 
 
 def _stored(name: str, data: bytes) -> Record:

@@ -113,10 +113,10 @@ def _opcodes() -> dict[int, pickletools.OpcodeInfo]:
 HEAD_BYTES = 512
 
 
-class NotAZip(NamedTuple):
-    """The identification of such a file.
+class Diagnosis(NamedTuple):
+    """What a file is that is no zip archive, or what has happened to it.
 
-    ``rule`` is the same in every version; ``message`` says what the file is, ``hint`` what to do.
+    ``rule`` is the same in every version; ``message`` tells it, ``hint`` what to do.
     """
 
     rule: str
@@ -157,7 +157,7 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         "Join the volumes with the tool that split them",
     ),
     (
-        rb"PK\x03\x04",
+        rb"PK(\x03\x04|\x03?\Z)",
         "file-cut-short",
         "it is cut short: there is no end record, which zip archives have",
         "Download or copy it again",
@@ -172,7 +172,7 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         rb"(?i:(\xef\xbb\xbf)?\s*<(!doctype\s|html|head|\?xml))",
         "file-web-page",
         _is("a web page"),
-        "The download gave a page in place of the file: look at what it says",
+        "The download gave a page in place of the file, as without a login: look at what it says",
     ),
     (
         TORCH_SAVE_LEGACY,
@@ -249,24 +249,24 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     ),
 )
 
-_EMPTY = NotAZip(
+_EMPTY = Diagnosis(
     "file-empty",
     _is("an empty file"),
     "Download or copy it again; a file object that was read needs seek(0) first",
 )
-_ZEROS = NotAZip(
+_ZEROS = Diagnosis(
     "file-zeros",
     "it begins with zeros only, not a zip archive",
     "The copy or download did not finish: do it again",
 )
-_UNKNOWN = NotAZip("file-not-zip", "not a zip archive: there is no end record", _CHECK)
+_UNKNOWN = Diagnosis("file-not-zip", "not a zip archive: there is no end record", _CHECK)
 
 FILE_RULES = tuple(
     dict.fromkeys((_EMPTY.rule, _ZEROS.rule, *(rule for _, rule, _, _ in _KINDS), _UNKNOWN.rule))
 )
 
 
-def recognise(head: bytes) -> NotAZip:
+def recognise(head: bytes) -> Diagnosis:
     """Identify a file by its first HEAD_BYTES bytes."""
     if not head:
         return _EMPTY
@@ -274,7 +274,7 @@ def recognise(head: bytes) -> NotAZip:
         return _ZEROS
     for pattern, *kind in _KINDS:
         if re.match(pattern, head, re.DOTALL):
-            return NotAZip(*kind)
+            return Diagnosis(*kind)
     if begins_as_pickle(head, is_whole=len(head) < HEAD_BYTES):
-        return NotAZip(*_PICKLE)
+        return Diagnosis(*_PICKLE)
     return _UNKNOWN

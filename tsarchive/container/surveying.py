@@ -134,6 +134,7 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
             walk.check_all()
             container = None if is_refused else Container(opened, members)
             in_doubt = walk.in_doubt
+            walk.explain()
     finally:
         if container is None:
             opened.close()
@@ -168,6 +169,15 @@ class _Walk:
             borne_out = self._looked_at - self._in_doubt
             self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
+
+    def explain(self) -> None:
+        """Report what may have happened to the file, where members are damaged."""
+        damaged = [e for e in self._directory.entries if e.name in self._in_doubt]
+        if damaged:
+            from tsarchive.container.diagnosis import diagnose_records  # sound files need it not
+
+            for found in diagnose_records(self._source.data, self._directory, damaged):
+                self._faults.report(found.rule, found.message, hint=found.hint)
 
     @property
     def in_doubt(self) -> frozenset[str]:

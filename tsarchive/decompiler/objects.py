@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.safetensors import Tensor, write_safetensors
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
@@ -501,18 +502,11 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def safetensors(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> bytes:
     """Return a safetensors file: length of the header, header, data, wide elements first."""
     ordered = sorted(tensors.items(), key=lambda pair: -pair[1].element_size())
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    data: list[bytes] = []
-    end = 0
-    for name, tensor in ordered:
-        content = bytes(storage_bytes(tensor.detach().contiguous().clone()))
-        header[name] = {
-            "dtype": _DTYPES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [end, end + len(content)],
-        }
-        data.append(content)
-        end += len(content)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *data])
+    written = io.BytesIO()
+    write_safetensors(written, [_stored(*named) for named in ordered], metadata)
+    return written.getvalue()
+
+
+def _stored(name: str, tensor: torch.Tensor) -> Tensor:
+    content = bytes(storage_bytes(tensor.detach().contiguous().clone()))
+    return Tensor(name, _DTYPES[tensor.dtype], tensor.shape, len(content), lambda: [content])

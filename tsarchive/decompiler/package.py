@@ -21,10 +21,10 @@ from typing import BinaryIO
 
 import torch
 
-from tsarchive.container import Container
+from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions
-from tsarchive.formats.registry import zip_format
+from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
@@ -290,7 +290,7 @@ def _root_of(
 
     By default the devices that code, constants and attributes name are those of the file.
     """
-    container = Container.open(f)
+    container = opened_zip(open_source(f))
     found = zip_format(container.records)
     if not found.has_code:
         raise found.not_torchscript(container.records)

@@ -281,7 +281,9 @@ def _program_lines(program: ProgramFacts) -> Lines:
     if program.native_classes:
         yield "torchbind classes", ", ".join(program.native_classes)
     yield "operators", counts_text(program.operators, OPERATORS_SHOWN)
-    yield from named("needs", program.needs, "nothing beyond torch")
+    # What torch removed stands below.
+    nothing = "no library beyond torch" if program.removed else "nothing beyond torch"
+    yield from named("needs", program.needs, nothing)
     yield from _removed_lines(program.removed)
 
 

@@ -113,6 +113,7 @@ _WORDS: Final = (
     (r"the argument dynamic_shapes", "--dynamic"),
     (r"the argument map_location", "--map-location"),
     (r"the argument for_torch", "--for-torch"),
+    (r"the argument debug", "--no-debug"),
     (r"the argument (\w+)", r"--\1"),
     (r"args, kwargs and dynamic_shapes", "INPUTS, --arg, --random and --dynamic"),
 )

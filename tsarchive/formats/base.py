@@ -142,6 +142,16 @@ class OpenedArchive(Closing):
         return self._opened.read(name)
 
     @cached_property
+    def extra_files(self) -> Mapping[str, bytes]:
+        """The extra files, by the names under which they were saved, read when they are looked at.
+
+        Files of ExecuTorch and torch.save have none.
+        """
+        from .extra_files import ExtraFiles
+
+        return ExtraFiles(self._opened, self._format.table(self._opened))
+
+    @cached_property
     def code(self) -> Mapping[str, str]:
         """The text of each code record, read when it is looked at.
 
@@ -370,7 +380,7 @@ class View(ABC):
 
 
 _CONSTANTS: Final = "constants/"
-_CANONICAL_ROOT: Final = "archive"
+CANONICAL_ROOT: Final = "archive"
 _FINGERPRINT: Final = ".data/serialization_id"
 NO_MODELS: Final = "the archive has no models by name"
 _Error = TypeVar("_Error", bound=ArchiveError)
@@ -537,11 +547,13 @@ class Format(ABC):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
+        options: SaveOptions,
     ) -> Written:
         """Write a module that was loaded from ``source`` in this format.
 
         ``example`` is a call that is traced; ``release`` is the torch to write for, where it is
-        not the newest. Raises UnsupportedError for what this format cannot hold.
+        not the newest; ``options`` say in which form. Raises UnsupportedError for what this format
+        cannot hold.
         """
         raise UnsupportedError(f"nothing is converted to {self.what_it_is}")
 
@@ -582,6 +594,13 @@ class ZipFormat(Format):
 
     def container(self, opened: Container) -> Container:
         return opened
+
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        """Yield tensors by name, as far as the records of such an archive that are left tell.
+
+        Raises ArchiveError for what is left and cannot be read.
+        """
+        return iter(())
 
     @abstractmethod
     def makes_classes(self, name: str) -> bool:
@@ -624,7 +643,7 @@ class ZipFormat(Format):
             self.warn(module, records)
             # Code of the user may run for long.
             with nullcontext() if isinstance(f, str | os.PathLike) else collecting():
-                write_container(f, records, root=_CANONICAL_ROOT if options.canonical else None)
+                write_container(f, records, root=CANONICAL_ROOT if options.canonical else None)
             del records  # before the collector visits them
 
     def warn(self, module: Any, records: list[NewRecord]) -> None:
@@ -706,6 +725,13 @@ class FileFormat(Format):
     @abstractmethod
     def verify(self, source: Source, step: Step) -> VerifyReport:
         """Check a file, and let go of it."""
+
+    @abstractmethod
+    def told_size(self, data: memoryview) -> int:
+        """Return the size that a file had when it was whole, 0 where nothing tells.
+
+        Raises FormatError for a malformed header.
+        """
 
     @abstractmethod
     def audit(self, archive: OpenedArchive, found: Collected) -> None:

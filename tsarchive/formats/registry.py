@@ -8,7 +8,10 @@ from mmap import mmap
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
+from tsarchive.container.directory import has_directory
+from tsarchive.container.recognise import Diagnosis
 from tsarchive.container.source import Source, open_source
+from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
 
@@ -66,4 +69,29 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
     own = file_format(found.data)
-    return Container.of_source(found) if own is None else own.opened(found)
+    return opened_zip(found) if own is None else own.opened(found)
+
+
+def opened_zip(source: Source) -> Container:
+    """Open the bytes of a zip archive, which are released when it cannot be opened.
+
+    Raises FormatError, which says what has happened to the file where that is known.
+    """
+    damage = damage_of(source)
+    if damage is not None:
+        source.close()
+        raise FormatError(damage.message, hint=damage.hint)
+    return Container.of_source(source)
+
+
+def damage_of(source: Source) -> Diagnosis | None:
+    """Return what has happened to a file that is no sound zip archive; None where it is not known.
+
+    What a sound one does not need is imported here.
+    """
+    with memoryview(source.data) as buffer:
+        if has_directory(buffer):
+            return None
+    from .diagnosing import diagnosis_of
+
+    return diagnosis_of(source.data)

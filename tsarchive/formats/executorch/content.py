@@ -219,7 +219,9 @@ class Program(SegmentedFile):
 
     def root(self) -> Table:
         size = len(self.data) if self.header is None else self.header.tables_size
-        return Buffer(self.data[:size], PROGRAM, f"{self.prefix}{RECORD}", self.start).root()
+        is_all = self.header is None and not self.prefix
+        record = f"{self.prefix}{RECORD}"
+        return Buffer(self.data[:size], PROGRAM, record, self.start, fills_file=is_all).root()
 
     @property
     def named_data(self) -> tuple[Entry, ...]:
@@ -404,7 +406,7 @@ class BundledProgram(EncodedFile):
     """A bundled program; ``version`` is that of the bundle."""
 
     def root(self) -> Table:
-        return Buffer(self.data, BUNDLED_PROGRAM, BUNDLE).root()
+        return Buffer(self.data, BUNDLED_PROGRAM, BUNDLE, fills_file=True).root()
 
     @cached_property
     def program(self) -> Program:

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
+from tsarchive.container.extent import AGAIN, Extent
 from tsarchive.errors import FormatError, LimitError
 
 from .schema import SCALARS, TEXT, Schema, Slot
@@ -38,13 +39,23 @@ class Buffer:
     """The bytes of one buffer, and a budget of how much may still be read.
 
     ``record`` and ``start`` are the record that holds the bytes and the offset of the first in the
-    file, for errors. ``end`` is the offset after the last byte read so far.
+    file, for errors. ``end`` is the offset after the last byte read so far. ``fills_file`` tells
+    that nothing stands behind the buffer, so that it is cut short where the file is.
     """
 
-    __slots__ = ("_bytes_left", "_tables_left", "data", "end", "record", "schema", "size", "start")
+    __slots__ = (
+        "_bytes_left", "_tables_left", "data", "end", "fills_file", "record", "schema", "size",
+        "start",
+    )  # fmt: skip
 
     def __init__(
-        self, data: memoryview, schema: Schema, record: str | None = None, start: int = 0
+        self,
+        data: memoryview,
+        schema: Schema,
+        record: str | None = None,
+        start: int = 0,
+        *,
+        fills_file: bool = False,
     ) -> None:
         self.data = data
         self.schema = schema
@@ -52,6 +63,7 @@ class Buffer:
         self.start = start
         self.size = len(data)
         self.end = 0
+        self.fills_file = fills_file
         self._bytes_left = self.size * _READ_PER_BYTE + _READ_ALWAYS
         self._tables_left = MAX_TABLES
 
@@ -74,6 +86,14 @@ class Buffer:
     def error(self, position: int, message: str, limit: int | None = None) -> FormatError:
         """Make an error about a position in the buffer."""
         return FormatError(message, record=self.record, offset=self.start + position, limit=limit)
+
+    def beyond(self, position: int, message: str, end: int) -> FormatError:
+        """Make an error about something that ends behind the buffer, or is not aligned."""
+        error = self.error(position, message, self.size)
+        if self.fills_file and end > self.size:
+            extent = Extent(self.start + self.size, self.start + end, is_exact=False)
+            error.hint = f"The file may be cut short: {extent.text}. {AGAIN}"
+        return error
 
     def count_table(self) -> None:
         self._tables_left -= 1
@@ -118,15 +138,16 @@ class Table:
         """Find the vtable and check that it and the table lie in the buffer, whole and aligned."""
         data, size, at = self.buffer.data, self.buffer.size, self.position
         if at % 4 or at + 4 > size:
-            raise self._error(at, "the table is not aligned or not in the buffer", size)
+            raise self._beyond(at, "the table is not aligned or not in the buffer", at + 4)
         vtable = at - _I32.unpack_from(data, at)[0]
         if vtable % 2 or not 0 <= vtable <= size - 4:
-            raise self._error(at, f"its vtable would be at {vtable}", size)
+            raise self._beyond(at, f"its vtable would be at {vtable}", vtable + 4)
         self._vtable = vtable
         # The size of the table follows, but may be another table's where writers share vtables.
         (self._vtable_size,) = _U16.unpack_from(data, vtable)
         if self._vtable_size < 4 or self._vtable_size % 2 or vtable + self._vtable_size > size:
-            raise self._error(vtable, f"its vtable has {self._vtable_size} bytes", size)
+            message = f"its vtable has {self._vtable_size} bytes"
+            raise self._beyond(vtable, message, vtable + self._vtable_size)
         self.buffer.end = max(self.buffer.end, at + 4, vtable + self._vtable_size)
         known = min(self.places, self.buffer.schema.places[self.name])
         self._entries: tuple[int, ...] = struct.unpack_from(f"<{known}H", data, vtable + 4)
@@ -170,7 +191,7 @@ class Table:
         start, count = self._vector(field, at, 1)
         end = start + count
         if end >= self.buffer.size or self.buffer.data[end]:
-            raise self._error(at, f"{field} does not end with a zero", self.buffer.size)
+            raise self._beyond(at, f"{field} does not end with a zero", end + 1)
         self.buffer.end = max(self.buffer.end, end + 1)
         try:
             return str(self.buffer.data[start:end], "utf-8")
@@ -279,7 +300,7 @@ class Table:
             return None
         at = self.position + entry
         if entry < 4 or at + width > self.buffer.size:
-            raise self._error(at, f"{field} is not in the buffer", self.buffer.size)
+            raise self._beyond(at, f"{field} is not in the buffer", at + width)
         if at % width:
             raise self._error(at, f"{field} is not aligned", width)
         self.buffer.end = max(self.buffer.end, at + width)
@@ -294,7 +315,7 @@ class Table:
         (offset,) = _U32.unpack_from(self.buffer.data, at)
         target: int = at + offset
         if offset < 4 or target + 4 > self.buffer.size or target % 4:
-            raise self._error(at, f"{field} would be at {target}", self.buffer.size)
+            raise self._beyond(at, f"{field} would be at {target}", target + 4)
         return target
 
     def _vector(self, field: str, at: int, width: int, *, is_read: bool = True) -> tuple[int, int]:
@@ -302,11 +323,14 @@ class Table:
         (count,) = _U32.unpack_from(self.buffer.data, at)
         start = at + 4
         if start + count * width > self.buffer.size:
-            raise self._error(at, f"{field} would have {count:,} elements", self.buffer.size)
+            raise self._beyond(at, f"{field} would have {count:,} elements", start + count * width)
         self.buffer.end = max(self.buffer.end, start + count * width)
         if is_read:
             self.buffer.count_bytes(count * width)
         return start, count
+
+    def _beyond(self, position: int, message: str, end: int) -> FormatError:
+        return self.buffer.beyond(position, f"{self.path}: {message}", end)
 
     def _error(self, position: int, message: str, limit: int | None = None) -> FormatError:
         return self.buffer.error(position, f"{self.path}: {message}", limit)

@@ -10,7 +10,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import FileFormat, Importer
 from tsarchive.formats.records import RecordTable, Role, Row
 
-from .header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip
+from .header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip, told_size
 
 if TYPE_CHECKING:
     from tsarchive.comparing import JitterReport
@@ -101,6 +101,9 @@ class _Executorch(FileFormat):
         from .verification import verify_executorch
 
         return verify_executorch(source, self.kind, step)
+
+    def told_size(self, data: memoryview) -> int:
+        return told_size(data, self.kind)
 
     def audit(self, archive: OpenedArchive, found: Collected) -> None:
         from .capabilities import audit_executorch

@@ -41,6 +41,11 @@ class Header(NamedTuple):
     segment_base: int
     segments_size: int | None
 
+    @property
+    def told_size(self) -> int:
+        """The size of the file, or the least that it may be where segments are not told."""
+        return max(self.tables_size, self.segment_base + (self.segments_size or 0))
+
 
 def kind_of(data: bytes | bytearray | memoryview | mmap) -> str | None:
     """Return the kind of a file of ExecuTorch of any version by its first bytes, if it is one."""
@@ -63,6 +68,11 @@ def read_program_header(data: memoryview) -> Header | None:
     Raises FormatError for one that contradicts the file, UnsupportedError for an unknown version:
     ExecuTorch would ignore the header, and take the first bytes of the file for weights.
     """
+    found = _program_header(data)
+    return None if found is None else _check_bounds(found, len(data))
+
+
+def _program_header(data: memoryview) -> Header | None:
     _require(data, _HEAD_BYTES)
     magic = bytes(data[AT : AT + 4])
     if magic[:2] != _FAMILY:
@@ -79,7 +89,7 @@ def read_program_header(data: memoryview) -> Header | None:
     segments = struct.unpack_from("<Q", data, AT + 24)[0] if length >= _WITH_DATA_SIZE else None
     if AT + length > size:
         raise _error(f"the extended header of {length} bytes is longer than the program", AT + 4)
-    return _check_bounds(Header(length, size, base, segments), len(data))
+    return Header(length, size, base, segments)
 
 
 def read_data_header(data: memoryview) -> Header:
@@ -87,6 +97,10 @@ def read_data_header(data: memoryview) -> Header:
 
     Raises FormatError if it is malformed.
     """
+    return _check_bounds(_data_header(data), len(data))
+
+
+def _data_header(data: memoryview) -> Header:
     _require(data, AT + _DATA_HEADER_BYTES)
     magic = bytes(data[AT : AT + 4])
     if magic != DATA_MAGIC:
@@ -98,7 +112,7 @@ def read_data_header(data: memoryview) -> Header:
         raise _error(f"the header has {length} bytes", AT + 4, _DATA_HEADER_BYTES)
     if AT + length > tables:
         raise _error(f"the tables begin at {tables}, inside of the header", AT + 8)
-    return _check_bounds(Header(length, tables + size, base, segments), len(data))
+    return Header(length, tables + size, base, segments)
 
 
 def program_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
@@ -120,19 +134,44 @@ def data_header(old: bytes, tables_size: int, base: int, size: int) -> bytes:
 
 def _check_bounds(header: Header, size: int) -> Header:
     """Check that the tables, and the segments behind them, lie in the file."""
+    segments_end = header.segment_base + (header.segments_size or 0)
     if header.tables_size > size:
-        raise _error(f"the tables would end at {header.tables_size:,}", AT + 8, size)
+        raise _cut_short(header, size, f"the tables would end at {header.tables_size:,}", AT + 8)
     if header.segment_base and header.segment_base < header.tables_size:
         raise _error(f"segments would begin at {header.segment_base}, in the tables", AT + 16)
-    end = header.segment_base + (header.segments_size or 0)
-    if end > size:
-        raise _error(f"segments would end at {end:,}", AT + 16, size)
+    if segments_end > size:
+        raise _cut_short(header, size, f"segments would end at {segments_end:,}", AT + 16)
     return header
+
+
+def told_size(data: memoryview, kind: str) -> int:
+    """Return the size that a file had when it was whole, 0 where no header tells.
+
+    Raises FormatError for a malformed header.
+    """
+    if kind == BPTE:
+        return 0
+    found = _data_header(data) if kind == PTD else _program_header(data)
+    return 0 if found is None else found.told_size
 
 
 def _require(data: memoryview, size: int) -> None:
     if len(data) < size:
-        raise _error(f"the file has {len(data)} bytes, too few for its head", len(data), size)
+        from tsarchive.container.extent import Extent
+
+        extent = Extent(len(data), size, is_exact=False)
+        problem = f"the file has {len(data)} bytes, too few for its head; {extent.message}"
+        raise _error(problem, len(data), size)
+
+
+def _cut_short(header: Header, size: int, message: str, offset: int) -> FormatError:
+    """Return the error that a file of this size ends before what its header tells."""
+    from tsarchive.container.extent import AGAIN, Extent  # sound files need it not
+
+    segments = header.segments_size
+    extent = Extent(size, header.told_size, segments is not None or not header.segment_base)
+    text = f"{message}; {extent.message}"
+    return FormatError(text, offset=offset, limit=size, hint=AGAIN)
 
 
 def _error(message: str, offset: int, limit: int | None = None) -> FormatError:

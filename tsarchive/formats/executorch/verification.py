@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain as chained
 from typing import Final, NamedTuple
 
+from tsarchive.container.diagnosis import changed_on_the_way, file_at
+from tsarchive.container.remains import Data
 from tsarchive.container.source import Source
 from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
@@ -315,12 +317,22 @@ def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
         regions = opened_regions(opened, kind)
     except ArchiveError as error:
         findings.add([fault(error, "executorch-head")])
+        findings.add(_on_the_way(opened.data))
         return VerifyReport(kind, None, size, 0, None, 0, findings.ordered())
     with regions:
         step("records")
         findings.add(_guarded("executorch-content", content_findings(regions.content)))
+        if findings.has_errors:
+            findings.add(_on_the_way(opened.data))
         step("tensors")
         return _report(regions, size, findings)
+
+
+def _on_the_way(data: Data) -> Iterator[Finding]:
+    """Yield what may have happened to a broken file."""
+    found = changed_on_the_way(data)
+    if found is not None:
+        yield broken(found.rule, found.message, None, found.hint)
 
 
 def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
@@ -347,6 +359,9 @@ def content_findings(content: Content) -> Iterator[Finding]:
     for start, data, is_rest in found:
         where = "at the end" if is_rest else "in front of a segment"
         message = f"{len(data):,} bytes {where} belong to nothing"
+        what = file_at(data, 0)
+        if what is not None:
+            message += f"; another file begins at byte {start:,}: {what}"
         yield _unusual("executorch-rest", message, None, start)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.formats.base import Check, Format, Importer, ProgramAudit, ZipFormat
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.contents import Facts
+    from tsarchive.describing.contents import Facts, TensorInfo
     from tsarchive.findings import Findings
     from tsarchive.formats.base import LoadOptions, OpenedArchive, View
     from tsarchive.formats.compatibility import Compatibility
@@ -108,6 +109,11 @@ class _Pt2(ZipFormat):
 
         return compatibility(Pt2View(Records(opened)), releases)
 
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        from .view import tensors_of_configurations
+
+        return tensors_of_configurations(container)
+
     def view(self, opened: Container) -> View:
         from .records import Records
         from .view import Pt2View
@@ -152,6 +158,7 @@ class _Pt2(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
+        options: SaveOptions,
     ) -> Written:
         from tsarchive.formats.requests import Written
 
@@ -164,11 +171,9 @@ class _Pt2(ZipFormat):
         extras = {
             name.removeprefix(_EXTRA): container.read(name)
             for name in container.records
-            if name.startswith(_EXTRA)
+            if name.startswith(_EXTRA) and not options.canonical
         }
-        from tsarchive.formats.requests import SaveOptions
-
-        self.save(program, dst, SaveOptions(extras))
+        self.save(program, dst, replace(options, files=extras))
         return Written()
 
     def models(self, container: Container) -> Sequence[str]:

@@ -22,7 +22,13 @@ from tsarchive.describing.contents import (
 from tsarchive.describing.exported import ExportedFacts, ModelFacts, ObjectFacts
 from tsarchive.describing.text import advice
 from tsarchive.describing.written import WrittenBy, as_told
-from tsarchive.errors import FormatError, MissingRecordError, PickleError, UnsupportedError
+from tsarchive.errors import (
+    ArchiveError,
+    FormatError,
+    MissingRecordError,
+    PickleError,
+    UnsupportedError,
+)
 from tsarchive.formats.base import OpenedArchive, View, tensor_facts, zip_facts
 from tsarchive.formats.records import RecordTable
 from tsarchive.formats.torchscript.inspection import MAX_NAMES
@@ -34,6 +40,7 @@ from tsarchive.pickler import Object, Reduce, Value
 from .listing import Listings, expression, range_text, signature
 from .metadata import ModulePlace, graphs_in, nodes_of, operator_name, places
 from .payloads import (
+    Configured,
     Payload,
     PickledPayload,
     Saved,
@@ -43,7 +50,15 @@ from .payloads import (
     stored_weights,
 )
 from .quantized_decomposed import FUNCTIONS
-from .records import EXECUTORCH, FLAT_STATES, MODELS, Records
+from .records import (
+    CONSTANTS,
+    EXECUTORCH,
+    FLAT_STATES,
+    MODELS,
+    WEIGHTS,
+    Records,
+    config_name,
+)
 from .schema import DTYPES, ExportedProgram, TensorMeta, device_name
 
 if TYPE_CHECKING:
@@ -339,6 +354,31 @@ def _native_classes(program: ExportedProgram) -> Iterator[str]:
     for spec in program.graph_module.signature.input_specs:
         if spec.tag == "custom_obj" and spec.value.arg.class_fqn.startswith(NATIVE_PREFIX):
             yield spec.value.arg.class_fqn.removeprefix(NATIVE_PREFIX)
+
+
+def tensors_of_configurations(container: ZipContainer) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield the tensors that configurations name, also where their records are lost."""
+    for folder in (WEIGHTS, CONSTANTS):
+        suffix = config_name(folder, "").removeprefix(folder)
+        for record in [name for name in container.records if name.endswith(suffix)]:
+            described = Records(container).payload_config(record).config
+            reader = Configured(container, folder, record)
+            for name, meta in described.items():
+                try:
+                    yield from _infos(container, {name: reader.payload(name, meta)})
+                except MissingRecordError:
+                    lost = StorageInfo(f"{folder}{meta.path_name}", 0, 0)
+                    yield from _lost_tensor(name, lost, meta.tensor_meta)
+                except ArchiveError:
+                    continue
+
+
+def _lost_tensor(
+    name: str, storage: StorageInfo, meta: TensorMeta | None
+) -> Iterator[tuple[str, TensorInfo]]:
+    found = None if meta is None else _pickled_info(storage, meta, "attribute")
+    if found is not None:
+        yield name, found
 
 
 def _infos(

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.formats.base import Check, Format, Importer, ZipFormat, is_loaded
+from tsarchive.formats.base import (
+    CANONICAL_ROOT,
+    Check,
+    Format,
+    Importer,
+    LoadOptions,
+    ZipFormat,
+    is_loaded,
+)
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
 from tsarchive.garbage import not_collecting
 
@@ -16,9 +24,9 @@ if TYPE_CHECKING:
 
     from tsarchive.comparing import GraphReport
     from tsarchive.container import Container, NewRecord
-    from tsarchive.describing.contents import Facts
+    from tsarchive.describing.contents import Facts, TensorInfo
     from tsarchive.findings import Findings
-    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
+    from tsarchive.formats.base import OpenedArchive, View
     from tsarchive.formats.compatibility import Compatibility, Plan
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import Example, SaveOptions, Written
@@ -73,6 +81,11 @@ class _TorchScript(ZipFormat):
         from .compatibility import plan
 
         return plan(opened, release)
+
+    def remaining_tensors(self, container: Container) -> Iterator[tuple[str, TensorInfo]]:
+        from .inspection import tensors_of_pickles
+
+        return tensors_of_pickles(container)
 
     def contents(self, opened: Container) -> Contents:
         from .contents import TorchScriptContents
@@ -134,6 +147,7 @@ class _TorchScript(ZipFormat):
         dst: str | os.PathLike[str],
         example: Example,
         release: Release | None,
+        options: SaveOptions,
     ) -> Written:
         from tsarchive.container import write_container
         from tsarchive.formats.requests import Written
@@ -142,7 +156,7 @@ class _TorchScript(ZipFormat):
         from .retargeting import retargeted, this_process
 
         classes = module.tsarchive_classes
-        records, container = self._scripted(module, source)
+        records, container = self._scripted(module, source, options)
         given = container or classes.container
         found = retargeted(
             given,
@@ -151,27 +165,31 @@ class _TorchScript(ZipFormat):
             keeps_unread=release is None,
             process=this_process(given, classes.enforcement.guard),
         )
-        write_container(dst, found.records)
+        root = CANONICAL_ROOT if options.canonical else None
+        write_container(dst, found.records, root=root)
         return Written(found.rewritten, found.left_out)
 
     def _scripted(
-        self, module: ArchiveModule, source: Format
+        self, module: ArchiveModule, source: Format, options: SaveOptions
     ) -> tuple[list[NewRecord], Container | None]:
         """Return the records of a module, and their code where the module is of other code."""
-        from tsarchive.container import Container, write_container
         from tsarchive.formats.requests import SaveOptions
 
         if source is self:
-            return self.saved_records(module, SaveOptions({})), None
+            records = self.saved_records(module, options)
+            return records, _container_of(records) if options.canonical else None
         if isinstance(source, ZipFormat) and source.saved_kind == self.kind:
             records = source.saved_records(module, SaveOptions({}))
         else:
             with not_collecting():
                 records = source.scripted_records(module)
-        stream = io.BytesIO()
-        write_container(stream, records)
-        stream.seek(0)
-        return records, Container.open(stream)
+        container = _container_of(records)
+        if options == SaveOptions({}):
+            return records, container
+        guard = module.tsarchive_classes.enforcement.guard
+        again = self.importer(container, LoadOptions(None, guard)).load()
+        records = self.saved_records(again, options)
+        return records, _container_of(records)
 
     def graph_report(
         self,
@@ -195,6 +213,15 @@ class _TorchScript(ZipFormat):
         from .inspection import torchscript_facts
 
         return torchscript_facts(archive, file, nbytes, _TABLE, has_unnamed_classes=False)
+
+
+def _container_of(records: list[NewRecord]) -> Container:
+    from tsarchive.container import Container, write_container
+
+    stream = io.BytesIO()
+    write_container(stream, records)
+    stream.seek(0)
+    return Container.open(stream)
 
 
 TORCHSCRIPT: Final = _TorchScript()

@@ -542,6 +542,17 @@ def _no_constant(index: int) -> tuple[Any, Type]:
     raise UnsupportedError(f"nothing has constant {index}")
 
 
+def tensors_of_pickles(container: Container) -> Iterator[tuple[str, TensorInfo]]:
+    """Yield the tensors that pickles name, those of torch.save too, whatever classes are there."""
+    without_members = ClassType("")
+    for record in (_DATA, _CONSTANTS):
+        if record in container.records:
+            value = loads(container.read(record), record=record)
+            constants = constants_in(value, record)
+            roots = [Root(record, "", value)] if record == _DATA else constants
+            yield from named_tensors(roots, lambda _: without_members, container.records)
+
+
 def tensors_without_code(container: Container) -> Iterator[tuple[str, TensorInfo]]:
     """Yield the tensors of an archive that has bytecode alone: nothing defines its classes."""
     classes = signatures_of_code({}, _no_constant, format_version(container), open_world=True)

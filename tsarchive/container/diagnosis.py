@@ -1,0 +1,359 @@
+"""What has happened to a zip archive on its way: cut short, two files in one, changed as text.
+
+Only files whose directory is not where it should be, or whose records are damaged, are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Final
+
+from tsarchive.container.directory import (
+    Directory,
+    Entry,
+    entries_at,
+    find_directory,
+    has_directory,
+    told_place,
+)
+from tsarchive.container.extent import AGAIN, CUT_SHORT
+from tsarchive.container.faults import Collected, Stopped
+from tsarchive.container.layout import END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
+from tsarchive.container.names import shown
+from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
+from tsarchive.container.remains import Data, Remains
+
+Sizes = Callable[[Remains], Mapping[str, int]]
+
+TWO_IN_ONE: Final = "file-two-in-one"
+SHIFTED: Final = "file-shifted"
+TEXT_MODE: Final = "file-text-mode"
+HOLE: Final = "file-hole"
+ZEROS: Final = "file-zeros"
+DIAGNOSES: Final = (TWO_IN_ONE, SHIFTED, TEXT_MODE, HOLE)
+"""The rules of findings about what has happened to a file, beside those of what it is."""
+
+_UNKNOWN: Final = ("file-not-zip", "file-empty", ZEROS, CUT_SHORT)
+BOM: Final = b"\xef\xbb\xbf"
+_REPLACED: Final = "\ufffd".encode()
+_AS_TEXT: Final = "Get it again, and copy or download it as binary: not as text"
+_ANEW: Final = "Delete the file and download it anew, not resuming what is there"
+# In fewer line ends a rule of them may be chance.
+_ENOUGH: Final = 8
+_SAMPLE: Final = 1 << 22
+# Downloads leave holes of whole blocks.
+_BLOCK: Final = 512
+_ZEROS: Final = re.compile(rb"\0{%d,}" % _BLOCK)
+_MOST_HOLES: Final = 5
+_MOST_ENDS: Final = 1 << 10
+_ONE_WRONG: Final = 2
+_MISPLACED: Final = frozenset({"zip-directory-place", "zip-locator64", "zip-end64-length"})
+
+
+def diagnose(data: Data, sizes: Sizes) -> Diagnosis | None:
+    """Return what has happened to a file that begins or ends as a zip archive.
+
+    ``sizes`` tells the sizes of records that others name. None where the directory is in its
+    place, and where nothing is known.
+    """
+    faults = Collected()
+    with memoryview(data) as buffer:
+        with suppress(Stopped):
+            find_directory(buffer, faults)
+        rules = {finding.rule for finding in faults.findings()}
+        if "zip-several-ends" in rules:
+            return None  # which one counts is for readers to say
+        if rules & _MISPLACED:
+            return as_text(data) or _shifted(buffer, data, sizes)
+        if "zip-appended" in rules:
+            return as_text(data) or _behind(buffer, data)
+        if CUT_SHORT in rules:
+            return as_text(data) or _behind(buffer, data) or _cut(data, Remains(data), sizes)
+    return None
+
+
+# Changed as text
+
+
+def as_text(data: Data) -> Diagnosis | None:
+    """Tell of a file that was copied as text."""
+    sample = bytes(data[:_SAMPLE])
+    lines, pairs = sample.count(b"\n"), sample.count(b"\r\n")
+    if lines == pairs >= _ENOUGH:
+        return Diagnosis(
+            TEXT_MODE,
+            f"it was copied as text: a carriage return stands before each of {lines:,} line feeds",
+            _AS_TEXT,
+        )
+    if sample.count(_REPLACED) >= _ENOUGH and not _has_other_bytes(sample):
+        message = "it was copied as text: bytes that are no UTF-8 have been replaced"
+        return Diagnosis(TEXT_MODE, message, _AS_TEXT)
+    return None
+
+
+def changed_on_the_way(data: Data) -> Diagnosis | None:
+    """Tell of a broken file of any format: that it was copied as text, or ends with zeros."""
+    text = as_text(data)
+    if text is not None:
+        return text
+    zeros = _zeros_at_end(data)
+    return _unfinished(data, zeros) if zeros >= _BLOCK else None
+
+
+def _has_other_bytes(sample: bytes) -> bool:
+    """Return whether not all is UTF-8, but for a character that the sample may end in."""
+    try:
+        sample.decode()
+    except UnicodeDecodeError as error:
+        return error.start < len(sample) - len(_REPLACED)
+    return False
+
+
+# Two files in one
+
+
+def _shifted(buffer: memoryview, data: Data, sizes: Sizes) -> Diagnosis | None:
+    """Tell why the directory is not where its end record says."""
+    place, end = told_place(buffer)
+    shift = end - place.offset - place.size
+    entries = entries_at(buffer, place._replace(offset=place.offset + shift))
+    ordered = sorted(entries, key=lambda entry: entry.header_offset)
+    moved = [entry for entry in ordered if _is_at(buffer, entry, entry.header_offset + shift)]
+    if not moved or not shift:
+        return None
+    remains = Remains(data)
+    if any(member.data == shift for member in remains.members):
+        return _cut(data, remains, sizes)  # the directory is that of an archive in a record
+    if shift > 0 and len(moved) == len(ordered):
+        return _in_front(buffer, data, shift)
+    kept = list(takewhile(lambda e: _is_at(buffer, e, e.header_offset), ordered))
+    if kept:
+        moved = [entry for entry in moved if entry.header_offset > kept[-1].header_offset]
+        return _resumed(kept[-1], moved[0] if moved else None, shift, place.offset)
+    if shift < 0:
+        return Diagnosis(SHIFTED, f"its first {-shift:,} bytes are missing", AGAIN)
+    return None
+
+
+def _is_at(buffer: memoryview, entry: Entry, start: int) -> bool:
+    """Return whether the header of a member stands there."""
+    if not 0 <= start <= len(buffer) - LOCAL.size:
+        return False
+    header = LocalHeader(*LOCAL.unpack_from(buffer, start))
+    name = bytes(buffer[start + LOCAL.size : start + LOCAL.size + header.name_length])
+    return header.signature == LOCAL_SIGNATURE and name == entry.raw_name
+
+
+def _resumed(last: Entry, first: Entry | None, shift: int, directory: int) -> Diagnosis:
+    """Tell of a download that was resumed at another byte than it had ended at."""
+    begin = last.header_offset
+    end = (directory if first is None else first.header_offset) + shift
+    where = f"between byte {begin:,} (record {shown(last.name)}) and byte {end:,}"
+    if shift < 0:
+        message = f"{-shift:,} bytes are missing {where}: a download was resumed too far on"
+    else:
+        message = (
+            f"{shift:,} bytes too many stand {where}: a download was resumed too early, or another "
+            "file begins there"
+        )
+    return Diagnosis(SHIFTED, message, _ANEW)
+
+
+def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
+    """Tell what stands in front of an archive that begins at ``size``."""
+    front = bytes(data[: min(size, HEAD_BYTES)])
+    if front == BOM:
+        return marked_as_text("the archive")
+    if not front.startswith(LOCAL_SIGNATURE):
+        message = f"{size:,} bytes stand in front of the archive, which begins at byte {size:,}"
+        kind = recognise(front)
+        what = "" if kind.rule in _UNKNOWN else f": {_noun(kind)}"
+        hint = f"Download it again, or remove the first {size:,} bytes"
+        return Diagnosis(SHIFTED, message + what, hint)
+    return _two_in_one(buffer, size, "the first" if has_directory(buffer[:size]) else "part of one")
+
+
+def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
+    what = file_at(buffer, end)
+    if what is None:
+        return None
+    message = f"it is two files in one: {first} ends at byte {end:,}, where another begins: {what}"
+    return Diagnosis(TWO_IN_ONE, message, f"Download it again, or cut it in two at byte {end:,}")
+
+
+def marked_as_text(what: str) -> Diagnosis:
+    """Tell of a byte order mark in front of a file."""
+    message = f"a byte order mark, 3 bytes that begin a text, stands in front of {what}"
+    return Diagnosis(SHIFTED, message, f"Remove these 3 bytes. {_AS_TEXT}")
+
+
+def _noun(kind: Diagnosis) -> str:
+    return kind.message.removeprefix("it is ").partition(", not a zip")[0]
+
+
+def _behind(buffer: memoryview, data: Data) -> Diagnosis | None:
+    """Tell of an archive that is whole, with something behind it."""
+    end = next(_whole_ends(buffer, data), None)
+    if end is None:
+        return None
+    rest = len(buffer) - end
+    if _zeros_at_end(data) >= rest:
+        message = f"the archive ends at byte {end:,}, and {rest:,} zeros follow"
+        return Diagnosis(SHIFTED, message, f"Keep the first {end:,} bytes alone")
+    return _two_in_one(buffer, end, "the first")
+
+
+def file_at(buffer: memoryview, start: int) -> str | None:
+    """Say what kind of file begins there; None where nothing is known."""
+    head = bytes(buffer[start : start + HEAD_BYTES])
+    if head.startswith(LOCAL_SIGNATURE):
+        return f"an archive, with record {_member_at(buffer, start)}"
+    kind = recognise(head)
+    return None if kind.rule in _UNKNOWN else _noun(kind)
+
+
+def _member_at(buffer: memoryview, start: int) -> str:
+    """Return the name in the header of a member, as it is shown."""
+    name_start = start + LOCAL.size
+    length = int.from_bytes(buffer[name_start - 4 : name_start - 2], "little")
+    name = bytes(buffer[name_start : name_start + length])
+    return shown(name.decode("utf-8", "backslashreplace"))
+
+
+def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
+    """Yield where whole archives end that begin as the file does."""
+    for count, match in enumerate(re.finditer(re.escape(END_SIGNATURE), data)):
+        if count == _MOST_ENDS:
+            return
+        end = match.start() + 22
+        if end < len(buffer) and has_directory(buffer[:end]):
+            yield end
+
+
+# Cut short
+
+
+def _cut(data: Data, remains: Remains, sizes: Sizes) -> Diagnosis:
+    zeros = _zeros_at_end(data)
+    if zeros >= _BLOCK and not _may_be_zeros(remains, len(data) - zeros):
+        return _unfinished(data, zeros)
+    extent = remains.extent(sizes(remains))
+    directory = "among them the directory, which zip archives have at their end"
+    return Diagnosis(CUT_SHORT, f"{extent.message}, {directory}{_where(remains)}", AGAIN)
+
+
+def _where(remains: Remains) -> str:
+    """Say between which records an archive is cut."""
+    members = remains.up_to_the_cut()
+    if not members:
+        return ""
+    last = members[-1]
+    is_whole = last.is_in(len(remains.data))
+    place = "the last whole record is" if is_whole else "the cut is in record"
+    return f"; {place} {shown(last.name)}"
+
+
+def _unfinished(data: Data, zeros: int) -> Diagnosis:
+    message = (
+        f"it is cut short: from byte {len(data) - zeros:,} of {len(data):,} on there are only "
+        "zeros, as a download leaves that did not finish"
+    )
+    return Diagnosis(CUT_SHORT, message, AGAIN)
+
+
+def _may_be_zeros(remains: Remains, start: int) -> bool:
+    """Return whether zeros from there to the end may be data of the last member."""
+    members = remains.up_to_the_cut()
+    return bool(members) and members[-1].end is None and start <= members[-1].data
+
+
+def _zeros_at_end(data: Data) -> int:
+    """Return how many zeros the file ends with."""
+    end = len(data)
+    while end > 0:
+        piece = bytes(data[max(0, end - _SAMPLE) : end])
+        kept = len(piece.rstrip(b"\0"))
+        if kept:
+            return len(data) - end + len(piece) - kept
+        end -= len(piece)
+    return len(data)
+
+
+# Damaged records
+
+
+def diagnose_records(
+    data: Data, directory: Directory, damaged: Sequence[Entry]
+) -> Iterator[Diagnosis]:
+    """Yield what explains damage to members of an archive whose directory is in its place."""
+    text = as_text(data)
+    if text is not None:
+        yield text
+        return
+    explained = (*_of_another_file(data, directory, damaged), *_holes(data, directory, damaged))
+    yield from explained or _damaged_part(directory, damaged)
+
+
+def _of_another_file(
+    data: Data, directory: Directory, damaged: Sequence[Entry]
+) -> Iterator[Diagnosis]:
+    """Tell of an archive whose first members are those of another one."""
+    in_doubt = {entry.header_offset for entry in damaged}
+    backwards = sorted((e.header_offset for e in directory.entries), reverse=True)
+    sound = list(takewhile(lambda start: start not in in_doubt, backwards))
+    if not sound:
+        return
+    known = {(e.header_offset, e.crc, e.size) for e in directory.entries}
+    others = [
+        member
+        for member in Remains(data).members
+        if member.entry.header_offset < sound[-1]
+        and (member.entry.header_offset, member.entry.crc, member.entry.size) not in known
+        and member.is_whole(data)
+    ]
+    # The directory may be wrong about a single one.
+    if others and len(others) + len(damaged) > _ONE_WRONG:
+        message = (
+            f"it is two files in one: the records from {shown(others[0].name)} to "
+            f"{shown(others[-1].name)}, which ends at byte {others[-1].end:,}, are whole and of "
+            "another archive; the directory at the end is that of what stands from byte "
+            f"{sound[-1]:,} on"
+        )
+        yield Diagnosis(TWO_IN_ONE, message, _ANEW)
+
+
+def _damaged_part(directory: Directory, damaged: Sequence[Entry]) -> Iterator[Diagnosis]:
+    """Tell of damage from one record to another."""
+    starts = directory.starts[:-1]
+    in_doubt = {entry.header_offset for entry in damaged}
+    places = [place for place, start in enumerate(starts) if start in in_doubt]
+    is_one_part = places == list(range(places[0], places[-1] + 1)) if places else False
+    if is_one_part and len(places) > _ONE_WRONG:
+        begin, end = starts[places[0]], directory.starts[places[-1] + 1]
+        message = (
+            f"nothing between byte {begin:,} and byte {end:,} is as the directory tells: part of "
+            "another file, or of another version of this one, may stand there"
+        )
+        yield Diagnosis(TWO_IN_ONE, message, _ANEW)
+
+
+def _holes(data: Data, directory: Directory, damaged: Sequence[Entry]) -> Iterator[Diagnosis]:
+    holes: list[tuple[int, int]] = []
+    for entry in sorted(damaged, key=lambda entry: entry.header_offset):
+        start = entry.header_offset
+        if start >= directory.offset:
+            continue
+        found = _ZEROS.finditer(data, start, directory.limit(entry))
+        for begin, end in (match.span() for match in found):
+            if holes and holes[-1][1] == begin:
+                begin = holes.pop()[0]
+            holes.append((begin, end))
+    if holes:
+        ranges = ", ".join(f"{begin:,} to {end:,}" for begin, end in holes[:_MOST_HOLES])
+        more = f" and {len(holes) - _MOST_HOLES:,} more" if len(holes) > _MOST_HOLES else ""
+        message = f"damaged records have only zeros from byte {ranges}{more}"
+        hint = "Parts of the download are missing there: download it again"
+        yield Diagnosis(HOLE, message, hint)

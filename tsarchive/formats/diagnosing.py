@@ -1,0 +1,155 @@
+"""What has happened to a file that cannot be opened, in the same words for all verbs.
+
+Sizes of records that are not there any more are told by the pickle that refers to them.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from io import BytesIO
+from itertools import islice
+from typing import Any, Final
+
+from tsarchive.container.diagnosis import BOM, diagnose, file_at, marked_as_text
+from tsarchive.container.extent import AGAIN, CUT_SHORT, Extent
+from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY, Diagnosis
+from tsarchive.container.remains import Data, Remains
+from tsarchive.errors import ArchiveError
+from tsarchive.pickler import Global, PersistentId, loads
+from tsarchive.pickler.values import STORAGE_TYPES, parts_of
+
+_PICKLE: Final = "data.pkl"
+_FOLDER: Final = "data/"
+_LEGACY: Final = re.compile(TORCH_SAVE_LEGACY, re.DOTALL)
+# Magic number, protocol, the system; then the value, and the keys of its storages.
+_BEFORE_VALUE: Final = 3
+_COUNT_BYTES: Final = 8
+_MOST_PICKLED: Final = 1 << 26
+_MOST_OPCODES: Final = 1 << 22
+
+
+def diagnosis_of(data: Data) -> Diagnosis | None:
+    """Return what has happened to a file; None where it is whole, and where nothing is known."""
+    if _LEGACY.match(bytes(data[:HEAD_BYTES])):
+        return _of_legacy_checkpoint(data)
+    if bytes(data[: len(BOM)]) == BOM:
+        with memoryview(data) as buffer:
+            what = file_at(buffer, len(BOM))
+        if what is not None:
+            return marked_as_text(what)
+    return diagnose(data, _told_sizes)
+
+
+def _told_sizes(remains: Remains) -> Mapping[str, int]:
+    """Return the sizes of the storages that the values of an archive refer to."""
+    member = remains.by_record().get(_PICKLE)
+    if member is None or not member.is_whole(remains.data):
+        return {}
+    try:
+        value = loads(b"".join(member.pieces(remains.data)), record=_PICKLE)
+    except ArchiveError:
+        return {}
+    return {f"{_FOLDER}{key}": size for key, size in _storages(value).items()}
+
+
+def _storages(value: Any) -> dict[str, int]:
+    """Return the sizes in bytes of all storages in a value, by key."""
+    found: dict[str, int] = {}
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, PersistentId):
+            match each.value:
+                case ("storage", Global(_, kind), str(key), _, int(count), *_):
+                    size = 1 if kind == "UntypedStorage" else _itemsize(kind)
+                    found[key] = max(count, 0) * size
+        waiting.extend(parts_of(each))
+    return found
+
+
+def _itemsize(kind: str) -> int:
+    """Return the size of an element of a storage; 0 for a kind that is not known."""
+    known = STORAGE_TYPES.get(kind)
+    return 0 if known is None else known.itemsize
+
+
+def _of_legacy_checkpoint(data: Data) -> Diagnosis | None:
+    """Tell whether a file of torch.save of before torch 1.6 is cut short.
+
+    Its storages stand behind the pickles, in the order of a list of their keys.
+    """
+    extent = _extent_of_legacy(data)
+    if extent is None or extent.missing <= 0:
+        return None
+    return Diagnosis(CUT_SHORT, extent.message, AGAIN)
+
+
+def _extent_of_legacy(data: Data) -> Extent | None:
+    """Return how much of such a file there is; None where its pickles do not tell."""
+    head, size = bytes(data[:_MOST_PICKLED]), len(data)
+    ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    if len(ends) <= _BEFORE_VALUE:
+        return Extent(size, size + 1, is_exact=False) if size == len(head) else None
+    begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
+    try:
+        sizes = _storages(loads(head[begin:end]))
+        keys: Any = loads(head[end : ends[-1]]) if ends[-1] != end else None
+    except ArchiveError:
+        return None
+    if keys is None:
+        rest = sum(_COUNT_BYTES + nbytes for nbytes in sizes.values())
+        return Extent(size, size + 1 + rest, is_exact=False)
+    if not isinstance(keys, list) or not set(map(str, keys)) <= sizes.keys():
+        return None
+    total = ends[-1] + sum(_COUNT_BYTES + sizes[str(key)] for key in keys)
+    return Extent(size, total, is_exact=all(map(bool, sizes.values())))
+
+
+def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
+    """Return a file of torch.save of before torch 1.6 as records, with storages that are whole.
+
+    None for a file of another kind, and for one whose values are cut off.
+    """
+    if not _LEGACY.match(bytes(data[:HEAD_BYTES])):
+        return None
+    head = bytes(data[:_MOST_PICKLED])
+    ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    if len(ends) <= _BEFORE_VALUE:
+        return None
+    begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
+    found: dict[str, bytes | memoryview] = {_PICKLE: head[begin:end]}
+    with suppress(ArchiveError):
+        sizes = _storages(loads(head[begin:end]))
+        keys: Any = loads(head[end : ends[-1]])
+        start = ends[-1]
+        for key in map(str, keys if isinstance(keys, list) else ()):
+            start += _COUNT_BYTES
+            content = memoryview(data)[start : start + sizes.get(key, 0)]
+            if len(content) == sizes.get(key):
+                found[f"{_FOLDER}{key}"] = content
+            start += len(content)
+    return found
+
+
+def _pickle_ends(data: bytes) -> Iterator[int]:
+    """Yield where each of the pickles ends that stand one after another, while they are whole."""
+    stream = BytesIO(data)
+    left = _MOST_OPCODES
+    while stream.tell() < len(data):
+        try:
+            for opcode, _, _ in pickletools.genops(stream):
+                left -= 1
+                if left < 0:
+                    return
+                if opcode.name == "STOP":
+                    break
+        except (ValueError, OverflowError, MemoryError):
+            return
+        yield stream.tell()

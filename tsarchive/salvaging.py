@@ -1,0 +1,376 @@
+"""Salvaging: the tensors that a damaged file still has, as a safetensors file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+from tsarchive.container import Container, caps
+from tsarchive.container.extent import AGAIN
+from tsarchive.container.reader import RemainingContainer
+from tsarchive.container.remains import Remains, Remnant
+from tsarchive.container.source import Source, open_source
+from tsarchive.container.writer import replacing
+from tsarchive.describing.contents import uniquely_named
+from tsarchive.errors import ArchiveError, CallError, FormatError, MissingRecordError
+from tsarchive.formats.base import FileFormat
+from tsarchive.formats.contents import Elements
+from tsarchive.formats.diagnosing import legacy_records
+from tsarchive.formats.records import Role
+from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
+from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
+from tsarchive.garbage import not_collecting
+
+if TYPE_CHECKING:
+    from tsarchive.describing.contents import TensorInfo
+
+Step = Callable[[str], None]
+
+
+class Found(NamedTuple):
+    """A tensor; ``elements`` gives its bytes from the first element on, or raises ArchiveError."""
+
+    name: str
+    info: TensorInfo
+    elements: Callable[[], memoryview]
+
+
+_BYTE_ORDER: Final = "byteorder"
+_RESERVED: Final = "__metadata__"
+# Names of records with elements alone, in any format.
+_STORAGE: Final = re.compile(
+    r"(data|constants|tensors)/[0-9]+(\.storage)?|data/weights/weight_[0-9]+"
+    r"|data/constants/tensor_[0-9]+"
+)
+# Members that tell wrong sizes may overlap: so many times the file is read to check them.
+_MOST_READ: Final = 4
+_CHECKPOINT: Final = ".pt"
+_LOST: Final = "its record is damaged or not there"
+# Few bytes may be expanded to many elements; more than so many times the file only fills the disk.
+_MOST_TIMES: Final = 1 << 6
+_MOST_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensor:
+    """A tensor that was saved. ``is_named`` is false for a record whose tensors nothing names.
+
+    Such a record is saved as its bytes, of dtype ``uint8``, under its own name. Dtypes that
+    safetensors lacks are saved as bytes, too; ``dtype`` and ``shape`` are those of the tensor, and
+    stand in the metadata of the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    is_named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LostTensor:
+    """A tensor, or a record of tensors, that was not saved, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was saved of a file, and what is known to be lost."""
+
+    saved: tuple[SavedTensor, ...]
+    lost: tuple[LostTensor, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether everything was saved that is known of."""
+        return not self.lost
+
+
+def salvage(
+    f: str | os.PathLike[str] | BinaryIO,
+    out: str | os.PathLike[str] | BinaryIO,
+    *,
+    force: bool = False,
+    step: Step = lambda description: None,
+) -> SalvageReport:
+    """Save the tensors that a damaged file still has whole, as a safetensors file.
+
+    ``f`` may be an archive of any kind, cut short or with damaged records; a file of torch.save of
+    before torch 1.6; a program or data file of ExecuTorch. Records are found by their local
+    headers, without the directory, and checked by their CRC-32. Tensors have the names that they
+    have in the archive, where the records that tell them are whole; other records of tensors are
+    saved under their own names as bytes. Of a file that is whole, all is saved.
+
+    ``out`` is replaced when the new file is complete, and only with ``force``. ``step`` is called
+    with what is looked at. Nothing of the file runs, and torch is not imported.
+
+    Raises FormatError where nothing is left to save, CallError for an ``out`` that is there,
+    OSError for files that cannot be read or written.
+    """
+    path = os.fspath(out) if isinstance(out, str | os.PathLike) else None
+    if path is not None and not force and os.path.exists(path):
+        hint = "Give another name, or force=True"
+        raise CallError(f"{path} is there already", hint=hint)
+    source = open_source(f)
+    with not_collecting(), closing(source):
+        step("looking for whole records")
+        remaining = _remaining(source)
+        tensors, report = _Sorting(remaining, len(source.data)).result()
+        if not report.saved:
+            problem = "no tensor is whole" if report.lost else "no tensor is found in the file"
+            raise FormatError(f"{problem}: nothing can be saved", hint=AGAIN)
+        metadata = _metadata(report.saved)
+        target: Any = nullcontext(out) if path is None else replacing(path)
+        with target as stream:
+            write_safetensors(stream, [_told(tensor, step) for tensor in tensors], metadata)
+    return report
+
+
+def _told(tensor: Tensor, step: Step) -> Tensor:
+    def pieces() -> Iterator[Any]:
+        step(tensor.name)
+        yield from tensor.pieces()
+
+    return tensor._replace(pieces=pieces)
+
+
+def _metadata(saved: Sequence[SavedTensor]) -> dict[str, str]:
+    """Return what the file says of tensors that are saved as bytes."""
+    found = {
+        tensor.name: {"dtype": tensor.dtype, "shape": tensor.shape}
+        for tensor in saved
+        if tensor.is_named and tensor.dtype not in DTYPES
+    }
+    return {"tsarchive": json.dumps(found)} if found else {}
+
+
+class Remaining(NamedTuple):
+    """What is left of a file.
+
+    ``named`` are tensors; ``records`` are those with tensors that are whole, by name, and ``lost``
+    those that are not.
+    """
+
+    named: Sequence[Found]
+    records: Mapping[str, Callable[[], memoryview]]
+    lost: Sequence[LostTensor]
+    is_swapped: bool = False
+
+
+def _remaining(source: Source) -> Remaining:
+    own = file_format(source.data)
+    if own is not None:
+        return _of_file(source, own)
+    legacy = legacy_records(source.data)
+    if legacy is not None:
+        return _of_archive(_packed(legacy), ())
+    sound: set[int] = set()
+    left = _MOST_READ * len(source.data) + caps.FREE_INFLATED_BYTES
+
+    def is_sound(member: Remnant) -> bool:
+        nonlocal left
+        if member.is_in(len(source.data)):
+            left -= max(member.entry.stored_size, member.entry.size)
+        if left >= 0 and member.is_whole(source.data):
+            sound.add(member.data)
+        return member.data in sound
+
+    remains = Remains(source.data, is_sound)
+    if not remains.members:
+        Container.of_source(source)  # it says what the file is instead
+    members = remains.by_record()
+    whole = {name: member for name, member in members.items() if member.data in sound}
+    lost = [name for name in members if name not in whole]
+    return _of_archive(RemainingContainer(source, whole, remains.root), lost)
+
+
+def _packed(records: Mapping[str, bytes | memoryview]) -> Container:
+    """Return records as an archive."""
+    from tsarchive.container import NewRecord, write_container
+
+    stream = io.BytesIO()
+    write_container(stream, [NewRecord(*record) for record in records.items()])
+    stream.seek(0)
+    return Container.open(stream)
+
+
+# Archives
+
+
+def _of_archive(container: Container, lost: Sequence[str]) -> Remaining:
+    """Return what an archive has; records that are ``lost`` are none of its own."""
+    table = zip_format({*container.records, *lost}).table(container)
+    holders = [name for name in container.records if _holds_tensors(name, table.role(name))]
+    named = [*_named(container)]
+    used = {storage.record for each in named for storage in each.info.storages}
+    for holder in [name for name in holders if name.endswith(_CHECKPOINT)]:
+        if not any(record.startswith(holder) for record in used):
+            inside = _inside(container, holder)
+            named += inside or ()
+            used |= set() if inside is None else {holder}
+    records = {
+        name: _viewer(container, name)
+        for name in holders
+        if not any(record.startswith(f"{name}/") or record == name for record in used)
+    }
+    gone = [
+        LostTensor(name, "it is damaged or cut short")
+        for name in lost
+        if _holds_tensors(name, table.role(name))
+    ]
+    is_swapped = _BYTE_ORDER in container.records and container.read(_BYTE_ORDER).strip() == b"big"
+    return Remaining(named, records, gone, is_swapped)
+
+
+def _holds_tensors(name: str, role: Role) -> bool:
+    """Return whether a record has tensors, also where it is not known which format has it."""
+    return role is Role.TENSORS or (role is Role.OTHER and bool(_STORAGE.fullmatch(name)))
+
+
+def _viewer(container: Container, name: str) -> Callable[[], memoryview]:
+    return lambda: container.view(name)
+
+
+def _named(container: Container) -> Iterator[Found]:
+    """Yield tensors by name."""
+    with suppress(ArchiveError, RecursionError):
+        view = zip_format(container.records).view(container)
+        for name, info in [*uniquely_named(view.tensors())]:
+            yield Found(name, info, partial(view.element_bytes, name, info))
+        return
+    found: list[tuple[str, TensorInfo]] = []
+    for each in ZIP_FORMATS:
+        with suppress(ArchiveError, RecursionError):
+            for pair in each.remaining_tensors(container):
+                found.append(pair)  # those before an error count
+    for name, info in uniquely_named(iter(found)):
+        yield Found(name, info, partial(_from_record, container, info))
+
+
+def _from_record(container: Container, info: TensorInfo) -> memoryview:
+    assert info.storage is not None
+    return container.view(info.storage)[info.offset or 0 :]
+
+
+def _inside(container: Container, record: str) -> Sequence[Found] | None:
+    """Return the tensors of a record that is a file of torch.save; None where none has a name."""
+    try:
+        inner = container.inside(record)
+    except ArchiveError:
+        return None
+    found = [*_named(inner)]
+    has_storages = any(_STORAGE.fullmatch(name) for name in inner.records)
+    return found if found or not has_storages else None
+
+
+# Files of ExecuTorch
+
+
+def _of_file(source: Source, own: FileFormat) -> Remaining:
+    """Return the tensors of a file with a container of its own, as far as their bytes are there."""
+    present = len(source.data)
+    with memoryview(source.data) as data:
+        size = own.told_size(data)
+        if size > present * _MOST_TIMES + _MOST_BYTES:
+            raise FormatError("the header tells of more bytes than can be", limit=present)
+        padded: Any = source.data
+        if size > present:
+            padded = bytearray(size)
+            padded[:present] = data
+    opened: Any = own.opened(Source(padded))
+    view: Any = own.view(opened)
+
+    def elements(name: str, info: TensorInfo) -> memoryview:
+        assert info.storage is not None
+        start = opened.records[info.storage].offset + (info.offset or 0)
+        found: memoryview = view.element_bytes(name, info)
+        return found[: max(0, present - start)]
+
+    named = [
+        Found(name, info, partial(elements, name, info))
+        for name, info in uniquely_named(view.tensors())
+        if info.storage in opened.records  # others are in data files beside this one
+    ]
+    return Remaining(named, {}, ())
+
+
+class _Sorting:
+    """Sorts tensors into those that can be saved and those that are lost."""
+
+    def __init__(self, remaining: Remaining, size: int) -> None:
+        self._remaining = remaining
+        self._room = size * _MOST_TIMES + _MOST_BYTES
+        self._tensors: list[Tensor] = []
+        self._saved: list[SavedTensor] = []
+        self._lost = list(remaining.lost)
+        self._names = {_RESERVED}
+
+    def result(self) -> tuple[list[Tensor], SalvageReport]:
+        for found in self._remaining.named:
+            reason = self._add(found)
+            if reason is not None:
+                self._lost.append(LostTensor(found.name, reason))
+        for name, view in self._remaining.records.items():
+            self._add_record(name, view)
+        told = {found.info.storage for found in self._remaining.named}
+        lost = tuple(each for each in self._lost if each.name not in told)
+        return self._tensors, SalvageReport(tuple(self._saved), lost)
+
+    def _add(self, found: Found) -> str | None:
+        """Add a tensor; return why it is lost, or None."""
+        name, info, _ = found
+        if info.storage is None:
+            return "it is sparse, and safetensors has dense tensors alone"
+        itemsize = info.nbytes // info.elements if info.elements else 1
+        elements = self._elements(found, itemsize)
+        if isinstance(elements, str):
+            return elements
+        self._room -= info.nbytes
+        if self._room < 0:
+            return "its elements are the same again and again, more than can be written"
+        dtype = DTYPES.get(info.dtype, RAW)
+        shape = info.shape if info.dtype in DTYPES else (info.nbytes,)
+        own = self._own_name(name)
+        self._tensors.append(Tensor(own, dtype, shape, info.nbytes, elements.pieces))
+        self._saved.append(SavedTensor(own, info.dtype, info.shape, info.nbytes, True))
+        return None
+
+    def _elements(self, found: Found, itemsize: int) -> Elements | str:
+        """Return the elements of a tensor, or why they are lost."""
+        info = found.info
+        if not info.elements:
+            return Elements(None, 0, info.shape, (), itemsize, itemsize)
+        try:
+            data = found.elements()
+        except MissingRecordError:
+            return _LOST
+        except ArchiveError as error:
+            return error.message
+        strides = [step * itemsize for step in info.strides]
+        end = sum((n - 1) * step for n, step in zip(info.shape, strides, strict=True)) + itemsize
+        if end > len(data):
+            return f"{end - len(data):,} bytes of it are missing"
+        unit = itemsize // 2 if info.dtype.startswith("complex") else itemsize
+        swapped = self._remaining.is_swapped and unit > 1
+        return Elements(lambda: data, 0, info.shape, strides, itemsize, unit, swapped)
+
+    def _add_record(self, name: str, view: Callable[[], memoryview]) -> None:
+        own = self._own_name(name)
+        size = len(view())
+        self._tensors.append(Tensor(own, RAW, (size,), size, lambda: [view()]))
+        self._saved.append(SavedTensor(own, "uint8", (size,), size, False))
+
+    def _own_name(self, name: str) -> str:
+        while name in self._names:
+            name += "~"
+        self._names.add(name)
+        return name
