@@ -7,8 +7,8 @@ from typing import Any, Final, NoReturn
 
 from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.errors import PickleError, UnsupportedError
-from tsarchive.ir.types import Type
 from tsarchive.formats.contents import Whole
+from tsarchive.ir.types import Type
 from tsarchive.pickler import Global, PersistentId, Reduce, Value
 from tsarchive.pickler.values import STORAGE_TYPES
 

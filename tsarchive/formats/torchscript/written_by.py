@@ -29,7 +29,6 @@ from tsarchive.ir.source_ranges import Source, TaggedRange
 from tsarchive.operators.registry import versions_of
 from tsarchive.operators.torch_sources import Line, is_function, releases_with
 
-from .code_records import presumed_version
 from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 
 # Of larger files the first records tell as much.
@@ -98,6 +97,11 @@ _MARKS: Final = (
     _Mark("no attributes.pkl", "1.0", "1.0",
           lambda a: a.has("model.json") and not a.has("attributes.pkl"),
           "torch/csrc/jit/export.cpp"),
+    _Mark("a model.json of version 2 or 3", "1.1", "1.1",
+          lambda a: a.has("model.json") and 2 <= a.version <= 3,
+          "caffe2/proto/torch.proto"),
+    _Mark("a model.json of version 4 or 5", "1.2", "1.2",
+          lambda a: a.has("model.json") and a.version >= 4, "caffe2/proto/torch.proto"),
     _Mark("debug records in debug/", "1.2", "1.2",
           lambda a: a.has("model.json") and any(n.startswith("debug/") for n in a.names),
           "torch/csrc/jit/export.cpp"),
@@ -142,19 +146,19 @@ _MARKS: Final = (
     _Mark("hooks of modules", "1.8", None, _finds(r"^  __forward_(pre_)?hooks__ = "), _PRINT),
     _Mark("the type Union", "1.10", None, _finds(r"\bUnion\["), _PRINT),
     _Mark("gelu in a version before 10", "1.3", "1.11",
-          lambda a: a.has("data.pkl") and a.version < 10 and "aten::gelu" in a.operators,
+          lambda a: a.has("data.pkl") and 0 < a.version < 10 and "aten::gelu" in a.operators,
           "torch/csrc/jit/operator_upgraders/version_map.cpp"),
 )
 # fmt: on
 
 
 def written_by(
-    container: Container, code: Mapping[str, str], operators: Mapping[str, int]
+    container: Container, version: int | None, code: Mapping[str, str], operators: Mapping[str, int]
 ) -> WrittenBy:
     """Return which releases of torch may have written an archive.
 
-    ``code`` are its code records, ``operators`` those that they call. What cannot be read leaves no
-    mark.
+    ``version`` is that of its format, ``code`` are its code records, ``operators`` those that they
+    call. What is not known leaves no mark.
     """
     packing = packing_of(container.buffer())
     debug = _DebugMarks(container, code)
@@ -163,7 +167,7 @@ def written_by(
         names=[*container.records],
         has_times=packing.has_times,
         is_torchs=packing.is_torchs,
-        version=presumed_version(container),
+        version=version or 0,
         code=_first_code(code),
         bytecode=_bytecode_version(container),
         debug=debug.form,
