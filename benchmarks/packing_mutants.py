@@ -22,8 +22,8 @@ sys.path.append(str(ROOT))
 from measured import measured  # noqa: E402
 
 import tsarchive  # noqa: E402
-from tests.fingerprinting.packings import PACKINGS, archives  # noqa: E402
-from tests.support.archives import CORPUS, records_of  # noqa: E402
+from tests.fingerprinting.packings import PACKINGS, archives, records_in  # noqa: E402
+from tests.support.archives import CORPUS  # noqa: E402
 
 COLUMNS = ("packing", "files", "none", "different", "refused")
 LARGEST = 4 << 20
@@ -38,7 +38,7 @@ def default_paths() -> list[Path]:
 def outcome(kind: str, data: bytes, seed: str) -> str | None:
     """Return the column of a file that is packed otherwise; None where there is no such packing."""
     try:
-        made = PACKINGS[kind](data, records_of(data), random.Random(seed))
+        made = PACKINGS[kind](data, records_in(data), random.Random(seed))
     except Exception:  # torch and the modules of an archive raise anything
         return "refused"
     if made is None:

@@ -13,7 +13,7 @@ import torch
 
 import tsarchive
 from tests.support.verifying import FINGERPRINT, METHODS, packed, zipped
-from tsarchive.container import NewRecord
+from tsarchive.container import Container, NewRecord
 from tsarchive.container.writer import write_records
 
 Records = Mapping[str, bytes]
@@ -144,6 +144,12 @@ PACKINGS: dict[str, Make] = {
     "canonical": _saved_again(canonical=True),
     "saved again by torch": _saved_again_by_torch,
 }
+
+
+def records_in(data: bytes) -> Records:
+    """Return the records of a file by name, of one without a root folder too."""
+    with Container.open(io.BytesIO(data)) as container:
+        return {name: container.read(name) for name in container.records}
 
 
 def archives(folders: list[Path]) -> list[Path]:
