@@ -32,10 +32,9 @@ from tsarchive.operators.torch_sources import Line, is_function, releases_with
 from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 
 # Of larger files the first records tell as much.
-_MAX_CODE: Final = 1 << 17
+_MAX_CODE: Final = 1 << 16
 _MAX_BYTECODE: Final = 1 << 20
-_MAX_DEBUG_RECORD: Final = 1 << 16
-_MAX_DEBUG: Final = 3 << 15
+_MAX_DEBUG: Final = 3 << 14
 # So much data is deflated again to see whether zlib did it.
 _MAX_DEFLATED: Final = 1 << 17
 
@@ -249,7 +248,7 @@ def _writer(container: Container, *, is_torchs: bool) -> Writer:
 def _is_zlibs(container: Container) -> bool:
     """Return whether zlib gives the bytes of all deflated records, of those looked at; one alone
     may be the same by chance."""
-    from tsarchive.container.writer import deflated
+    from tsarchive.container.deflating import deflated
 
     seen, room = 0, _MAX_DEFLATED
     for record in container.records.values():
@@ -285,8 +284,8 @@ class _DebugMarks:
         self._releases: frozenset[str] | None = None
         self._tags: set[int] = set()
         room = _MAX_DEBUG
-        for record in sorted(_small_records(container), key=_is_of_user):
-            room -= container.records[record].size
+        for record, size in _debug_records(container):
+            room -= size
             if room < 0 or self._is_settled:
                 break
             with suppress(ArchiveError):
@@ -327,14 +326,12 @@ class _DebugMarks:
         return _CALLED.search(code) is not None
 
 
-def _small_records(container: Container) -> list[str]:
+def _debug_records(container: Container) -> list[tuple[str, int]]:
+    """Return the debug records with their sizes: small ones of torch's own code first, which name
+    most of its lines."""
     names = (name for name in container.records if name.endswith(DEBUG_SUFFIX))
-    return [name for name in names if container.records[name].size <= _MAX_DEBUG_RECORD]
-
-
-def _is_of_user(record: str) -> bool:
-    """Return whether a record is not of torch's own code, and names fewer of its lines."""
-    return not record.startswith("code/__torch__/torch/")
+    sized = ((name, container.records[name].size) for name in names)
+    return sorted(sized, key=lambda row: (not row[0].startswith("code/__torch__/torch/"), row[1]))
 
 
 def _was_loaded(range_: TaggedRange) -> bool:
