@@ -48,7 +48,7 @@ def covers(found, release):
 @pytest.mark.parametrize(
     ("release", "path"), KNOWN, ids=[f"{path.parent.name}-{path.name}" for _, path in KNOWN]
 )
-@pytest.mark.sample(24, gaps="releases have many archives")
+@pytest.mark.sample(24)
 def test_the_known_release_is_in_the_range(release, path):
     found = written_by(path)
     assert covers(found, release)
