@@ -117,8 +117,9 @@ MAY_IMPORT = {
         "tsarchive.formats.registry", "tsarchive.saving",
     },
     "tsarchive.diffing": {
-        "tsarchive.analyses", "tsarchive.container", "tsarchive.fingerprinting",
-        "tsarchive.formats", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",

@@ -387,6 +387,15 @@ KINDS: dict[str, Callable[[Original, random.Random], Mutant | None]] = {
         rf"(?<=torch\.)({_OPERATORS})(?=\([^()]*\))", lambda match: _ALIKE[match[0]]
     ),
     # A slice may end behind the last item, so its end may mean nothing.
+    "operator added": _in_code(
+        r"torch\.(relu|sigmoid|tanh)\([a-z]\w*\)", lambda match: f"torch.{match[1]}({match[0]})"
+    ),
+    "operator removed": _in_code(
+        r"torch\.(?:relu|sigmoid|tanh)\(([a-z]\w*)\)", lambda match: match[1]
+    ),
+    "constant of a class": _in_code(
+        r"(?<=: Final\[int\] = )\d+", lambda match: str(int(match[0]) + 1)
+    ),
     "integer of code": _in_code(
         r"""(?<![\w.'":])\d+(?![\w.'"])""", lambda match: str(int(match[0]) + 1)
     ),

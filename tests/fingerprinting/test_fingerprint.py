@@ -159,7 +159,7 @@ class Changeable(torch.nn.Module):
         y = torch.relu(self.body(x)) * self.rate
         z = torch.sub(x, y)
         if flag and count > 1:
-            z = torch.sum(z, [1], True)
+            z = torch.sum(torch.tanh(z), [1], True)
         return torch.add(self.head(z), self.tail(y), alpha=3) * 1.5
 
 

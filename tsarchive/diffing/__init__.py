@@ -1,7 +1,7 @@
 """Differences between two models or files, as a person would tell them.
 
-May import analyses, the container, fingerprints, formats, the IR, the table of operators, and
-policies.
+May import analyses, the container, descriptions, fingerprints, formats and their registry, the IR,
+the table of operators, and policies.
 """
 
 from tsarchive.diffing.comparison import diff

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.diffing.packing import extra_file_changes
+from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Part
 from tsarchive.diffing.tensors import tensor_changes
@@ -51,10 +51,22 @@ def diff(
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
     with readable_contents(a, debug=True) as before, readable_contents(b, debug=True) as after:
-        report = _Comparison(before, after, only, step).report(_name(a), _name(b))
+        report = compared(before, after, (_name(a), _name(b)), only=only, step=step)
         for readable in (before, after):
             readable.reading.require_unchanged()
     return report
+
+
+def compared(
+    before: Readable,
+    after: Readable,
+    names: tuple[str, str] = ("before", "after"),
+    *,
+    only: Collection[Part] = PARTS,
+    step: Callable[[str], None] = lambda tensor: None,
+) -> DiffReport:
+    """Return how the contents of two files differ, which are called so."""
+    return _Comparison(before, after, only, step).report(*names)
 
 
 def _name(source: Any) -> str:
@@ -79,7 +91,7 @@ class _Comparison:
 
     def report(self, before: str, after: str) -> DiffReport:
         """Return all that differs."""
-        report = DiffReport(before, after, [], tuple(self._only))
+        report = DiffReport(before, after, [], tuple(filter(self._is_comparable, self._only)))
         program = self._program() if not _PROGRAM.isdisjoint(self._differing) else None
         if program is not None:
             found = program.found()
@@ -91,13 +103,30 @@ class _Comparison:
         if {"structure", "weights"} & {*self._only}:
             report.changes.extend(self._tensors(program))
         report.changes.extend(self._untold(report.changes))
-        report.changes.extend(self._extra_files())
+        if "extra files" in report.compared:
+            report.changes.extend(self._extra_files())
+        report.packing.extend(packing_changes(self._before.opened, self._after.opened))
         report.changes[:] = [change for change in report.changes if change.part in self._only]
         return report
 
     @cached_property
+    def _is_one_language(self) -> bool:
+        return self._before.contents.language == self._after.contents.language
+
+    def _is_comparable(self, part: Part) -> bool:
+        """Return whether both sides have a part in forms that can be compared."""
+        one, other = self._before.contents, self._after.contents
+        if part == "extra files":
+            return one.may_have_extra_files and other.may_have_extra_files
+        if part == "weights" and not self._is_one_language:
+            return not one.tensors.keys().isdisjoint(other.tensors.keys())
+        return self._is_one_language
+
+    @cached_property
     def _differing(self) -> list[Part]:
-        """The parts of the program whose digests differ."""
+        """The parts of the program whose digests differ, none where there are two languages."""
+        if not self._is_one_language:
+            return []
         one, other = self._before.contents, self._after.contents
         pairs: dict[Part, tuple[Plain, Plain]] = {
             "structure": (one.structure, other.structure),
@@ -120,7 +149,10 @@ class _Comparison:
         else:
             tensors, names = program.compared_tensors(), program.tensor_names
         readings = self._before.reading, self._after.reading
-        yield from tensor_changes(*tensors, readings, names=names, step=self._step)
+        is_common_only = not self._is_one_language
+        yield from tensor_changes(
+            *tensors, readings, names=names, is_common_only=is_common_only, step=self._step
+        )
 
     def _untold(self, changes: Sequence[Change]) -> Iterator[Change]:
         """Yield a part that differs in what no change tells of."""

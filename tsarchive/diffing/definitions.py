@@ -17,7 +17,10 @@ from tsarchive.diffing.translation import Renamings
 from tsarchive.formats.contents import Definition, ModuleContent, Routine
 
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
+_TYPE: Final = "attribute type"
 _CLASSES: Final = frozenset({"class", "module"})
+# Traits of programs that are no TorchScript, which say behind it of what they are.
+_NAMED_TRAITS: Final = frozenset({"input", "range", "guard", "nesting", "value", "plan"})
 _ROLES: Final = ("parameter", "buffer")
 
 
@@ -41,10 +44,15 @@ def compare_values(
     """Yield the differences of the attributes of a module; tensors are told by their names."""
     own_class = before.definition.name
     own = {names.member(own_class, name): value for name, value in before.attributes.items()}
+    slots_before = before.definition.attributes.items()
+    declared = {names.member(own_class, name): slot for name, slot in slots_before}
     for name in dict.fromkeys([*own, *after.attributes]):
         where = joined(path, name)
         if name in own and name in after.attributes:
-            yield from _value(where, names.value(own[name]), after.attributes[name])
+            slots = declared.get(name), after.definition.attributes.get(name)
+            is_declared = _has_one_type(*slots, names)
+            changes = _value(where, names.value(own[name]), after.attributes[name])
+            yield from (change for change in changes if is_declared or change.kind != _TYPE)
         elif name in own:
             yield from _alone(where, own[name], is_gone=True)
         else:
@@ -53,10 +61,16 @@ def compare_values(
     yield from _order(path, order, after.order)
 
 
+def _has_one_type(own: Plain, other: Plain, names: Renamings) -> bool:
+    """Whether an attribute has one type in both classes; otherwise its value may tell another."""
+    before, after = _slot(own), _slot(other)
+    return before is None or after is None or names.type(before[0]) == after[0]
+
+
 def _value(where: str, before: Plain, after: Plain) -> Iterator[Change]:
     for path, own, other, is_type in value_changes(before, after, where):
         if is_type:
-            yield Change("attribute type", path, own, other, "structure")
+            yield Change(_TYPE, path, own, other, "structure")
         elif not is_same(without_tensors(own), without_tensors(other)):
             yield Change("attribute", path, as_written(own), as_written(other), "structure")
 
@@ -80,14 +94,22 @@ def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[C
 class DefinitionComparison:
     """Compares two definitions, the one before in the ``names`` of after.
 
-    ``told`` are the members that something else tells of: values, and modules that come and go.
+    ``members`` are those of which something else tells that they come and go, and ``modules``
+    those that are modules, which are told at their own paths.
     """
 
-    def __init__(self, path: str, names: Renamings, told: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        path: str,
+        names: Renamings,
+        members: frozenset[str] = frozenset(),
+        modules: frozenset[str] = frozenset(),
+    ) -> None:
         self.found = Findings()
         self._path = path
         self._names = names
-        self._told = told
+        self._members = members
+        self._modules = modules
 
     def compare(self, definition: Definition, after: Definition) -> None:
         """Note all differences; of classes that have little in common, that there is another."""
@@ -112,6 +134,9 @@ class DefinitionComparison:
                 continue
             if name == "kind":
                 self._add("class", self._path, own, other)
+            elif (kind := name.partition(" "))[0] in _NAMED_TRAITS and kind[2]:
+                where = joined(self._path, kind[2])
+                self._add(kind[0], where, as_written(own), as_written(other), "structure")
             elif name in _HOOKS:
                 self._add("hook", self._path, as_written(own), as_written(other))
             else:
@@ -122,20 +147,14 @@ class DefinitionComparison:
             where = joined(self._path, name)
             own, other = (_slot(slots.get(name)) for slots in (before, after))
             if own is None or other is None:
-                if name not in self._told:
+                if name not in self._members | self._modules:
                     self._add("attribute", where, own and own[0], other and other[0])
                 continue
-            if own[0] != other[0]:
-                self._type(name, where, own[0], other[0])
+            if own[0] != other[0] and name not in self._modules:
+                self._add(_TYPE, where, own[0], other[0])
             if own[1:] != other[1:]:
                 self._add("attribute role", where, _role(own), _role(other))
         self.found.changes += _order(self._path, [*before], [*after])
-
-    def _type(self, name: str, where: str, before: str, after: str) -> None:
-        """Note another type of an attribute, which may follow from another value."""
-        change = Change("attribute type", where, before, after, "code")
-        of = self.found.derived if name in self._told else self.found.changes
-        of.append(change)
 
     def _constants(self, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> None:
         for name in dict.fromkeys([*before, *after]):

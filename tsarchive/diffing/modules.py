@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import encode
@@ -52,8 +52,9 @@ class Tree:
     def tensors_called(self, name: str) -> list[str]:
         """Return the tensors of that name, and those inside of what has it."""
         first = bisect_left(self._sorted, name)
-        inside = takewhile(lambda each: each.startswith(name), islice(self._sorted, first, None))
-        return [each for each in inside if each == name or each.startswith(f"{name}{_SEPARATOR}")]
+        behind = (self._sorted[place] for place in range(first, len(self._sorted)))
+        alike = takewhile(lambda each: each.startswith(name), behind)
+        return [each for each in alike if each == name or each.startswith(f"{name}{_SEPARATOR}")]
 
     @cached_property
     def _sorted(self) -> list[str]:

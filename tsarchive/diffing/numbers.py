@@ -11,8 +11,23 @@ import numpy
 from numpy.typing import NDArray
 
 Bits: TypeAlias = NDArray[Any]
-"""Elements as unsigned integers, a row for the parts of each where it has several."""
+"""Elements as unsigned integers, one for each of their parts."""
 Reals: TypeAlias = NDArray[numpy.float64]
+
+
+class Space:
+    """Memory for results by name, used again and again: fresh pages cost more than arithmetic."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, NDArray[numpy.uint8]] = {}
+
+    def array(self, name: str, count: int, dtype: Any = numpy.float64) -> NDArray[Any]:
+        """Return memory for so many results; those of the same name before are gone."""
+        nbytes = count * numpy.dtype(dtype).itemsize
+        held = self._held.get(name)
+        if held is None or len(held) < nbytes:
+            held = self._held[name] = numpy.empty(nbytes, numpy.uint8)
+        return held[:nbytes].view(dtype)
 
 
 class Numbers(ABC):
@@ -20,30 +35,29 @@ class Numbers(ABC):
 
     parts = 1
     has_steps = True
-    """Whether numbers that follow each other differ by more or less than others do."""
+    """True if there are more numbers in some ranges than in others of the same width."""
 
     def __init__(self, unit: str) -> None:
         self.unit = numpy.dtype(unit)
 
-    def bits(self, piece: Any) -> Bits:
-        """Return the elements in little-endian bytes."""
-        found = numpy.frombuffer(piece, self.unit)
-        return found if self.parts == 1 else found.reshape(-1, self.parts)
+    def bits(self, piece: memoryview) -> Bits:
+        """Return the elements in little-endian bytes, part after part."""
+        return numpy.frombuffer(piece, self.unit)
 
     @abstractmethod
-    def sizes(self, bits: Bits) -> Reals:
-        """Return the absolute value of each; NaN and infinity as they are."""
+    def sizes(self, bits: Bits, space: Space) -> Reals:
+        """Return the absolute value of each element; NaN and infinity as they are."""
 
     @abstractmethod
-    def measured(self, before: Bits, after: Bits) -> tuple[Reals, Reals]:
+    def distances(self, before: Bits, after: Bits, space: Space) -> tuple[Reals, Reals]:
         """Return the sizes before, and the absolute difference of each pair.
 
         Where one of a pair is not finite, neither is the difference.
         """
 
     @abstractmethod
-    def ulps(self, before: Bits, after: Bits) -> Bits:
-        """Return the number of steps between each pair of finite numbers."""
+    def steps(self, before: Bits, after: Bits, space: Space) -> int:
+        """Return the largest number of steps between the finite numbers of a pair."""
 
 
 class Integers(Numbers):
@@ -55,51 +69,62 @@ class Integers(Numbers):
         super().__init__(f"<u{size}")
         self._own = numpy.dtype(f"<{'i' if is_signed else 'u'}{size}")
 
-    def sizes(self, bits: Bits) -> Reals:
-        return numpy.abs(bits.view(self._own).astype(numpy.float64))
+    def sizes(self, bits: Bits, space: Space) -> Reals:
+        found = _as_reals(bits.view(self._own), space, "sizes")
+        return numpy.abs(found, out=found)
 
-    def measured(self, before: Bits, after: Bits) -> tuple[Reals, Reals]:
+    def distances(self, before: Bits, after: Bits, space: Space) -> tuple[Reals, Reals]:
         one, other = before.view(self._own), after.view(self._own)
-        more, less = numpy.maximum(one, other), numpy.minimum(one, other)
-        # Differences of signed integers fit the unsigned ones.
-        apart = more.view(self.unit) - less.view(self.unit)
-        return self.sizes(before), apart.astype(numpy.float64)
+        more, less = (space.array(name, len(one), self._own) for name in ("more", "less"))
+        numpy.maximum(one, other, out=more)
+        numpy.minimum(one, other, out=less)
+        apart = more.view(self.unit)  # in which differences of signed integers fit
+        apart -= less.view(self.unit)
+        return self.sizes(before, space), _as_reals(apart, space, "apart")
 
-    def ulps(self, before: Bits, after: Bits) -> Bits:
-        return before[:0]
+    def steps(self, before: Bits, after: Bits, space: Space) -> int:
+        return 0
+
+
+def _as_reals(numbers: NDArray[Any], space: Space, name: str) -> Reals:
+    found = space.array(name, len(numbers))
+    numpy.copyto(found, numbers)
+    return found
+
+
+Decode: TypeAlias = Callable[[Bits, Space, str], Reals]
+"""Gives the values of floats, in memory of a name."""
 
 
 class Floats(Numbers):
     """Numbers of a sign, an exponent and a fraction; ``decode`` gives their values."""
 
-    def __init__(
-        self, size: int, decode: Callable[[Bits], Reals], *, has_sign: bool = True
-    ) -> None:
+    def __init__(self, size: int, decode: Decode, *, has_sign: bool = True) -> None:
         super().__init__(f"<u{size}")
         self._decode = decode
-        self._has_sign = has_sign
-        self._sign = self.unit.type(1 << (8 * size - 1))
+        self._signed = numpy.dtype(f"<i{size}")
+        self._positive = self.unit.type((1 << (8 * size - int(has_sign))) - 1)
 
-    def sizes(self, bits: Bits) -> Reals:
-        values = self._decode(bits)
-        return numpy.abs(values, out=values)
+    def sizes(self, bits: Bits, space: Space) -> Reals:
+        found = self._decode(bits, space, "sizes")
+        return numpy.abs(found, out=found)
 
-    def measured(self, before: Bits, after: Bits) -> tuple[Reals, Reals]:
-        sizes, apart = self._decode(before), self._decode(after)
+    def distances(self, before: Bits, after: Bits, space: Space) -> tuple[Reals, Reals]:
+        sizes, apart = self._decode(before, space, "sizes"), self._decode(after, space, "apart")
         apart -= sizes
         return numpy.abs(sizes, out=sizes), numpy.abs(apart, out=apart)
 
-    def ulps(self, before: Bits, after: Bits) -> Bits:
-        if not self._has_sign:
-            return numpy.maximum(before, after) - numpy.minimum(before, after)
-        one, other = before & ~self._sign, after & ~self._sign
-        apart = numpy.maximum(one, other)
-        apart -= numpy.minimum(one, other)
-        crossing = ((before ^ after) & self._sign) != 0
-        if crossing.any():
-            # The sum of two finite numbers without their signs fits.
-            numpy.add(one, other, out=apart, where=crossing)
-        return apart
+    def steps(self, before: Bits, after: Bits, space: Space) -> int:
+        one, other = (space.array(name, len(before), self.unit) for name in ("one", "other"))
+        numpy.bitwise_and(before, self._positive, out=one)
+        numpy.bitwise_and(after, self._positive, out=other)
+        apart = space.array("steps", len(before), self.unit)
+        numpy.bitwise_xor(before, after, out=apart)
+        crossing = numpy.flatnonzero(apart > self._positive)
+        # Of numbers on both sides of zero the sum is the larger one.
+        across = int((one[crossing] + other[crossing]).max(initial=0))
+        between = numpy.subtract(one, other, out=apart).view(self._signed)
+        return max(across, int(between.max()), -int(between.min()))
 
 
 class Complexes(Numbers):
@@ -107,38 +132,39 @@ class Complexes(Numbers):
 
     parts = 2
 
-    def __init__(self, part: Floats, decode: Callable[[Bits], Reals]) -> None:
+    def __init__(self, part: Floats, decode: Decode) -> None:
         super().__init__(part.unit.str)
         self._part, self._decode = part, decode
 
-    def sizes(self, bits: Bits) -> Reals:
-        return _length(self._decode(bits))
+    def sizes(self, bits: Bits, space: Space) -> Reals:
+        return _lengths(self._decode(bits, space, "pairs"))
 
-    def measured(self, before: Bits, after: Bits) -> tuple[Reals, Reals]:
-        one, other = self._decode(before), self._decode(after)
-        return _length(one), _length(other - one)
+    def distances(self, before: Bits, after: Bits, space: Space) -> tuple[Reals, Reals]:
+        apart = self._decode(after, space, "apart")
+        apart -= self._decode(before, space, "pairs")
+        return self.sizes(before, space), _lengths(apart)
 
-    def ulps(self, before: Bits, after: Bits) -> Bits:
-        found: Bits = self._part.ulps(before, after).max(axis=1)
-        return found
+    def steps(self, before: Bits, after: Bits, space: Space) -> int:
+        return self._part.steps(before, after, space)
 
 
-def _length(pairs: Reals) -> Reals:
+def _lengths(parts: Reals) -> Reals:
     """Return the length of each pair; NaN where one is, also beside infinity."""
-    found: Reals = numpy.hypot(pairs[:, 0], pairs[:, 1])
-    found[numpy.isnan(pairs).any(axis=1)] = numpy.nan
+    real, imaginary = parts[::2], parts[1::2]
+    found: Reals = numpy.hypot(real, imaginary)
+    found[numpy.isnan(real) | numpy.isnan(imaginary)] = numpy.nan
     return found
 
 
-def _ieee(size: int) -> Callable[[Bits], Reals]:
+def _ieee(size: int) -> Decode:
     own = numpy.dtype(f"<f{size}")
-    return lambda bits: bits.view(own).astype(numpy.float64)
+    return lambda bits, space, name: _as_reals(bits.view(own), space, name)
 
 
-def _bfloat16(bits: Bits) -> Reals:
-    wide = bits.astype("<u4")
-    wide <<= numpy.uint32(16)
-    return wide.view("<f4").astype(numpy.float64)
+def _bfloat16(bits: Bits, space: Space, name: str) -> Reals:
+    wide = space.array("wide", len(bits), "<u4")
+    numpy.left_shift(bits, numpy.uint32(16), out=wide)
+    return _as_reals(wide.view("<f4"), space, name)
 
 
 class _Small(NamedTuple):
@@ -174,8 +200,10 @@ _SMALL: Final = {
 }
 
 
-def _looked_up(table: Reals) -> Callable[[Bits], Reals]:
-    return lambda bits: table[bits]
+def _looked_up(table: Reals) -> Decode:
+    return lambda bits, space, name: numpy.take(
+        table, bits, out=space.array(name, len(bits)), mode="clip"
+    )
 
 
 def _powers() -> Reals:

@@ -16,8 +16,10 @@ def is_same(before: Plain, after: Plain) -> bool:
 def as_written(value: Any) -> Plain:
     """Return a value as a person writes it: lists as lists, types and devices by their names."""
     match value:
-        case {"list": items} | {"tuple": items}:
+        case {"list": items}:
             return [*map(as_written, items)]
+        case {"tuple": items}:
+            return tuple(map(as_written, items))
         case {"dict": pairs}:
             return _written_dict(pairs)
         case {"device": str(text)} | {"function": str(text)} | {"constant": str(text)}:

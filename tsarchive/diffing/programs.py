@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import encode
 from tsarchive.diffing.definitions import (
@@ -20,7 +20,8 @@ from tsarchive.diffing.translation import Renamings
 from tsarchive.formats.contents import Contents, Definition, Outline, Routine, TensorContent
 
 Digest = Callable[[str], str]
-_CONSTANTS = "CONSTANTS."
+_CONSTANTS: Final = "CONSTANTS."
+_OF_MEMBERS: Final = ("attribute", "attribute order")
 
 
 class _Pair(NamedTuple):
@@ -29,7 +30,8 @@ class _Pair(NamedTuple):
     where: str
     before: Definition
     after: Definition
-    told: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
 
 
 class ProgramComparison:
@@ -49,7 +51,9 @@ class ProgramComparison:
             Tree(self._outlines[1], self._tensors[1], digests[1]),
         )
         self.pairing = paired(*self._trees)
-        self.names = Renamings(paths=self.pairing.after)
+        modules = self._outlines[0].modules
+        classes = {path: module.definition.name for path, module in modules.items()}
+        self.names = Renamings(paths=self.pairing.after, classes=classes)
         self._pairs = [*self._all_pairs()]
         self._rename()
 
@@ -63,14 +67,10 @@ class ProgramComparison:
             before, after = (module.definition for module in modules)
             if (id(before), id(after)) not in seen:
                 seen.add((id(before), id(after)))
-                yield _Pair(other, before, after, frozenset(self._members(own, other)))
+                children = {*self._trees[0].children[own], *self._trees[1].children[other]}
+                members = frozenset(modules[0].attributes) | frozenset(modules[1].attributes)
+                yield _Pair(other, before, after, members, frozenset(children))
         yield from self._others()
-
-    def _members(self, before: str, after: str) -> Iterator[str]:
-        """Yield the names of members that modules are told by, or values."""
-        for tree, path in zip(self._trees, (before, after), strict=True):
-            yield from tree.children[path]
-            yield from tree.outline.modules[path].attributes
 
     def _others(self) -> Iterator[_Pair]:
         """Pair functions and types: equal ones of one name, then by name, then equal ones."""
@@ -92,7 +92,7 @@ class ProgramComparison:
     def _rename(self) -> None:
         """Note what has another name after."""
         names = self.names
-        for _, before, after, _ in self._pairs:
+        for _, before, after, *_ in self._pairs:
             if before.name != after.name:
                 names.definitions.setdefault(before.name, after.name)
         for own, other in self.pairing.moved:
@@ -161,13 +161,7 @@ class ProgramComparison:
         if name.startswith(_CONSTANTS):
             own = ".".join(name.split(".")[:2])
             return self.names.constants.get(own, own) + name[len(own) :]
-        path = self._trees[0].module_of(name)
-        renamed = self.names.path(path)
-        member, dot, rest = name[len(path) :].removeprefix(".").partition(".")
-        modules = self._outlines[0].modules
-        if path in modules:
-            member = self.names.member(modules[path].definition.name, member)
-        return joined(renamed, member + dot + rest)
+        return self.names.path(name)
 
     def compared_tensors(
         self,
@@ -190,7 +184,7 @@ class ProgramComparison:
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
             found.changes += self._renamed_attributes(own, other)
             found.changes += compare_values(other, *modules, self.names)
-        told = {change.where for change in found.changes}
+        told = {change.where for change in found.changes if change.kind in _OF_MEMBERS}
         for pair in self._pairs:
             self._definitions(pair, found)
         found.derived += self._appearing()
@@ -217,7 +211,7 @@ class ProgramComparison:
         key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
         if key[0] == key[1]:
             return
-        comparison = DefinitionComparison(pair.where, self.names, pair.told)
+        comparison = DefinitionComparison(pair.where, self.names, pair.members, pair.modules)
         comparison.compare(pair.before, pair.after)
         found.changes += comparison.found.changes
         found.derived += comparison.found.derived
@@ -260,9 +254,9 @@ def _without(
 
 
 def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
-    """Yield changes without attributes of a class whose values are told, module by module."""
+    """Yield changes but those of members of a class that are told of the values in modules."""
     for change in changes:
-        is_of_class = change.kind in ("attribute", "attribute order") and change.part == "code"
+        is_of_class = change.part == "code" and change.kind in (*_OF_MEMBERS, "attribute type")
         if not (is_of_class and change.where in told):
             yield change
 

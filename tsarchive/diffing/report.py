@@ -60,15 +60,15 @@ class Change:
     model: a tensor, an attribute, a module (its path, "" for the root), or a method of a module
     (``layer1.0.forward``); for functions and types that no module holds their qualified names, for
     extra files theirs. ``before`` and ``after`` are what stands there, None where nothing does.
-    ``part`` is that of the fingerprint which tells the change. ``source`` are the lines of the
-    user's source, before and after, where debug records tell them.
+    ``part`` is that of the fingerprint which tells the change, None for what is no part of a model.
+    ``source`` are the lines of the user's source, before and after, where debug records tell them.
     """
 
     kind: str
     where: str
     before: Plain
     after: Plain
-    part: Part
+    part: Part | None
     source: tuple[SourceLine | None, SourceLine | None] = (None, None)
     values: ValueDifference | None = None
 

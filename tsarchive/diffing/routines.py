@@ -106,6 +106,34 @@ class _Side:
         made_by = [self._origins[use] for use in operation.inputs if isinstance(use, int)]
         return self.shape(operation), tuple(made_by)
 
+    def written(self, body: Body) -> Sequence[Operation]:
+        """Return the operations of a block, without those that make defaults of parameters."""
+        if body is not self.routine.body or not any(default for *_, default in _arguments(self)):
+            return body.operations
+        ends = (place.line for place in self.routine.lines() if place.text.rstrip().endswith(":"))
+        end = next(ends, 0)
+        return [each for each in body.operations if not each.place or each.place.line > end]
+
+    @property
+    def last_line(self) -> Place | None:
+        """The line that returns."""
+        return next(iter([*self.routine.lines()][-1:]), None)
+
+    def end_of(self, operation: Operation, index: int) -> Place | None:
+        """Return the last line of a block of a condition or loop, as far as there is text."""
+        if operation.place is None:
+            return None
+        lines = self.routine.lines()
+        first = next(place for place in lines if place.line == operation.place.line)
+        ends, last = [], first
+        for place in lines[lines.index(first) + 1 :]:
+            if _depth(place) <= _depth(first):
+                ends.append(last)
+                if place.text.strip() != "else:":
+                    break
+            last = place
+        return [*ends, last][min(index, len(ends))]
+
     def carried_uses(self, loop: Operation) -> list[Sequence[Hashable]]:
         """Return, of each value that a loop carries, what uses it and what makes its next one."""
         (body,) = loop.bodies
@@ -118,6 +146,14 @@ class _Side:
         for traits, result in zip(found, body.results[1:], strict=False):
             traits.append(self._origins[result] if isinstance(result, int) else repr(result))
         return [*found]
+
+
+def _arguments(side: _Side) -> Sequence[Sequence[Any]]:
+    return [[*argument] for argument in side.routine.arguments if isinstance(argument, list)]
+
+
+def _depth(place: Place) -> int:
+    return len(place.text) - len(place.text.lstrip())
 
 
 def walk(body: Body) -> Iterator[Operation]:
@@ -182,7 +218,9 @@ class _Comparison:
     def found(self) -> Found:
         """Return what was found; where most of a function differs, that is one change."""
         total = max(self._before.count, self._after.count)
-        changes = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
+        told = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
+        changes = [change for change in told if not _is_one_text(change)]
+        self._derived += filter(_is_one_text, told)
         if len(changes) > _FEW and self._differing * 2 > total:
             changes = [self._all_of_it()]
         before, after = self._lines
@@ -208,7 +246,7 @@ class _Comparison:
         rows = zip(before.results, after.results, strict=False)
         is_same = len(before.results) == len(after.results)
         if not is_same or not all([self._is_same_result(*row) for row in rows]):
-            self._last_line()
+            self._lines_of(self._before.last_line, self._after.last_line)
 
     def _block(self, before: Body, after: Body, order: Sequence[Pair]) -> None:
         """Compare the operations of two blocks; ``order`` pairs their parameters."""
@@ -216,7 +254,7 @@ class _Comparison:
         self._define(first, other, order)
         if [before.params[b] for b, _ in order] != [after.params[a] for _, a in order]:
             self._derive("code", None, None, str(before.params), str(after.params))
-        operations = before.operations, after.operations
+        operations = self._before.written(before), self._after.written(after)
         pairs = self._pairs(*operations)
         gaps = spans_between(pairs, *map(len, operations))
         for gap, pair in zip(gaps, [*pairs, None], strict=True):
@@ -349,20 +387,16 @@ class _Comparison:
             same = _in_order(old.outputs, new.outputs)
             order = self._carried_out(old, new) if old.bodies else same
         ends = [*first, *((b + shift, a + shift) for b, a in order)]
-        for before, after in zip(old.bodies, new.bodies, strict=True):
-            self._results(old, new, before, after, ends)
+        for index, _ in enumerate(old.bodies):
+            self._results(old, new, index, ends)
         self._define(self._before.first_output[id(old)], self._after.first_output[id(new)], order)
 
-    def _results(
-        self, old: Operation, new: Operation, before: Body, after: Body, order: Sequence[Pair]
-    ) -> None:
-        for b, a in order:
-            if b >= len(before.results) or a >= len(after.results):
-                continue
-            own, other = before.results[b], after.results[a]
-            if not self._is_same_result(own, other):
-                made = self._makers(own, other)
-                self._hunk(*made) if all(made) else self._hunk([old], [new])
+    def _results(self, old: Operation, new: Operation, index: int, order: Sequence[Pair]) -> None:
+        """Compare what blocks of this number give."""
+        before, after = old.bodies[index].results, new.bodies[index].results
+        rows = [(before[b], after[a]) for b, a in order if b < len(before) and a < len(after)]
+        if not all([self._is_same_result(*row) for row in rows]):
+            self._lines_of(self._before.end_of(old, index), self._after.end_of(new, index))
 
     def _is_same_result(self, own: Plain, other: Plain) -> bool:
         if isinstance(own, int) or isinstance(other, int):
@@ -372,11 +406,6 @@ class _Comparison:
         values = as_written(typed(own)[1]), as_written(typed(other)[1])
         self._changes.append(Change("constant", self._where, *values, "code"))
         return True
-
-    def _makers(self, own: Plain, other: Plain) -> tuple[list[Operation], list[Operation]]:
-        old = self._before.maker[own] if isinstance(own, int) else None
-        new = self._after.maker[other] if isinstance(other, int) else None
-        return [old] if old else [], [new] if new else []
 
     # Values that conditions and loops carry have an order that follows from their uses.
 
@@ -444,20 +473,23 @@ class _Comparison:
         sources = source_of(before[0] if before else None), source_of(after[0] if after else None)
         return Change("code", self._where, _joined(before), _joined(after), "code", sources)
 
-    def _last_line(self) -> None:
-        """Note that something else is returned."""
-        sides = [[*side.routine.lines()][-1:] for side in (self._before, self._after)]
-        before, after = (lines[0].text.strip() if lines else "return" for lines in sides)
-        sources = [source_of(lines[0]) if lines else None for lines in sides]
-        for lines, touched in zip(sides, self._lines, strict=True):
-            touched.update(place.line for place in lines)
-        self._changes.append(
-            Change("code", self._where, before, after, "code", (sources[0], sources[1]))
-        )
+    def _lines_of(self, before: Place | None, after: Place | None) -> None:
+        """Note lines that give another result."""
+        for place, touched in zip((before, after), self._lines, strict=True):
+            touched.update([place.line] if place else [])
+        texts = (unmangled_text(place.text.strip()) if place else None for place in (before, after))
+        own, other = texts
+        sources = source_of(before), source_of(after)
+        self._changes.append(Change("code", self._where, own, other, "code", sources))
 
 
 def _joined(lines: Sequence[Place]) -> str:
     return unmangled_text("\n".join(place.text for place in lines))
+
+
+def _is_one_text(change: Change) -> bool:
+    """Whether code is the same, and means something else because of what it names."""
+    return change.kind == "code" and change.before is not None and change.before == change.after
 
 
 def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:

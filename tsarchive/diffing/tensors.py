@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy
 
@@ -30,7 +30,7 @@ _PARTS: Final[Mapping[str, Part]] = {
     "tensor": "weights", "tensor renamed": "weights", "tensor quantization": "weights",
 }  # fmt: skip
 # Kinds of changes of which not every format says something.
-_MAY_BE_UNKNOWN: Final = frozenset({"tensor device", "tensor gradient"})
+_MAY_BE_UNKNOWN: Final = frozenset({"tensor device", "tensor gradient", "tensor role"})
 # Where these differ, equal bytes are other elements, and there are others.
 _READ_OTHERWISE: Final = frozenset(
     {"tensor layout", "tensor dtype", "tensor shape", "tensor flags"}
@@ -84,9 +84,8 @@ class _Whole(NamedTuple):
     @property
     def content(self) -> TensorContent:
         """That of the tensor itself, or of the values of a sparse one, which are the last part."""
-        return next(
-            (c for c in self.parts.values() if c.part_of is None), [*self.parts.values()][-1]
-        )
+        contents = [*self.parts.values()]
+        return next((one for one in contents if one.part_of is None), contents[-1])
 
     @property
     def layout(self) -> str:
@@ -121,6 +120,7 @@ class _Whole(NamedTuple):
             "tensor flags": _flags(content),
             "tensor device": content.device,
             "tensor gradient": content.requires_grad,
+            "tensor role": content.role,
         }
 
 
@@ -135,16 +135,21 @@ def _wholes(tensors: Mapping[str, TensorContent], names: Mapping[str, str]) -> M
     return found
 
 
+def _meaning(content: TensorContent) -> Sequence[Any]:
+    assert isinstance(content.meaning, Sequence)
+    return content.meaning
+
+
 def _is_blob(content: TensorContent) -> bool:
-    return content.meaning[0] in _BLOBS
+    return _meaning(content)[0] in _BLOBS
 
 
 def _dtype(content: TensorContent) -> str:
-    return "bytes" if _is_blob(content) else content.meaning[1]
+    return "bytes" if _is_blob(content) else str(_meaning(content)[1])
 
 
 def _shape(content: TensorContent) -> Plain:
-    return None if _is_blob(content) else content.meaning[2]
+    return None if _is_blob(content) else [*_meaning(content)[2]]
 
 
 def _has_elements(content: TensorContent) -> bool:
@@ -153,7 +158,8 @@ def _has_elements(content: TensorContent) -> bool:
 
 
 def _flags(content: TensorContent) -> Plain:
-    return content.meaning[3] if content.meaning[0] == "dense" else []
+    meaning = _meaning(content)
+    return [*meaning[3]] if meaning[0] == "dense" else []
 
 
 def _quantization(content: TensorContent) -> Plain:

@@ -17,12 +17,14 @@ _MEMBERS: Final = frozenset({"prim::GetAttr", "prim::SetAttr"})
 @dataclass(slots=True)
 class Renamings:
     """Names of before by those of after: of definitions, of the members of a class (by its name
-    before), of constants of the table, whose numbers differ, and paths of modules."""
+    before), of constants of the table, whose numbers differ, and paths of modules, of which
+    ``classes`` has the names of the classes before."""
 
     definitions: dict[str, str] = field(default_factory=dict)
     members: dict[tuple[str, str], str] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)
 
     def type(self, text: str) -> str:
         """Return the text of a type."""
@@ -40,8 +42,9 @@ class Renamings:
         while parent and parent not in self.paths:
             parent = parent.rpartition(".")[0]
         renamed = self.paths.get(parent, parent)
-        rest = path[len(parent) :].removeprefix(".")
-        return f"{renamed}.{rest}" if renamed and rest else renamed or rest
+        name, dot, rest = path[len(parent) :].removeprefix(".").partition(".")
+        inside = self.member(self.classes.get(parent, ""), name) + dot + rest
+        return f"{renamed}.{inside}" if renamed and inside else renamed or inside
 
     def value(self, value: Any) -> Plain:
         """Return a constant."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy
 from numpy.typing import NDArray
 
-from tsarchive.diffing.numbers import Bits, Numbers, Reals
+from tsarchive.diffing.numbers import Bits, Numbers, Reals, Space
 from tsarchive.diffing.report import ValueDifference
 from tsarchive.formats.strides import Piece
 
+Chosen: TypeAlias = NDArray[numpy.bool_]
+
 # What is in the work at a time stays in the caches of the processor.
-_AT_ONCE: Final = 1 << 16
+_AT_ONCE: Final = 1 << 17
 # Elements that differ are picked where they are less than one of so many.
 _FEW: Final = 4
 # Squares that are smaller may have lost digits.
@@ -25,10 +27,10 @@ class Distance:
 
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
-        self._itemsize = numbers.unit.itemsize * numbers.parts
+        self._space = Space()
         self._differing = self._elements = 0
         self._absolute = self._relative = 0.0
-        self._ulps = 0 if numbers.has_steps else None
+        self._steps = 0 if numbers.has_steps else None
         self._norm = self._norm_before = 0.0
 
     @property
@@ -39,7 +41,7 @@ class Distance:
             self._elements,
             self._absolute,
             self._relative,
-            self._ulps,
+            self._steps,
             self._norm,
             self._norm_before,
         )
@@ -49,76 +51,76 @@ class Distance:
         with numpy.errstate(all="ignore"):
             for start in range(0, len(before), _AT_ONCE):
                 end = start + _AT_ONCE
-                one = self._numbers.bits(memoryview(before)[start:end])
-                other = self._numbers.bits(memoryview(after)[start:end])
-                self._add(one, other)
+                bits = (self._numbers.bits(memoryview(x)[start:end]) for x in (before, after))
+                self._add(*bits)
 
     def _add(self, before: Bits, after: Bits) -> None:
-        self._elements += len(before)
         differ = self._differ(before, after)
+        self._elements += len(differ)
         count = int(numpy.count_nonzero(differ))
         self._differing += count
-        if not count:
-            self._add_before(self._numbers.sizes(before))
-        elif count < len(before) // _FEW:
-            self._add_before(self._numbers.sizes(before))
-            before, after = before[differ], after[differ]
-            self._add_pairs(before, after, *self._numbers.measured(before, after))
-        else:
-            sizes, apart = self._numbers.measured(before, after)
+        if count >= len(differ) // _FEW:
+            sizes, apart = self._numbers.distances(before, after, self._space)
             self._add_before(sizes)
             self._add_pairs(before, after, sizes, apart)
+            return
+        self._add_before(self._numbers.sizes(before, self._space))
+        if count:
+            self._add_picked(before, after, differ)
 
-    def _differ(self, before: Bits, after: Bits) -> NDArray[numpy.bool_]:
-        differ: NDArray[numpy.bool_] = before != after
-        return differ if differ.ndim == 1 else differ.any(axis=1)
+    def _differ(self, before: Bits, after: Bits) -> Chosen:
+        differ: Chosen = self._space.array("differ", len(before), bool)
+        numpy.not_equal(before, after, out=differ)
+        parts = self._numbers.parts
+        return differ if parts == 1 else numpy.logical_or.reduce(differ.reshape(-1, parts), axis=1)
 
     def _add_before(self, sizes: Reals) -> None:
-        self._norm_before = math.hypot(self._norm_before, _norm_of_finite(sizes))
+        self._norm_before = math.hypot(self._norm_before, self._norm_of_finite(sizes))
+
+    def _add_picked(self, before: Bits, after: Bits, chosen: Chosen) -> None:
+        parts = self._numbers.parts
+        one, other = (bits.reshape(-1, parts)[chosen].reshape(-1) for bits in (before, after))
+        self._add_pairs(one, other, *self._numbers.distances(one, other, self._space))
 
     def _add_pairs(self, before: Bits, after: Bits, sizes: Reals, apart: Reals) -> None:
         if not math.isfinite(apart.max()):
-            differ = self._differ(before, after)
-            before, after, sizes, apart = (
-                before[differ],
-                after[differ],
-                sizes[differ],
-                apart[differ],
-            )
-            finite = self._finite(sizes, self._numbers.sizes(after))
-            before, after, sizes, apart = (
-                before[finite],
-                after[finite],
-                sizes[finite],
-                apart[finite],
-            )
-        if len(before):
-            self._add_finite(before, after, sizes, apart)
+            finite = self._finite(before, after)
+            if not finite.all():
+                if finite.any():
+                    self._add_picked(before, after, finite)
+                return
+        self._add_finite(sizes, apart)
+        if self._steps is not None:
+            self._steps = max(self._steps, self._numbers.steps(before, after, self._space))
 
-    def _finite(self, before: Reals, after: Reals) -> NDArray[numpy.bool_]:
-        """Return which pairs are finite on both sides; others are infinitely far apart, or NaN."""
-        finite = numpy.isfinite(before) & numpy.isfinite(after)
-        if not (finite | (numpy.isnan(before) & numpy.isnan(after))).all():
+    def _finite(self, before: Bits, after: Bits) -> Chosen:
+        """Return which pairs differ and are finite.
+
+        Others are infinitely far apart, but for those of two NaN.
+        """
+        other = self._numbers.sizes(after, self._space).copy()
+        one = self._numbers.sizes(before, self._space)
+        differ, are_nan = self._differ(before, after), numpy.isnan(one) & numpy.isnan(other)
+        finite: Chosen = numpy.isfinite(one) & numpy.isfinite(other)
+        if (differ & ~finite & ~are_nan).any():
             self._absolute = self._relative = self._norm = math.inf
-        return finite
+        return finite & differ
 
-    def _add_finite(self, before: Bits, after: Bits, sizes: Reals, apart: Reals) -> None:
+    def _add_finite(self, sizes: Reals, apart: Reals) -> None:
         self._absolute = max(self._absolute, float(apart.max()))
-        self._norm = math.hypot(self._norm, _norm_of_finite(apart))
+        self._norm = math.hypot(self._norm, self._norm_of_finite(apart))
         apart /= sizes
         relative = float(apart.max())
-        if math.isnan(relative):  # zeros before, that are zeros after
+        if math.isnan(relative):  # zeros before that are zeros after
             relative = float(numpy.nanmax(apart, initial=0.0))
         self._relative = max(self._relative, relative)
-        if self._ulps is not None:
-            self._ulps = max(self._ulps, int(self._numbers.ulps(before, after).max()))
 
-
-def _norm_of_finite(values: Reals) -> float:
-    squares = float(numpy.square(values).sum())
-    if _TINY < squares < math.inf:
-        return math.sqrt(squares)
-    return _norm(values[numpy.isfinite(values)])
+    def _norm_of_finite(self, values: Reals) -> float:
+        squares = self._space.array("squares", len(values))
+        total = float(numpy.multiply(values, values, out=squares).sum())
+        if _TINY < total < math.inf:
+            return math.sqrt(total)
+        return _norm(values[numpy.isfinite(values)])
 
 
 def _norm(values: Reals) -> float:

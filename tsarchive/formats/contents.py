@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.errors import FormatError
@@ -72,8 +72,8 @@ class Whole(NamedTuple):
 class TensorContent(NamedTuple):
     """What a tensor holds: ``meaning`` tells how its elements are read (dtype, scale, ...).
 
-    ``device`` and ``requires_grad`` are None where the format stores none. They are no part of the
-    digest: structure has them.
+    ``device``, ``requires_grad`` and ``role`` are None where the format stores none beside the
+    tensor. They are no part of the digest: structure has them.
     """
 
     meaning: Plain
@@ -81,6 +81,7 @@ class TensorContent(NamedTuple):
     device: str | None = None
     requires_grad: bool | None = None
     part_of: Whole | None = None
+    role: str | None = None
 
 
 class Operation(NamedTuple):
@@ -169,6 +170,11 @@ class Outline(NamedTuple):
 
 class Contents(ABC):
     """The parts of a file, each made when it is looked at."""
+
+    may_have_extra_files: ClassVar[bool] = True
+    """True if files of the format can have extra files."""
+    language: ClassVar[str]
+    """The language of the program: those of one language can be compared. "" for none."""
 
     @property
     @abstractmethod

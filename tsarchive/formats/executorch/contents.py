@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from tsarchive.analyses.encoding import Plain
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError
-from tsarchive.formats.contents import Contents, Elements, TensorContent
+from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent
 
 from .content import DataFile, Program
 from .methods import (
@@ -32,6 +32,9 @@ from .view import ExecutorchView
 
 class ExecutorchContents(Contents):
     """The contents of a program, of the program in a bundle, or of a data file."""
+
+    language = "ExecuTorch"
+    may_have_extra_files = False
 
     def __init__(self, view: ExecutorchView) -> None:
         self._view = view
@@ -67,6 +70,12 @@ class ExecutorchContents(Contents):
         if program is not None:
             found |= dict(uniquely_named(_of_program(program)))
         return found
+
+    @cached_property
+    def outline(self) -> Outline:
+        from .outline import program_outline  # what digests the contents has no use for it
+
+        return program_outline(self._view.program)
 
     @property
     def extra_files(self) -> Mapping[str, bytes]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from enum import IntEnum
 from functools import cache, cached_property, partial
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.formats.contents import Contents, Elements, TensorContent
+from tsarchive.formats.contents import (
+    Contents,
+    Definition,
+    Elements,
+    ModuleContent,
+    Outline,
+    TensorContent,
+)
 
 from . import schema
 from .payloads import Payload, PickledPayload, Storage, StoredView
@@ -33,6 +40,8 @@ _NOT_MEANING: Final = frozenset(
 
 class Pt2Contents(Contents):
     """The contents of the models of an archive."""
+
+    language = "torch.export"
 
     def __init__(self, view: Pt2View) -> None:
         self._view = view
@@ -63,6 +72,19 @@ class Pt2Contents(Contents):
         return {
             name: _content(self._view, found, data) for name, found in self._view.named_payloads()
         }
+
+    @cached_property
+    def outline(self) -> Outline:
+        models = self._view.models
+        found = {model: self._outlined(model) for model in models}
+        if len(models) == 1:
+            return Outline({"": found[models[0]]}, [])
+        whole = ModuleContent(Definition("", {"kind": "archive"}, {}, {}, {}), {})
+        return Outline({"": whole, **found}, [])
+
+    def _outlined(self, model: str) -> ModuleContent:
+        payloads = {name: _payload(found) for name, found in self._view.payloads(model).items()}
+        return _Program(self._view.program(model)).outline(model, payloads)
 
     @cached_property
     def extra_files(self) -> Mapping[str, bytes]:
@@ -104,7 +126,9 @@ def _content(
         itemsize,
         itemsize,
     )
-    return TensorContent(_meaning(payload), elements, payload.device, payload.requires_grad)
+    role = "parameter" if payload.is_parameter else "buffer or constant"
+    traits = payload.device, payload.requires_grad, None, role
+    return TensorContent(_meaning(payload), elements, *traits)
 
 
 class _Program:
@@ -125,7 +149,7 @@ class _Program:
         graph = self._graph(module.graph)
         return [graph, self._plain(module.signature)]
 
-    def _structure(self) -> Plain:
+    def _structure(self) -> list[Any]:
         module = self._program.graph_module
         inputs = [self._input(module.graph, value) for value in module.graph.inputs]
         calls = [self._plain(entry) for entry in module.module_call_graph if entry.fqn == ""]
@@ -146,6 +170,34 @@ class _Program:
         name = getattr(value.value, "name", None)
         return self._plain(graph.tensor_values.get(name)) if isinstance(name, str) else None
 
+    def outline(self, model: str, payloads: Mapping[str, Plain]) -> ModuleContent:
+        """Return what is compared with another program."""
+        from .outline import ProgramOutline  # what digests the contents has no use for it
+
+        _ = self._code()  # which symbols there are
+        found = ProgramOutline(self._program, self._literal, self._renumbered)
+        return found.module(model, payloads, dict(self._named_structure()))
+
+    def _named_structure(self) -> Iterator[tuple[str, Plain]]:
+        """Yield parts of the structure, the first word being what they are."""
+        _, calls, ranges, guards = self._structure()
+        for symbol, *limits in ranges:
+            yield f"range {symbol}", limits
+        for number, guard in enumerate(guards):
+            yield f"guard {number}", guard
+        for number, call in enumerate(calls):
+            signature = call["signature"] or {}
+            for name in ("in_spec", "out_spec", "forward_arg_names"):
+                yield f"nesting {number} {name}", signature.get(name)
+
+    def _literal(self, target: str, value: schema.Tagged) -> Plain:
+        plain = self._asserted(value) if target == _ASSERTION else self._plain(value)
+        assert isinstance(plain, Mapping)
+        return plain[value.tag]
+
+    def _renumbered(self, text: str) -> str:
+        return _SYMBOL.sub(self._symbol, text)
+
     def _graph(self, graph: schema.Graph) -> Plain:
         inputs = [self._plain(value) for value in graph.inputs]
         nodes = [self._node(node) for node in graph.nodes]
@@ -156,7 +208,7 @@ class _Program:
         inputs = [[given.name, argument(given.arg)] for given in node.inputs]
         return [node.target, inputs, [self._plain(value) for value in node.outputs]]
 
-    def _asserted(self, value: schema.Argument) -> Plain:
+    def _asserted(self, value: schema.Tagged) -> Plain:
         if value.tag == "as_string" and value.value.startswith(_MESSAGE):
             return {"as_string": _OUTSIDE_QUOTES.sub(self._symbol, value.value)}
         return self._plain(value)

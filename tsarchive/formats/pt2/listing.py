@@ -123,7 +123,7 @@ _PLAIN_TYPES = {
 }  # fmt: skip
 
 
-def argument(value: schema.Argument) -> str:
+def argument(value: schema.Tagged) -> str:
     """Return a literal, or the names of values."""
     show = _ARGUMENTS.get(value.tag)
     return _literal(value.value) if show is None else show(value.value)
@@ -465,7 +465,7 @@ class _Body:
             for given in node.inputs:
                 if given.arg.tag == "as_graph":
                     self._function(given.arg.value.name, given.arg.value.graph)
-            self.lines.append(_statement(node, graph))
+            self.lines.append(statement(node, graph))
 
     def _function(self, title: str, graph: schema.Graph) -> None:
         takes = ", ".join(parameter(value, graph) for value in graph.inputs)
@@ -491,7 +491,8 @@ class _Body:
                 self.lines.append(one_line(f"{place}: {frame.text}" if frame.text else place))
 
 
-def _statement(node: schema.Node, graph: schema.Graph) -> str:
+def statement(node: schema.Node, graph: schema.Graph) -> str:
+    """Return a node as a line: the names of its results, and the call."""
     call = f"{target(node.target)}({', '.join(map(_given, node.inputs))})"
     if not node.outputs:
         return call

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final, NoReturn
 
 from tsarchive.analyses.encoding import Plain, encode
+from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import PickleError, UnsupportedError
-from tsarchive.formats.contents import Whole
+from tsarchive.formats.contents import Definition, ModuleContent, Outline, Whole
 from tsarchive.ir.types import Type
 from tsarchive.pickler import Global, PersistentId, Reduce, Value
 from tsarchive.pickler.values import STORAGE_TYPES
 
-from .contents import TorchScriptContents, Values
+from .contents import TorchScriptContents, Values, joined
 from .stored_tensors import TENSOR_MODULE, StoredTensor, StoredTensors
 
 _DENSE: Final = Global(TENSOR_MODULE, "_rebuild_tensor_v2")
@@ -24,16 +26,27 @@ _TENSORS: Final = frozenset(
     | {Global(TENSOR_MODULE, name) for name in ("_rebuild_qtensor", "_rebuild_parameter")}
 )
 _LAYOUT: Final = Global("torch.serialization", "_get_layout")
+# Text that is also the name of a key of another type.
+_KEYWORDS: Final = frozenset({"True", "False", "inf", "nan", ""})
 _KINDS: Final = {storage.dtype: kind for kind, storage in STORAGE_TYPES.items()}
 
 
 class CheckpointContents(TorchScriptContents):
     """The contents of a checkpoint without objects, such as a state dict."""
 
+    language = ""
+    may_have_extra_files = False
+
     @property
     def code(self) -> Plain:
         _ = self.structure  # which tensors there are
         return []
+
+    @cached_property
+    def outline(self) -> Outline:
+        found = dict(uniquely_named(_leaves(self.structure, "")))
+        root = Definition("", {"kind": "checkpoint"}, {}, {}, {})
+        return Outline({"": ModuleContent(root, found, [*found])}, [])
 
     def values_in(self, record: str) -> Values:
         return _CheckpointValues(self, record)
@@ -43,6 +56,35 @@ class CheckpointContents(TorchScriptContents):
 
     def type_of(self, tag: str) -> NoReturn:
         raise _unknown(tag, self.values_record)
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Plain]]:
+    """Yield plain values and tensors by the names that tensors have; what holds them by its kind.
+
+    Kinds are told apart, but not how many items there are: each has a name of its own. So has a key
+    whose name another key would have, too, or that has none.
+    """
+    match value:
+        case {"dict": pairs}:
+            yield name, {"kind": "dict"}
+            for index, (key, item) in enumerate(pairs):
+                shown = key if isinstance(key, bool | int | float | str) else f"<{index}>"
+                if not _is_told_by_name(key):
+                    yield joined(name, f"<key {shown}>"), key
+                yield from _leaves(item, joined(name, shown))
+        case {"list": items} | {"tuple": items}:
+            yield name, {"kind": next(iter(value))}
+            for index, item in enumerate(items):
+                yield from _leaves(item, joined(name, index))
+        case _:
+            yield name, value
+
+
+def _is_told_by_name(key: Any) -> bool:
+    """Return whether no other key is likely to have the name of this one."""
+    if isinstance(key, str):
+        return key not in _KEYWORDS and not key[:1].isdigit() and key[:1] not in "-<"
+    return isinstance(key, int) and not isinstance(key, bool)
 
 
 def _unknown(name: str, record: str) -> UnsupportedError:

@@ -60,6 +60,8 @@ _ORDERED_DICT: Final = Global("collections", "OrderedDict")
 class TorchScriptContents(Contents):
     """The contents of an archive with a data.pkl."""
 
+    language = "TorchScript"
+
     values_record = _DATA
     constants_record = _CONSTANTS
 
@@ -242,7 +244,7 @@ class Values:
     ) -> Sequence[Plain]:
         """Return the plain data of items, called by their numbers."""
         return [
-            self.value(item, _joined(name, index), type_)
+            self.value(item, joined(name, index), type_)
             for index, (item, type_) in enumerate(zip(items, types, strict=True))
         ]
 
@@ -253,8 +255,8 @@ class Values:
         for index, (key, item) in enumerate(value.items()):
             shown = key if isinstance(key, bool | int | float | str) else f"<{index}>"
             yield [
-                self.value(key, _joined(name, f"<key {index}>"), of_key),
-                self.value(item, _joined(name, shown), of_item),
+                self.value(key, joined(name, f"<key {index}>"), of_key),
+                self.value(item, joined(name, shown), of_item),
             ]
 
     def _object(self, value: Object, name: str) -> Plain:
@@ -280,13 +282,13 @@ class Values:
                 raise PickleError(message, record=self.record)
             slot = class_.attributes.get(key)
             type_ = None if slot is None else slot.type
-            slots.append([key, self.value(item, _joined(name, key), type_)])
+            slots.append([key, self.value(item, joined(name, key), type_)])
         return slots
 
     def _state(self, state: Any, class_: ClassType, name: str) -> Plain:
         schema = method_schema(class_, "__getstate__")
         type_ = None if schema is None else schema.return_type
-        return self.value(state, _joined(name, "__getstate__"), type_)
+        return self.value(state, joined(name, "__getstate__"), type_)
 
     def reduce(self, value: Reduce, name: str, type_: Type | None) -> Plain:
         """Return the plain data of what a function makes."""
@@ -338,8 +340,8 @@ class Values:
                 return self._strided(view, name, meaning, bool(grad), (scale, zero_point))
             case QuantizedTensor(view, PerChannel(scales, zero_points, axis)):
                 start = len(self.tensors)
-                self._numbers(scales, _joined(name, "scales"), "float64")
-                self._numbers(zero_points, _joined(name, "zero_points"), "int64")
+                self._numbers(scales, joined(name, "scales"), "float64")
+                self._numbers(zero_points, joined(name, "zero_points"), "int64")
                 self.mark(start, Whole(name, "strided", view.size))
                 meaning = ["channels", view.storage.dtype, [*view.size], axis]
                 return self._strided(view, name, meaning, bool(grad))
@@ -417,5 +419,6 @@ def _types_of_items(value: tuple[Any, ...], type_: Type | None) -> Sequence[Type
     return [None if type_ is None or isinstance(type_, TupleType) else ANY] * len(value)
 
 
-def _joined(name: str, part: object) -> str:
+def joined(name: str, part: object) -> str:
+    """Return the name of a part of a value."""
     return f"{name}.{part}" if name else str(part)

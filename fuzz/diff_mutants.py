@@ -1,0 +1,66 @@
+"""Compare archives with mutants of them: each change must be named at its place, and no other.
+
+    python fuzz/diff_mutants.py [COUNT]
+
+Prints a table of what was tried, by the kind of mutant, and what was told otherwise; the exit code
+is 1 if anything was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import tsarchive  # noqa: E402
+from tests.diffing.places import faults  # noqa: E402
+from tests.diffing.running import Compared  # noqa: E402
+from tests.fingerprinting.mutants import Mutant, mutants  # noqa: E402
+
+FOLDERS = ("archives", "old")
+_AT_ONCE = 20
+
+
+def files() -> list[Path]:
+    found = (path for folder in FOLDERS for path in (ROOT / "fixtures" / folder).rglob("*.pt"))
+    return sorted(path for path in found if ".io" not in path.name)
+
+
+def tried() -> Iterator[tuple[Path, Compared, Mutant]]:
+    """Yield mutants without end, some of each file in turn."""
+    for turn in count():
+        for path in files():
+            compared = Compared(path.read_bytes())
+            for mutant in mutants(compared.original, f"{path.name} {turn}", _AT_ONCE):
+                yield path, compared, mutant
+
+
+def main(most: int) -> int:
+    told: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    for path, compared, mutant in tried():
+        try:
+            report = compared.with_mutant(mutant)
+        except tsarchive.SourceError:
+            refused[mutant.kind] += 1  # no program any more
+            continue
+        told[mutant.kind] += 1
+        if fault := faults(mutant, compared.original.records, report, compared.classes):
+            wrong[mutant.kind] += 1
+            print(f"{path.relative_to(ROOT)}: {mutant.kind}, {fault}: {mutant.where!r}")
+        if told.total() == most:
+            break
+    for kind, number in sorted(told.items()):
+        print(f"{number:6}  {kind}: {wrong[kind]} wrong, {refused[kind]} refused as programs")
+    print(f"{told.total():6}  in all: {wrong.total()} wrong")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 10_000))

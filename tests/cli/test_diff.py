@@ -1,0 +1,95 @@
+"""``tsarchive diff``: changes for people and programs, counts, parts, exit codes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from tests.support.archives import ARCHIVES, records_of
+from tests.support.command_line import SEQUENTIAL, document, error, run
+from tests.support.verifying import packed
+
+VIEWS = str(ARCHIVES / "views.pt")
+
+
+@pytest.fixture
+def changed(tmp_path) -> str:
+    """An archive with another operator."""
+    records = records_of((ARCHIVES / "sequential.pt").read_bytes())
+    name, data = next((n, d) for n, d in records.items() if b"torch.relu(" in d)
+    path = tmp_path / "changed.pt"
+    path.write_bytes(packed({**records, name: data.replace(b"torch.relu(", b"torch.tanh(", 1)}))
+    return str(path)
+
+
+def test_a_model_is_no_other_than_itself():
+    result = run("diff", SEQUENTIAL, SEQUENTIAL)
+    assert result.exit_code == 0
+    assert result.stdout == (
+        f"{SEQUENTIAL} and {SEQUENTIAL} do not differ: code, structure, weights, extra files\n"
+    )
+
+
+def test_changes_are_told_with_the_code_side_by_side(changed):
+    result = run("diff", SEQUENTIAL, changed)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert any("operator" in line and "aten::relu -> aten::tanh" in line for line in lines)
+    assert [line for line in lines if line.startswith(("- ", "+ "))]
+    assert lines[-1] == f"1 change from {SEQUENTIAL} to {changed}"
+
+
+def test_a_wide_terminal_has_two_columns(changed, monkeypatch):
+    monkeypatch.setattr("tsarchive.cli.diff.width", lambda: 140)
+    lines = run("diff", SEQUENTIAL, changed).stdout.splitlines()
+    (row,) = [line for line in lines if "torch.tanh(" in line]
+    assert "torch.relu(" in row.partition(" | ")[0]
+
+
+def test_changes_are_counted(changed):
+    result = run("diff", SEQUENTIAL, changed, "--stat")
+    assert result.exit_code == 1
+    heading, _, row, total = result.stdout.splitlines()
+    assert heading.split() == ["module", "kind", "changes"]
+    assert row.split()[-2:] == ["operator", "1"]
+    assert total.startswith("1 change ")
+
+
+def test_a_document_has_all_of_the_report(changed):
+    found = document("diff", SEQUENTIAL, changed, code=1)
+    (change,) = found["changes"]
+    assert (found["same"], change["kind"], change["after"]) == (False, "operator", "aten::tanh")
+    assert [use["operator"] for use in found["operators_gained"]] == ["aten::tanh"]
+    assert {"packing", "methods", "compared", "divergence"} <= found.keys()
+
+
+def test_parts_are_chosen(changed):
+    assert run("diff", SEQUENTIAL, changed, "--only", "weights, structure").exit_code == 0
+    assert run("diff", SEQUENTIAL, changed, "--only", "code").exit_code == 1
+    told = error("diff", SEQUENTIAL, changed, "--only", "wights")
+    assert "'wights' is none of" in told["message"]
+
+
+@pytest.mark.parametrize("name", ["missing.pt", "broken.pt"])
+def test_what_cannot_be_read_is_told(name, tmp_path):
+    (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04 and no more")
+    assert run("diff", SEQUENTIAL, tmp_path / name).exit_code == 2
+    assert document("diff", SEQUENTIAL, tmp_path / name, code=2)["error"]["message"]
+
+
+def test_control_characters_are_escaped(tmp_path):
+    records = records_of((ARCHIVES / "sequential.pt").read_bytes())
+    path = tmp_path / "noted.pt"
+    path.write_bytes(packed({**records, "extra/note": b"\x1b[2J"}))
+    result = run("diff", SEQUENTIAL, path)
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout
+
+
+def test_progress_of_large_files_is_shown(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr("tsarchive.cli.diff._BAR_FROM", 0)
+    monkeypatch.setattr("tsarchive.cli.diff.progress", lambda steps: nullcontext(told.append))
+    assert run("diff", VIEWS, VIEWS).exit_code == 0
+    assert told
