@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tsarchive.container import Container, NewRecord, Packed, write_container
 from tsarchive.container.contents import crc32
+from tsarchive.container.deflating import deflated
 from tsarchive.container.layout import MAX32
-from tsarchive.container.writer import deflated, write_records
+from tsarchive.container.writer import write_records
 from tsarchive.errors import SaveError
 
 TAIL = [("version", b"3\n"), ("byteorder", b"little")]

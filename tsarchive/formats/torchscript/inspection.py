@@ -12,6 +12,7 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -391,7 +392,10 @@ class PickledView(View):
     def written_by(self, archive: OpenedArchive) -> WrittenBy:
         from .written_by import written_by
 
-        return written_by(self._container, archive.code, archive.needs.operators)
+        version = None
+        with suppress(ArchiveError):
+            version = archive.format_version
+        return written_by(self._container, version, archive.code, archive.needs.operators)
 
     def element_bytes(self, name: str, info: TensorInfo) -> memoryview:
         assert info.storage is not None

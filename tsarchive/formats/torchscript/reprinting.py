@@ -12,8 +12,8 @@ import torch
 
 from tsarchive.comparing import GraphReport, Unprinted, changes
 from tsarchive.container import Container
+from tsarchive.container.deflating import deflated
 from tsarchive.container.layout import DEFLATED
-from tsarchive.container.writer import deflated
 from tsarchive.errors import ArchiveError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.syntax import bounded

@@ -29,14 +29,12 @@ from tsarchive.ir.source_ranges import Source, TaggedRange
 from tsarchive.operators.registry import versions_of
 from tsarchive.operators.torch_sources import Line, is_function, releases_with
 
-from .code_records import presumed_version
 from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 
 # Of larger files the first records tell as much.
-_MAX_CODE: Final = 1 << 17
+_MAX_CODE: Final = 1 << 16
 _MAX_BYTECODE: Final = 1 << 20
-_MAX_DEBUG_RECORD: Final = 1 << 16
-_MAX_DEBUG: Final = 3 << 15
+_MAX_DEBUG: Final = 3 << 14
 # So much data is deflated again to see whether zlib did it.
 _MAX_DEFLATED: Final = 1 << 17
 
@@ -98,6 +96,11 @@ _MARKS: Final = (
     _Mark("no attributes.pkl", "1.0", "1.0",
           lambda a: a.has("model.json") and not a.has("attributes.pkl"),
           "torch/csrc/jit/export.cpp"),
+    _Mark("a model.json of version 2 or 3", "1.1", "1.1",
+          lambda a: a.has("model.json") and 2 <= a.version <= 3,
+          "caffe2/proto/torch.proto"),
+    _Mark("a model.json of version 4 or 5", "1.2", "1.2",
+          lambda a: a.has("model.json") and a.version >= 4, "caffe2/proto/torch.proto"),
     _Mark("debug records in debug/", "1.2", "1.2",
           lambda a: a.has("model.json") and any(n.startswith("debug/") for n in a.names),
           "torch/csrc/jit/export.cpp"),
@@ -142,19 +145,19 @@ _MARKS: Final = (
     _Mark("hooks of modules", "1.8", None, _finds(r"^  __forward_(pre_)?hooks__ = "), _PRINT),
     _Mark("the type Union", "1.10", None, _finds(r"\bUnion\["), _PRINT),
     _Mark("gelu in a version before 10", "1.3", "1.11",
-          lambda a: a.has("data.pkl") and a.version < 10 and "aten::gelu" in a.operators,
+          lambda a: a.has("data.pkl") and 0 < a.version < 10 and "aten::gelu" in a.operators,
           "torch/csrc/jit/operator_upgraders/version_map.cpp"),
 )
 # fmt: on
 
 
 def written_by(
-    container: Container, code: Mapping[str, str], operators: Mapping[str, int]
+    container: Container, version: int | None, code: Mapping[str, str], operators: Mapping[str, int]
 ) -> WrittenBy:
     """Return which releases of torch may have written an archive.
 
-    ``code`` are its code records, ``operators`` those that they call. What cannot be read leaves no
-    mark.
+    ``version`` is that of its format, ``code`` are its code records, ``operators`` those that they
+    call. What is not known leaves no mark.
     """
     packing = packing_of(container.buffer())
     debug = _DebugMarks(container, code)
@@ -163,7 +166,7 @@ def written_by(
         names=[*container.records],
         has_times=packing.has_times,
         is_torchs=packing.is_torchs,
-        version=presumed_version(container),
+        version=version or 0,
         code=_first_code(code),
         bytecode=_bytecode_version(container),
         debug=debug.form,
@@ -245,7 +248,7 @@ def _writer(container: Container, *, is_torchs: bool) -> Writer:
 def _is_zlibs(container: Container) -> bool:
     """Return whether zlib gives the bytes of all deflated records, of those looked at; one alone
     may be the same by chance."""
-    from tsarchive.container.writer import deflated
+    from tsarchive.container.deflating import deflated
 
     seen, room = 0, _MAX_DEFLATED
     for record in container.records.values():
@@ -281,8 +284,8 @@ class _DebugMarks:
         self._releases: frozenset[str] | None = None
         self._tags: set[int] = set()
         room = _MAX_DEBUG
-        for record in sorted(_small_records(container), key=_is_of_user):
-            room -= container.records[record].size
+        for record, size in _debug_records(container):
+            room -= size
             if room < 0 or self._is_settled:
                 break
             with suppress(ArchiveError):
@@ -323,14 +326,12 @@ class _DebugMarks:
         return _CALLED.search(code) is not None
 
 
-def _small_records(container: Container) -> list[str]:
+def _debug_records(container: Container) -> list[tuple[str, int]]:
+    """Return the debug records with their sizes: small ones of torch's own code first, which name
+    most of its lines."""
     names = (name for name in container.records if name.endswith(DEBUG_SUFFIX))
-    return [name for name in names if container.records[name].size <= _MAX_DEBUG_RECORD]
-
-
-def _is_of_user(record: str) -> bool:
-    """Return whether a record is not of torch's own code, and names fewer of its lines."""
-    return not record.startswith("code/__torch__/torch/")
+    sized = ((name, container.records[name].size) for name in names)
+    return sorted(sized, key=lambda row: (not row[0].startswith("code/__torch__/torch/"), row[1]))
 
 
 def _was_loaded(range_: TaggedRange) -> bool:
