@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """The parts of a model that are compared, and its extra files."""
 _VALUES: Final = "tensor values"
+_RENAMED: Final = "tensor renamed"
 _PROGRAM: Final = frozenset({"code", "structure"})
 
 
@@ -101,7 +102,8 @@ class _Comparison:
             report.operators_gained.extend(gained)
             report.operators_lost.extend(lost)
         if {"structure", "weights"} & {*self._only}:
-            report.changes.extend(self._tensors(program))
+            tensors = [*self._tensors(program)]
+            report.changes[:] = [*_without_told(report.changes, tensors), *tensors]
         report.changes.extend(self._untold(report.changes))
         if "extra files" in report.compared:
             report.changes.extend(self._extra_files())
@@ -167,6 +169,13 @@ class _Comparison:
         yield from extra_file_changes(
             self._before.contents.extra_files, self._after.contents.extra_files
         )
+
+
+def _without_told(changes: Sequence[Change], tensors: Sequence[Change]) -> Iterator[Change]:
+    """Yield changes but for types of inputs that are tensors of which the same is told."""
+    told = {change.where for change in tensors if change.kind != _VALUES}
+    told |= {str(change.before) for change in tensors if change.kind == _RENAMED}
+    return (change for change in changes if change.kind != "input" or change.where not in told)
 
 
 def _digests(readable: Readable) -> Callable[[str], str]:
