@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """The parts of a model that are compared, and its extra files."""
 _VALUES: Final = "tensor values"
-_RENAMED: Final = "tensor renamed"
+_INPUT: Final = "input"
 _PROGRAM: Final = frozenset({"code", "structure"})
 
 
@@ -103,7 +103,7 @@ class _Comparison:
             report.operators_lost.extend(lost)
         if {"structure", "weights"} & {*self._only}:
             tensors = [*self._tensors(program)]
-            report.changes[:] = [*_without_told(report.changes, tensors), *tensors]
+            report.changes[:] = [*self._without_told(report.changes, tensors), *tensors]
         report.changes.extend(self._untold(report.changes))
         if "extra files" in report.compared:
             report.changes.extend(self._extra_files())
@@ -156,6 +156,17 @@ class _Comparison:
             *tensors, readings, names=names, is_common_only=is_common_only, step=self._step
         )
 
+    def _without_told(
+        self, changes: Sequence[Change], tensors: Sequence[Change]
+    ) -> Iterator[Change]:
+        """Yield changes without types of inputs that others tell: tensors, or the code of those
+        that come and go."""
+        told = {change.where for change in tensors if change.kind != _VALUES}
+        for change in changes:
+            is_alone = None in (change.before, change.after) and "code" in self._only
+            if change.kind != _INPUT or not (is_alone or change.where in told):
+                yield change
+
     def _untold(self, changes: Sequence[Change]) -> Iterator[Change]:
         """Yield a part that differs in what no change tells of."""
         if any(change.kind != _VALUES for change in changes):
@@ -169,13 +180,6 @@ class _Comparison:
         yield from extra_file_changes(
             self._before.contents.extra_files, self._after.contents.extra_files
         )
-
-
-def _without_told(changes: Sequence[Change], tensors: Sequence[Change]) -> Iterator[Change]:
-    """Yield changes but for types of inputs that are tensors of which the same is told."""
-    told = {change.where for change in tensors if change.kind != _VALUES}
-    told |= {str(change.before) for change in tensors if change.kind == _RENAMED}
-    return (change for change in changes if change.kind != "input" or change.where not in told)
 
 
 def _digests(readable: Readable) -> Callable[[str], str]:
