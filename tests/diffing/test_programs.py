@@ -134,6 +134,12 @@ EDITS = {
         "torch.div(total, last)", "torch.div(last, total)",
         [("code", INNER, "_3 = torch.div(total, last)", "_3 = torch.div(last, total)")],
     ),
+    "values under the names of each other": (
+        "total0 = torch.sub(total, first)\n      last0 = torch.add(last, second)",
+        "last0 = torch.sub(total, first)\n      total0 = torch.add(last, second)",
+        [("code", INNER, "total, last, x0 = total0, last0, x1",
+          "total, last, x0 = total0, last0, x1")],
+    ),
     "what a branch gives": (
         "torch.sigmoid(x0), x0\n", "torch.sigmoid(x0), x\n",
         [("code", INNER, "first, second = torch.sigmoid(x0), x0",

@@ -187,10 +187,14 @@ def _without_name(operation: Operation) -> Hashable:
 
 @dataclass(slots=True)
 class _Hunk:
-    """Operations that stand on one side alone, or differ in more than can be told of one."""
+    """Operations that stand on one side alone, or differ in more than can be told of one.
+
+    ``is_certain`` is set where one takes another value, whatever its text.
+    """
 
     before: list[Operation] = field(default_factory=list)
     after: list[Operation] = field(default_factory=list)
+    is_certain: bool = False
 
     def touches(self, other: _Hunk) -> bool:
         """Whether both stand on one line."""
@@ -219,29 +223,30 @@ class _Comparison:
         self._changes: list[Change | _Hunk] = []
         self._derived: list[Change] = []
         self._lines: tuple[set[int], set[int]] = set(), set()
+        self._kept: tuple[set[int], set[int]] = set(), set()
         self._differing = 0
 
     def found(self) -> Found:
         """Return what was found; where most of a function differs, that is one change."""
         total = max(self._before.count, self._after.count)
-        told = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
-        changes = [change for change in told if not _is_one_text(change)]
-        self._derived += filter(_is_one_text, told)
+        told: list[Change | _Hunk] = []
+        for change in self._changes:
+            if isinstance(change, _Hunk) and self._is_derived(change):
+                self._derived.append(self._code(change))
+            else:
+                told.append(change)
+        changes = [c if isinstance(c, Change) else self._code(c) for c in _merged(told)]
         if len(changes) > _FEW and self._differing * 2 > total:
             changes = [self._all_of_it()]
         before, after = self._lines
         return Found(changes, self._derived, (frozenset(before), frozenset(after)))
 
-    def _merged(self) -> list[Change | _Hunk]:
-        """Return the changes, hunks that share a line as one."""
-        merged: list[Change | _Hunk] = []
-        for change in self._changes:
-            last = merged[-1] if merged else None
-            if isinstance(change, _Hunk) and isinstance(last, _Hunk) and last.touches(change):
-                last.add(change)
-            else:
-                merged.append(change)
-        return merged
+    def _is_derived(self, hunk: _Hunk) -> bool:
+        """Whether the lines are the same: what they do follows from something else then."""
+        if hunk.is_certain:
+            return False
+        sides = zip((hunk.before, hunk.after), self._kept, strict=True)
+        return all(each.place and each.place.line in kept for side, kept in sides for each in side)
 
     # Blocks
 
@@ -312,6 +317,9 @@ class _Comparison:
 
     def _operation(self, old: Operation, new: Operation) -> None:
         count = len(self._changes)
+        if old.place and new.place and old.place.text == new.place.text:
+            self._kept[0].add(old.place.line)
+            self._kept[1].add(new.place.line)
         if base_name(old.operator) != base_name(new.operator):
             self._note("operator", old, new, base_name(old.operator), base_name(new.operator))
         self._attributes(old, new)
@@ -358,7 +366,7 @@ class _Comparison:
         else:
             is_told = self._are_alike(old, new)
         if not is_told:
-            self._hunk([old], [new])
+            self._hunk([old], [new], is_certain=len(own) == len(others))
 
     def _input(self, old: Operation, new: Operation, own: Plain, other: Plain) -> bool:
         """Compare an input, and note another constant; return whether all is told of it."""
@@ -460,8 +468,10 @@ class _Comparison:
         source = source_of(old and old.place), source_of(new and new.place)
         self._derived.append(Change(kind, self._where, before, after, "code", source))
 
-    def _hunk(self, old: Sequence[Operation], new: Sequence[Operation]) -> None:
-        self._changes.append(_Hunk([*old], [*new]))
+    def _hunk(
+        self, old: Sequence[Operation], new: Sequence[Operation], *, is_certain: bool = False
+    ) -> None:
+        self._changes.append(_Hunk([*old], [*new], is_certain))
         self._differing += max(len(old), len(new)) - (len(old) == len(new) == 1)
         self._touch(old, new)
 
@@ -495,9 +505,16 @@ def _joined(lines: Sequence[Place]) -> str:
     return unmangled_text("\n".join(place.text for place in lines))
 
 
-def _is_one_text(change: Change) -> bool:
-    """Whether code is the same, and means something else because of what it names."""
-    return change.kind == "code" and change.before is not None and change.before == change.after
+def _merged(changes: Sequence[Change | _Hunk]) -> list[Change | _Hunk]:
+    """Return the changes, hunks that share a line as one."""
+    merged: list[Change | _Hunk] = []
+    for change in changes:
+        last = merged[-1] if merged else None
+        if isinstance(change, _Hunk) and isinstance(last, _Hunk) and last.touches(change):
+            last.add(change)
+        else:
+            merged.append(change)
+    return merged
 
 
 def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:
