@@ -197,13 +197,58 @@ def test_one_bit_of_a_weight_is_told_at_its_name(program, tmp_path):
     assert found.values.differing == 1
 
 
-def test_roles_of_weights_are_told(program, tmp_path):
-    def change(values: Any) -> None:
-        values["config"]["layer.weight"]["is_param"] = False
+def config(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda values: values["config"]["layer.weight"].__setitem__(name, value)
 
+
+def meta(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda values: values["config"]["layer.weight"]["tensor_meta"].__setitem__(name, value)
+
+
+# Changes of the description of a weight, which the graph has once more.
+DESCRIBED = {
+    "role": (config("is_param", False), "tensor role"),
+    "shape": (meta("sizes", [{"as_int": 2}, {"as_int": 4}]), "tensor shape"),
+    "gradient": (meta("requires_grad", False), "tensor gradient"),
+    "device": (meta("device", {"type": "cuda", "index": 1}), "tensor device"),
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_descriptions_of_weights_are_told(name, program, tmp_path):
+    change, kind = DESCRIBED[name]
     record = "data/weights/model_weights_config.json"
     (found,) = diff(program, changed(program, record, change, tmp_path / "other.pt2")).changes
-    assert (found.kind, found.where) == ("tensor role", "layer.weight")
+    assert (found.kind, found.where) == (kind, "layer.weight")
+
+
+def test_the_type_of_a_weight_is_told_where_the_tensor_has_another(program, tmp_path):
+    def change(values: Any) -> None:
+        metas = graph_of(values)["tensor_values"]
+        metas[spec_of(values, "parameter")["arg"]["name"]]["dtype"] = 8
+
+    (found,) = diff(program, changed(program, MODEL, change, tmp_path / "other.pt2")).changes
+    assert (found.kind, found.where) == ("input", "layer.weight")
+    assert (found.before, found.after) == (
+        "float32[3, 4], with gradient",
+        "float64[3, 4], with gradient",
+    )
+
+
+class Wider(Net):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3, bias=False)
+
+
+def test_a_weight_of_one_side_is_told_with_the_code_that_uses_it(program):
+    shapes = {"x": {0: Dim("rows", min=2, max=9)}, "flag": None}
+    other = export_saved(export(Wider(), (torch.ones(3, 4), True), dynamic_shapes=shapes))
+    found = [c for c in diff(program, io.BytesIO(other)).changes if c.kind != "tensor values"]
+    assert {(change.kind, change.where) for change in found} == {
+        ("code", "forward"),
+        ("tensor", "layer.bias"),
+    }
 
 
 # What the fingerprint leaves out.

@@ -75,6 +75,11 @@ REPLACED: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], list[Any]
     "gradient": (WEIGHT, torch.Tensor.requires_grad_, [("tensor gradient", False, True)]),
     "strides": ("turned", torch.Tensor.contiguous, []),
     "scale": ("quantized", lambda _: quantized(0.25, 3), [("tensor quantization", *SCALES)]),
+    "sign of the scale": (
+        "quantized",
+        lambda _: quantized(-0.5, 3),
+        [("tensor quantization", SCALES[0], {"scale": -0.5, "zero point": 3})],
+    ),
     "no quantization": (
         "quantized",
         lambda _: torch.ones(3),
@@ -146,6 +151,12 @@ def test_scales_of_channels_are_tensors_of_their_own():
     assert [(change.kind, change.where) for change in found] == [
         ("tensor values", "channels.scales")
     ]
+
+
+def test_a_scale_that_is_no_number_is_the_same_twice():
+    odd = {"a": torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)}
+    odd["a"] = torch._make_per_tensor_quantized_tensor(odd["a"].int_repr(), float("nan"), 0)
+    assert changes(odd, odd) == []
 
 
 @pytest.mark.parametrize("name", ["channels", "sparse", "quantized", "complex"])

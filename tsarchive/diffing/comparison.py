@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """The parts of a model that are compared, and its extra files."""
 _VALUES: Final = "tensor values"
+_INPUT: Final = "input"
 _PROGRAM: Final = frozenset({"code", "structure"})
 
 
@@ -121,7 +122,8 @@ class _Comparison:
             report.operators_gained.extend(gained)
             report.operators_lost.extend(lost)
         if {"structure", "weights"} & {*self._only}:
-            report.changes.extend(self._tensors(program))
+            tensors = [*self._tensors(program)]
+            report.changes[:] = [*self._without_told(report.changes, tensors), *tensors]
         report.changes.extend(self._untold(report.changes))
         if "extra files" in report.compared:
             report.changes.extend(self._extra_files())
@@ -194,6 +196,17 @@ class _Comparison:
         yield from tensor_changes(
             *tensors, readings, names=names, is_common_only=is_common_only, step=self._step
         )
+
+    def _without_told(
+        self, changes: Sequence[Change], tensors: Sequence[Change]
+    ) -> Iterator[Change]:
+        """Yield changes without types of inputs that others tell: tensors, or the code of those
+        that come and go."""
+        told = {change.where for change in tensors if change.kind != _VALUES}
+        for change in changes:
+            is_alone = None in (change.before, change.after) and "code" in self._only
+            if change.kind != _INPUT or not (is_alone or change.where in told):
+                yield change
 
     def _untold(self, changes: Sequence[Change]) -> Iterator[Change]:
         """Yield a part that differs in what no change tells of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -58,6 +59,11 @@ def body_key(body: Body) -> tuple[Hashable, ...]:
     return repr(body.params), operations, repr(body.results)
 
 
+def digest_of(parts: object) -> str:
+    """Return what stands for plain data, and does not grow where one stands in another."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def base_name(operator: str) -> str:
     """Return the name of an operator without its overload."""
     namespace, separator, name = operator.partition("::")
@@ -98,7 +104,7 @@ class _Side:
             attributes = sorted(operation.attributes.items())
             inner = [[*map(self.shape, body.operations)] for body in operation.bodies]
             parts = operation.operator, constants, attributes, inner, operation.outputs
-            known = self._shapes[id(operation)] = repr(parts)
+            known = self._shapes[id(operation)] = digest_of(parts)
         return known
 
     def with_origins(self, operation: Operation) -> Hashable:
@@ -181,10 +187,14 @@ def _without_name(operation: Operation) -> Hashable:
 
 @dataclass(slots=True)
 class _Hunk:
-    """Operations that stand on one side alone, or differ in more than can be told of one."""
+    """Operations that stand on one side alone, or differ in more than can be told of one.
+
+    ``is_certain`` is set where one takes another value, whatever its text.
+    """
 
     before: list[Operation] = field(default_factory=list)
     after: list[Operation] = field(default_factory=list)
+    is_certain: bool = False
 
     def touches(self, other: _Hunk) -> bool:
         """Whether both stand on one line."""
@@ -213,29 +223,30 @@ class _Comparison:
         self._changes: list[Change | _Hunk] = []
         self._derived: list[Change] = []
         self._lines: tuple[set[int], set[int]] = set(), set()
+        self._kept: tuple[set[int], set[int]] = set(), set()
         self._differing = 0
 
     def found(self) -> Found:
         """Return what was found; where most of a function differs, that is one change."""
         total = max(self._before.count, self._after.count)
-        told = [c if isinstance(c, Change) else self._code(c) for c in self._merged()]
-        changes = [change for change in told if not _is_one_text(change)]
-        self._derived += filter(_is_one_text, told)
+        told: list[Change | _Hunk] = []
+        for change in self._changes:
+            if isinstance(change, _Hunk) and self._is_derived(change):
+                self._derived.append(self._code(change))
+            else:
+                told.append(change)
+        changes = [c if isinstance(c, Change) else self._code(c) for c in _merged(told)]
         if len(changes) > _FEW and self._differing * 2 > total:
             changes = [self._all_of_it()]
         before, after = self._lines
         return Found(changes, self._derived, (frozenset(before), frozenset(after)))
 
-    def _merged(self) -> list[Change | _Hunk]:
-        """Return the changes, hunks that share a line as one."""
-        merged: list[Change | _Hunk] = []
-        for change in self._changes:
-            last = merged[-1] if merged else None
-            if isinstance(change, _Hunk) and isinstance(last, _Hunk) and last.touches(change):
-                last.add(change)
-            else:
-                merged.append(change)
-        return merged
+    def _is_derived(self, hunk: _Hunk) -> bool:
+        """Whether the lines are the same: what they do follows from something else then."""
+        if hunk.is_certain:
+            return False
+        sides = zip((hunk.before, hunk.after), self._kept, strict=True)
+        return all(each.place and each.place.line in kept for side, kept in sides for each in side)
 
     # Blocks
 
@@ -275,7 +286,8 @@ class _Comparison:
             (_with_name, _with_name),
             (_without_name, _without_name),
         )
-        return aligned([([*map(own, before)], [*map(its, after)]) for own, its in tiers])
+        keys = [([*map(own, before)], [*map(its, after)]) for own, its in tiers]
+        return aligned(keys, in_place=keys[2])
 
     def _gap(self, before: Sequence[Operation], after: Sequence[Operation], gap: Span) -> None:
         """Compare operations that have nothing in common: replaced one by one, or as a hunk."""
@@ -305,26 +317,30 @@ class _Comparison:
 
     def _operation(self, old: Operation, new: Operation) -> None:
         count = len(self._changes)
-        self._own(old, new)
+        if old.place and new.place and old.place.text == new.place.text:
+            self._kept[0].add(old.place.line)
+            self._kept[1].add(new.place.line)
+        if base_name(old.operator) != base_name(new.operator):
+            self._note("operator", old, new, base_name(old.operator), base_name(new.operator))
+        self._attributes(old, new)
         is_loop = old.operator == new.operator == _LOOP
         carried = self._carried_into(old, new) if is_loop else None
         self._inputs(old, new, carried)
         if len(self._changes) > count:
             self._differing += 1
+        else:
+            self._meanings(old, new)
         if len(old.bodies) == len(new.bodies):
             self._bodies(old, new, carried)
         else:
             self._hunk([old], [new])
 
-    def _own(self, old: Operation, new: Operation) -> None:
-        """Compare operators and attributes."""
-        if base_name(old.operator) != base_name(new.operator):
-            self._note("operator", old, new, base_name(old.operator), base_name(new.operator))
-        elif old.attributes.get(_OLDER) != new.attributes.get(_OLDER):
+    def _meanings(self, old: Operation, new: Operation) -> None:
+        """Compare what follows from what operations take, and is told where that is the same."""
+        if old.attributes.get(_OLDER) != new.attributes.get(_OLDER):
             self._note("operator", old, new, _meaning(old), _meaning(new))
         elif old.operator != new.operator:
             self._derive("operator", old, new, old.operator, new.operator)
-        self._attributes(old, new)
         if [*old.outputs] != [*new.outputs]:
             self._derive("code", old, new, str(old.outputs), str(new.outputs))
 
@@ -350,7 +366,7 @@ class _Comparison:
         else:
             is_told = self._are_alike(old, new)
         if not is_told:
-            self._hunk([old], [new])
+            self._hunk([old], [new], is_certain=len(own) == len(others))
 
     def _input(self, old: Operation, new: Operation, own: Plain, other: Plain) -> bool:
         """Compare an input, and note another constant; return whether all is told of it."""
@@ -452,8 +468,10 @@ class _Comparison:
         source = source_of(old and old.place), source_of(new and new.place)
         self._derived.append(Change(kind, self._where, before, after, "code", source))
 
-    def _hunk(self, old: Sequence[Operation], new: Sequence[Operation]) -> None:
-        self._changes.append(_Hunk([*old], [*new]))
+    def _hunk(
+        self, old: Sequence[Operation], new: Sequence[Operation], *, is_certain: bool = False
+    ) -> None:
+        self._changes.append(_Hunk([*old], [*new], is_certain))
         self._differing += max(len(old), len(new)) - (len(old) == len(new) == 1)
         self._touch(old, new)
 
@@ -487,9 +505,16 @@ def _joined(lines: Sequence[Place]) -> str:
     return unmangled_text("\n".join(place.text for place in lines))
 
 
-def _is_one_text(change: Change) -> bool:
-    """Whether code is the same, and means something else because of what it names."""
-    return change.kind == "code" and change.before is not None and change.before == change.after
+def _merged(changes: Sequence[Change | _Hunk]) -> list[Change | _Hunk]:
+    """Return the changes, hunks that share a line as one."""
+    merged: list[Change | _Hunk] = []
+    for change in changes:
+        last = merged[-1] if merged else None
+        if isinstance(change, _Hunk) and isinstance(last, _Hunk) and last.touches(change):
+            last.add(change)
+        else:
+            merged.append(change)
+    return merged
 
 
 def _in_order(before: Sequence[Any], after: Sequence[Any]) -> list[Pair]:

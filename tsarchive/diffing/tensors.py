@@ -14,6 +14,7 @@ import numpy
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.numbers import numbers_of
+from tsarchive.diffing.plain_values import is_same
 from tsarchive.diffing.report import Change, Part, ValueDifference
 from tsarchive.diffing.values import Distance
 from tsarchive.fingerprinting import TensorDigest, tensor_digest
@@ -136,8 +137,9 @@ def _wholes(tensors: Mapping[str, TensorContent], names: Mapping[str, str]) -> M
 
 
 def _meaning(content: TensorContent) -> Sequence[Any]:
-    assert isinstance(content.meaning, Sequence)
-    return content.meaning
+    meaning: Any = content.meaning
+    found: Sequence[Any] = meaning
+    return found
 
 
 def _is_blob(content: TensorContent) -> bool:
@@ -300,12 +302,22 @@ class _Pair:
 
 
 def _changed_facts(before: _Whole, after: _Whole, *, has_gradient: bool) -> Iterator[Change]:
+    if _are_plainly_alike(before.content, after.content):
+        return
     others = after.facts()
     for kind, one in before.facts().items():
         other = others[kind]
         is_known = kind not in _MAY_BE_UNKNOWN or None not in (one, other)
-        if one != other and is_known and (has_gradient or kind != "tensor gradient"):
+        if not is_same(one, other) and is_known and (has_gradient or kind != "tensor gradient"):
             yield _change(kind, after.name, one, other)
+
+
+def _are_plainly_alike(before: TensorContent, after: TensorContent) -> bool:
+    """Return whether tensors, as most are, have nothing to compare but elements."""
+    if before.part_of is not None or after.part_of is not None or before.meaning != after.meaning:
+        return False
+    own = before.device, before.requires_grad, before.role
+    return _meaning(before)[0] == "dense" and own == (after.device, after.requires_grad, after.role)
 
 
 def _change(kind: str, name: str, before: Plain, after: Plain) -> Change:

@@ -64,7 +64,7 @@ class ProgramOutline:
     ) -> ModuleContent:
         """Return the program as a module, with what its structure has beside inputs."""
         body = self._body()
-        traits = {"kind": "program", **self._inputs(payloads), **structure}
+        traits = {"kind": "program", **self._inputs(), **structure}
         routine = Routine([], [], body, lambda: self._places)
         return ModuleContent(Definition(model, traits, {}, {}, {_FORWARD: routine}), payloads)
 
@@ -79,12 +79,12 @@ class ProgramOutline:
             is_given = spec.tag in ("user_input", "constant_input")
             yield spec.target or (str(next(numbers)) if is_given else spec.tag), spec, value
 
-    def _inputs(self, payloads: Mapping[str, Plain]) -> dict[str, Plain]:
-        """Return the types of inputs; those of weights only where the weights have others."""
+    def _inputs(self) -> dict[str, Plain]:
+        """Return the types of inputs, which are also those of weights."""
         graph, found = self._module.graph, dict[str, Plain]()
         for label, _, value in self._labeled:
             meta = graph.tensor_values.get(value.name or "")
-            if meta is not None and not _is_of(meta, payloads.get(label)):
+            if meta is not None:
                 found[f"input {label}"] = self._text(_type(meta))
         return found
 
@@ -219,17 +219,6 @@ def _form(value: Any) -> Plain:
         case dict():
             return {key: _form(item) for key, item in value.items()}
     return None
-
-
-def _is_of(meta: schema.TensorMeta, payload: Any) -> bool:
-    """Return whether the type of an input is that of the weight which it is."""
-    match payload:
-        case {"tensor": [_, dtype, [*shape], _], "device": device, "grad": grad}:
-            sizes = [size.value for size in meta.sizes]
-            own = schema.DTYPES[meta.dtype].dtype if meta.dtype in schema.DTYPES else ""
-            found = own, sizes, schema.device_name(meta.device), meta.requires_grad
-            return found == (dtype, shape, device, grad)
-    return False
 
 
 def _type(meta: schema.TensorMeta) -> str:
