@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from math import gcd
 from typing import Final
 
@@ -22,6 +23,8 @@ from tsarchive.formats.registry import format_of
 _LONGEST_TEXT: Final = 200
 # Records are aligned to this at most.
 _PAGE: Final = 4096
+# So many records tell the alignment of all.
+_SAMPLE: Final = 8
 _BYTE_ORDER: Final = "byteorder"
 # Records of these roles are told by what is in them, or by their number; names of others count.
 _TOLD_OTHERWISE: Final = frozenset(
@@ -105,10 +108,14 @@ class _Packing:
         }
 
     def _alignment(self, container: Container) -> int:
-        """Return the power of two that the data of all records of tensors begin at."""
+        """Return the power of two that the data of the first tensors begin at.
+
+        Each look at a record maps pages of the file around it, which are memory until it is closed.
+        """
         records = container.records
-        names = [name for name in records if self._table.role(name) is Role.TENSORS]
-        return gcd(_PAGE, *(records[name].offset for name in names if records[name].size))
+        held = (name for name in records if self._table.role(name) is Role.TENSORS)
+        names = [*islice((name for name in held if records[name].size), _SAMPLE)]
+        return gcd(_PAGE, *(records[name].offset for name in names))
 
     def _written_by(self) -> str | None:
         try:
