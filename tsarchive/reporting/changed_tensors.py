@@ -32,7 +32,7 @@ def tensors(compared: Comparison) -> Section | None:
     drawn = dict(_histograms(compared, shown))
     keys = [str(index) if str(index) in drawn else None for index in range(len(shown))]
     rows = [_tensor_row(compared, change) for change in shown]
-    total = len(compared.after.tensors)
+    total = len({name for side in compared.sides for name in side.tensors})
     told = f"{len({change.where for change in found}):,} of {plural(total, 'tensor')} differ."
     body = joined(
         (

@@ -138,9 +138,14 @@ def _facts(compared: Comparison) -> Html:
 
 def _fact_row(label: str, before: str, after: str) -> Html:
     is_same = before == after
-    values = (tag("td", text(value, MAX_FACT), class_=None if is_same else "differs")
+    values = (tag("td", _several(value), class_=None if is_same else "differs")
               for value in (before, after))  # fmt: skip
     return tag("tr", tag("th", label, scope="row", class_="dim"), *values)
+
+
+def _several(value: str) -> Html:
+    """Return a fact of one or several lines."""
+    return joined((text(line, MAX_FACT) for line in value.split("\n")), Html("<br>"))
 
 
 def changes(compared: Comparison) -> Section | None:
@@ -203,7 +208,7 @@ def _change_row(change: Change) -> list[Cell]:
     sources = dict.fromkeys(str(source) for source in change.source if source is not None)
     return [
         Cell(change.kind),
-        Cell(change.where or "(root)", is_code=True),
+        Cell(change.where or ("(root)" if change.part else ""), is_code=True),
         Cell(pair[0], value=before, is_code=True),
         Cell(pair[1], value=after, is_code=True),
         Cell(" → ".join(sources), is_code=True),
