@@ -39,6 +39,8 @@ from .side_by_side import block, marked
 
 _SAME: Final = "These are the same model."
 _PARTLY: Final = "No difference was found in what can be compared of them:"
+MODULE: Final = "module"
+"""The kind of changes that tell of a whole module."""
 _EXTRA_FILE: Final = "extra file"
 _FILE: Final = "file"
 
@@ -85,6 +87,19 @@ class Comparison:
     def sides(self) -> tuple[Side, Side]:
         """Both files."""
         return self.before, self.after
+
+    @property
+    def moved(self) -> dict[str, str]:
+        """The paths before of modules that were renamed or moved, by those after."""
+        moves = (change for change in self.report.changes if change.kind == MODULE)
+        return {str(m.after): str(m.before) for m in moves if m.before and m.after}
+
+    def name_before(self, name: str) -> str:
+        """Return what is called so after by its name before."""
+        moved, path = self.moved, name
+        while path and path not in moved:
+            path = path.rpartition(".")[0]
+        return moved[path] + name.removeprefix(path) if path else name
 
 
 def header(compared: Comparison) -> Html:
