@@ -83,7 +83,7 @@ class _Merging:
     ) -> str:
         """Return where a module in the module at ``path`` was, or would have been."""
         was = self._was.get(child)
-        if was in one:
+        if was is not None and was in one:
             return was
         return _below(path_before, child.removeprefix(f"{path}.") if path else child)
 
