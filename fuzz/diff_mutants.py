@@ -2,8 +2,8 @@
 
     python fuzz/diff_mutants.py [COUNT] [FILE]...
 
-Takes the archives of ``fixtures/`` where none are named. Prints a table of what was tried, by the kind of mutant, and what was told otherwise; the exit code
-is 1 if anything was.
+Takes the archives of ``fixtures/`` where none are named. Prints a table of what was tried, by the
+kind of mutant, and what was told otherwise; the exit code is 1 if anything was.
 """
 
 from __future__ import annotations

@@ -233,6 +233,19 @@ def test_much_of_a_function_is_one_change():
     assert "torch.atan2(first, second)" in after
 
 
+def test_blocks_that_are_nested_deeply_are_compared():
+    """What stands for a block does not grow with each one around it."""
+    heads = [f"{'  ' * depth}if bool(x):" for depth in range(2, 42)]
+    tails = [f"{'  ' * depth}else:\n{'  ' * (depth + 1)}y = x" for depth in range(41, 1, -1)]
+    old = "  return torch.mul(x, times)"
+    lines = [*heads, f"{'  ' * 42}y = torch.neg(x)", *tails, "    return torch.mul(y, times)"]
+    text = "\n".join(lines).replace("\n  ", "\n")[2:]
+    before = edited(net(), old, text)
+    after = edited(before, "torch.neg(x)", "torch.cos(x)")
+    where = "__torch__.tests.diffing.test_programs.helper"
+    assert told(before, after) == [("operator", where, "aten::neg", "aten::cos")]
+
+
 def test_values_of_attributes_are_written_as_a_person_writes_them():
     changed = Net()
     changed.names = {"a": 1, "b": 2}

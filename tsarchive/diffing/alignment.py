@@ -32,15 +32,19 @@ class Span(NamedTuple):
 
 
 Pair = tuple[int, int]
+Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
 
 
-def aligned(tiers: Sequence[tuple[Sequence[Hashable], Sequence[Hashable]]]) -> list[Pair]:
+def aligned(tiers: Sequence[Keys], *, in_place: Keys | None = None) -> list[Pair]:
     """Return pairs of positions, increasing on both sides.
 
     Each tier has a key for each item of both sequences. Items with equal keys of the first tier are
-    paired first; those of later tiers pair what is between.
+    paired first; those of later tiers pair what is between. Where all keys of ``in_place`` are
+    equal, items are paired one by one.
     """
     before, after = tiers[0]
+    if in_place is not None and [*in_place[0]] == [*in_place[1]]:
+        return [(index, index) for index in range(len(before))]
     pairs: list[Pair] = []
     for own, other in tiers:
         found = [

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import encode
-from tsarchive.diffing.routines import body_key
+from tsarchive.diffing.routines import body_key, digest_of
 from tsarchive.formats.contents import Definition, Outline, Routine
 
 _SEPARATOR: Final = "."
@@ -101,12 +101,12 @@ def definition_key(definition: Definition, *, has_name: bool = True) -> str:
     routines = {name: routine_key(routine) for name, routine in definition.routines.items()}
     own = definition.name if has_name else ""
     parts = own, [*definition.traits.items()], [*definition.attributes.items()]
-    return repr((parts, sorted(definition.constants.items()), sorted(routines.items())))
+    return digest_of((parts, sorted(definition.constants.items()), sorted(routines.items())))
 
 
 def routine_key(routine: Routine) -> str:
     """Return what is equal for equal functions, and only there."""
-    return repr((routine.arguments, routine.returns, body_key(routine.body)))
+    return digest_of((routine.arguments, routine.returns, body_key(routine.body)))
 
 
 def are_alike(before: Definition, after: Definition) -> bool:

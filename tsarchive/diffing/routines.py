@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -58,6 +59,11 @@ def body_key(body: Body) -> tuple[Hashable, ...]:
     return repr(body.params), operations, repr(body.results)
 
 
+def digest_of(parts: object) -> str:
+    """Return what stands for plain data, and does not grow where one stands in another."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
 def base_name(operator: str) -> str:
     """Return the name of an operator without its overload."""
     namespace, separator, name = operator.partition("::")
@@ -98,7 +104,7 @@ class _Side:
             attributes = sorted(operation.attributes.items())
             inner = [[*map(self.shape, body.operations)] for body in operation.bodies]
             parts = operation.operator, constants, attributes, inner, operation.outputs
-            known = self._shapes[id(operation)] = repr(parts)
+            known = self._shapes[id(operation)] = digest_of(parts)
         return known
 
     def with_origins(self, operation: Operation) -> Hashable:
@@ -275,7 +281,8 @@ class _Comparison:
             (_with_name, _with_name),
             (_without_name, _without_name),
         )
-        return aligned([([*map(own, before)], [*map(its, after)]) for own, its in tiers])
+        keys = [([*map(own, before)], [*map(its, after)]) for own, its in tiers]
+        return aligned(keys, in_place=keys[2])
 
     def _gap(self, before: Sequence[Operation], after: Sequence[Operation], gap: Span) -> None:
         """Compare operations that have nothing in common: replaced one by one, or as a hunk."""
@@ -305,26 +312,27 @@ class _Comparison:
 
     def _operation(self, old: Operation, new: Operation) -> None:
         count = len(self._changes)
-        self._own(old, new)
+        if base_name(old.operator) != base_name(new.operator):
+            self._note("operator", old, new, base_name(old.operator), base_name(new.operator))
+        self._attributes(old, new)
         is_loop = old.operator == new.operator == _LOOP
         carried = self._carried_into(old, new) if is_loop else None
         self._inputs(old, new, carried)
         if len(self._changes) > count:
             self._differing += 1
+        else:
+            self._meanings(old, new)
         if len(old.bodies) == len(new.bodies):
             self._bodies(old, new, carried)
         else:
             self._hunk([old], [new])
 
-    def _own(self, old: Operation, new: Operation) -> None:
-        """Compare operators and attributes."""
-        if base_name(old.operator) != base_name(new.operator):
-            self._note("operator", old, new, base_name(old.operator), base_name(new.operator))
-        elif old.attributes.get(_OLDER) != new.attributes.get(_OLDER):
+    def _meanings(self, old: Operation, new: Operation) -> None:
+        """Compare what follows from what operations take, and is told where that is the same."""
+        if old.attributes.get(_OLDER) != new.attributes.get(_OLDER):
             self._note("operator", old, new, _meaning(old), _meaning(new))
         elif old.operator != new.operator:
             self._derive("operator", old, new, old.operator, new.operator)
-        self._attributes(old, new)
         if [*old.outputs] != [*new.outputs]:
             self._derive("code", old, new, str(old.outputs), str(new.outputs))
 
