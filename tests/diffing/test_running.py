@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import tsarchive
-from tests.support.archives import ARCHIVES, export_saved, loaded, saved
+from tests.support.archives import ARCHIVES, ROOT, export_saved, loaded, saved
 from tsarchive.diffing import Call, diff
 from tsarchive.diffing.results import Tolerance, contrast, leaves_of
 from tsarchive.diffing.running import divergence
@@ -291,6 +291,14 @@ def test_policies_and_limits_hold():
     files = [io.BytesIO(model), io.BytesIO(model)]
     with pytest.raises(LimitError):
         diff(*files, run=(torch.ones(2, 4),), limits=tsarchive.Limits(steps=1))
+
+
+def test_one_of_several_models_runs():
+    path = ROOT / "fixtures/pt2/two_models.pt2"
+    for model, given in (("first", torch.ones(2, 4)), ("second", torch.tensor([0, 1]))):
+        with pytest.raises(CallError, match="has 2 models"):
+            diff(path, path, run=given)
+        assert diff(path, path, run=Call((given,), model=model)).same
 
 
 def test_the_verb_runs_both():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import OrderedDict
 
 import numpy
 import pytest
@@ -133,6 +134,22 @@ def test_tensors_have_their_distance_and_histogram(page, models):
     change = (tensors[1].double() - tensors[0].double()).numpy()
     expected = numpy.histogram(change, 64, (change.min(), change.max()))[0]
     assert drawn["counts"] == expected.tolist()
+
+
+def test_renamed_modules_stand_beside_what_they_were():
+    torch.manual_seed(0)
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    one = nn.Sequential(OrderedDict(stem=first, head=second))
+    data = saved(torch.jit.script(one))
+    with torch.no_grad():
+        second.bias[1] += 0.5
+    other = saved(torch.jit.script(nn.Sequential(OrderedDict(trunk=first, head=second))))
+    page = read(made(data, other).html)
+    rows = page.by_id("modules").one("table", "trees").one("tbody").all("tr")
+    shown = [[span.text for span in row.all("span", "name")] for row in rows]
+    assert shown == [["(root)", "(root)"], ["stem", "trunk"], ["head", "head"]]
+    assert rows[1].all("td")[2].text == "was stem"
+    assert "none" not in page.by_id("table-tensors").text
 
 
 def test_histograms_are_those_that_are_asked_for(models):

@@ -75,12 +75,12 @@ def command(
     Names modules that were added, removed, renamed or moved, attributes and constants with both
     values, operators, code side by side with the lines of user source, tensors and how far their
     values are apart, and extra files. What the files differ in beside that, such as names of
-    variables, packing and debug records, is no change. Runs nothing of the files, and does not
-    import torch. The exit code is 1 when anything changed, 2 when a file cannot be read, or the
-    files have nothing in common that can be compared.
+    variables, packing and debug records, is no change. The exit code is 1 when anything changed,
+    2 when a file cannot be read, or the files have nothing in common that can be compared.
 
     With --run, --random or --arg, which are as those of 'tsarchive run', both models are called
-    with the same inputs, and the first module whose output differs is named.
+    with the same inputs, and the first module whose output differs is named. Without these nothing
+    of the files runs, and torch is not imported.
 
     --install-git lets 'git diff' and 'git difftool -t tsarchive' show what changed in models.
 

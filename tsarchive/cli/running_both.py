@@ -55,6 +55,7 @@ run_options = together(
     ),
     input_options,
     click.option("--method", default="forward", show_default=True, help="Which method to call."),
+    click.option("--model", metavar="NAME", help="Which model of a PT2 archive to run."),
     click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of results."),
     click.option("--atol", default=1e-8, show_default=True, help="Absolute tolerance of results."),
     import_option,
@@ -75,7 +76,7 @@ def run_arguments(arguments: list[str], given: dict[str, Any]) -> dict[str, Any]
 
     inputs = gather(arguments, given["seed"])
     return {
-        "run": Call(inputs.args, inputs.kwargs, given["method"], given["seed"]),
+        "run": Call(inputs.args, inputs.kwargs, given["method"], given["seed"], given["model"]),
         "rtol": given["rtol"],
         "atol": given["atol"],
         "policy": chosen_policy(given["allow"], trust=given["trust"]),

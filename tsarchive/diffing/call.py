@@ -9,12 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A method, its arguments, and the seed of random numbers before it."""
+    """A method, its arguments, and the seed of random numbers before it.
+
+    ``model`` is one of several in an archive of torch.export.
+    """
 
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     method: str = "forward"
     seed: int = 0
+    model: str | None = None
 
     @classmethod
     def of(cls, given: Any) -> Call:

@@ -17,6 +17,7 @@ from torch.nn import Module
 
 from tsarchive.errors import ArchiveError, CallError, ScriptError
 from tsarchive.formats.base import LoadOptions, Opened
+from tsarchive.formats.registry import format_of
 from tsarchive.ir.classes import Function
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import Location
@@ -45,9 +46,14 @@ def divergence_of_files(
     ``guard`` says what the code of each may reach and use up. Raises what ``load`` and
     :func:`divergence` raise.
     """
-    options = LoadOptions(torch.device("cpu"), guard)
-    one, other = (load_opened(file, options) for file in (before, after))
+    one, other = (_loaded(file, call.model, guard) for file in (before, after))
     return divergence(one, other, call, tolerance, paths)
+
+
+def _loaded(file: Opened, model: str | None, guard: Guard) -> Module:
+    """Load a file; of one without programs there is one model."""
+    chosen = model if format_of(file).has_programs else None
+    return load_opened(file, LoadOptions(torch.device("cpu"), guard, chosen))
 
 
 def divergence(

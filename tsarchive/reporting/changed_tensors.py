@@ -32,7 +32,7 @@ def tensors(compared: Comparison) -> Section | None:
     drawn = dict(_histograms(compared, shown))
     keys = [str(index) if str(index) in drawn else None for index in range(len(shown))]
     rows = [_tensor_row(compared, change) for change in shown]
-    total = len(compared.after.tensors)
+    total = len({name for side in compared.sides for name in side.tensors})
     told = f"{len({change.where for change in found}):,} of {plural(total, 'tensor')} differ."
     body = joined(
         (
@@ -46,7 +46,10 @@ def tensors(compared: Comparison) -> Section | None:
 
 
 def _tensor_row(compared: Comparison, change: Change) -> list[Cell]:
-    described = [_description(side, change.where) for side in compared.sides]
+    described = [
+        _description(compared.before, compared.name_before(change.where)),
+        _description(compared.after, change.where),
+    ]
     names = Cell(change.where, is_code=True), Cell(" → ".join(dict.fromkeys(described)))
     found = change.values
     if found is None:
@@ -143,7 +146,9 @@ def _histograms(
         if change.values is None or not fnmatchcase(change.where, compared.histograms):
             continue
         try:
-            found = change_histogram(before.of(change.where), after.of(change.where))
+            found = change_histogram(
+                before.of(compared.name_before(change.where)), after.of(change.where)
+            )
             yield str(index), found.document()
         except ArchiveError as error:
             yield str(index), {"problem": error.message}

@@ -39,6 +39,8 @@ from .side_by_side import block, marked
 
 _SAME: Final = "These are the same model."
 _PARTLY: Final = "No difference was found in what can be compared of them:"
+MODULE: Final = "module"
+"""The kind of changes that tell of a whole module."""
 _EXTRA_FILE: Final = "extra file"
 _FILE: Final = "file"
 
@@ -85,6 +87,19 @@ class Comparison:
     def sides(self) -> tuple[Side, Side]:
         """Both files."""
         return self.before, self.after
+
+    @property
+    def moved(self) -> dict[str, str]:
+        """The paths before of modules that were renamed or moved, by those after."""
+        moves = (change for change in self.report.changes if change.kind == MODULE)
+        return {str(m.after): str(m.before) for m in moves if m.before and m.after}
+
+    def name_before(self, name: str) -> str:
+        """Return what is called so after by its name before."""
+        moved, path = self.moved, name
+        while path and path not in moved:
+            path = path.rpartition(".")[0]
+        return moved[path] + name.removeprefix(path) if path else name
 
 
 def header(compared: Comparison) -> Html:
@@ -138,9 +153,14 @@ def _facts(compared: Comparison) -> Html:
 
 def _fact_row(label: str, before: str, after: str) -> Html:
     is_same = before == after
-    values = (tag("td", text(value, MAX_FACT), class_=None if is_same else "differs")
+    values = (tag("td", _several(value), class_=None if is_same else "differs")
               for value in (before, after))  # fmt: skip
     return tag("tr", tag("th", label, scope="row", class_="dim"), *values)
+
+
+def _several(value: str) -> Html:
+    """Return a fact of one or several lines."""
+    return joined((text(line, MAX_FACT) for line in value.split("\n")), Html("<br>"))
 
 
 def changes(compared: Comparison) -> Section | None:
@@ -203,7 +223,7 @@ def _change_row(change: Change) -> list[Cell]:
     sources = dict.fromkeys(str(source) for source in change.source if source is not None)
     return [
         Cell(change.kind),
-        Cell(change.where or "(root)", is_code=True),
+        Cell(change.where or ("(root)" if change.part else ""), is_code=True),
         Cell(pair[0], value=before, is_code=True),
         Cell(pair[1], value=after, is_code=True),
         Cell(" → ".join(sources), is_code=True),

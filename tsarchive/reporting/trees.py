@@ -10,12 +10,11 @@ from tsarchive.describing.contents import ModuleInfo
 from tsarchive.diffing.report import Change
 from tsarchive.ir.names import unmangled
 
-from .comparison import Comparison
+from .comparison import MODULE, Comparison
 from .html import Html, Section, joined, more, tag
 
 _MARKS: Final = {"added": "+", "removed": "−", "changed": "~", "around": "", "alike": ""}
 _ALL_FROM: Final = 40
-_MODULE: Final = "module"
 _ALONE: Final = ("added", "removed")
 
 
@@ -35,7 +34,7 @@ def modules(compared: Comparison) -> Section | None:
         return None
     roots = (side.archive.view.signed_tree() for side in compared.sides)
     changes = compared.report.changes
-    nodes = list(_Merging(changes).nodes("", "", (), *roots))
+    nodes = list(_Merging(compared.moved).nodes("", "", (), *roots))
     kinds = _kinds_by_module({node.path for node in nodes}, changes)
     states = {node.path: _state(node, kinds) for node in nodes}
     around = {path for node in nodes if states[node.path] != "alike" for path in node.above}
@@ -57,9 +56,8 @@ def _alike_box(noun: str, *, is_checked: bool) -> Html:
 class _Merging:
     """Makes one tree of two. Modules that were renamed in their place stand together."""
 
-    def __init__(self, changes: Sequence[Change]) -> None:
-        moves = (change for change in changes if change.kind == _MODULE)
-        self._was = {move.after: move.before for move in moves if move.before and move.after}
+    def __init__(self, was: Mapping[str, str]) -> None:
+        self._was = was
 
     def nodes(
         self,
@@ -85,7 +83,7 @@ class _Merging:
     ) -> str:
         """Return where a module in the module at ``path`` was, or would have been."""
         was = self._was.get(child)
-        if isinstance(was, str) and was in one:
+        if was is not None and was in one:
             return was
         return _below(path_before, child.removeprefix(f"{path}.") if path else child)
 
@@ -124,7 +122,7 @@ def _kinds_by_module(paths: set[str], found: Sequence[Change]) -> dict[str, Coun
             continue
         place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
         told = change.kind
-        if change.kind == _MODULE and isinstance(change.before, str) and change.after is not None:
+        if change.kind == MODULE and isinstance(change.before, str) and change.after is not None:
             told = f"was {change.before}"
             if change.before in paths:
                 kinds.setdefault(change.before, Counter())[f"is now {change.where}"] += 1
@@ -141,7 +139,7 @@ def _state(node: _Node, kinds: Mapping[str, Counter[str]]) -> str:
 
 
 def _node_row(node: _Node, state: str, kinds: Counter[str]) -> Html:
-    counts = kinds if kinds.keys() - {_MODULE} or state not in _ALONE else Counter([state])
+    counts = kinds if kinds.keys() - {MODULE} or state not in _ALONE else Counter([state])
     told = ", ".join(f"{kind} ({n:,})" if n > 1 else kind for kind, n in counts.items())
     return tag("tr", _node_cell(node, node.before, state), _node_cell(node, node.after, state),
                tag("td", told, class_="dim"), class_=state)  # fmt: skip
