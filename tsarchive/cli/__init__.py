@@ -37,7 +37,7 @@ COMMANDS = {
     "verify": "Check that a file is whole, and what it claims to be.",
     "audit": "List what a file can do, and when.",
     "fingerprint": "Tell which model a file holds, whatever wrote it.",
-    "compat": "Tell which torch loads and runs a file, and what ties it to one place.",
+    "compat": "Tell which torch loads and runs a file.",
     "jitter": "Check that saving again gives the same bytes.",
     "cache": "Show, trim or empty the cache of compiled code.",
 }
