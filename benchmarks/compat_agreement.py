@@ -1,6 +1,6 @@
 """Compare what ``tsarchive.compat`` says with what torch.jit.load of other releases does.
 
-    python -m benchmarks.compat_agreement --python /path/to/torch-2.4/bin/python ... FOLDER...
+    python benchmarks/compat_agreement.py --python /path/to/torch-2.4/bin/python ... FOLDER...
 
 Each ``--python`` has a release of torch, and needs nothing of ours. Every archive is loaded in a
 process of its own, and run where a file of inputs (``NAME.io.pt``) lies beside it. Prints a row for
@@ -143,7 +143,7 @@ def _compare(answers: dict[str, dict[str, Any]], files: Sequence[str]) -> None:
 
 def _rows(file: str, versions: Sequence[str]) -> dict[str, Row]:
     try:
-        report = tsarchive.compat(file, versions)
+        report = tsarchive.compat(file)  # of all: plans of conversions take as long again
     except ArchiveError as error:
         refused = Reason("file", str(error))
         return {

@@ -23,7 +23,9 @@ SIDE = {
 MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_ours": True}
 
 
-@pytest.mark.parametrize("name", ["compare", "conversion", "fidelity", "scanners"])
+@pytest.mark.parametrize(
+    "name", ["compare", "compat_agreement", "conversion", "fidelity", "scanners"]
+)
 def test_a_command_starts(name, tmp_path):
     done = torch_process(FOLDER / f"{name}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -38,7 +38,7 @@ COMMANDS = {
     "audit": "List what a file can do, and when.",
     "fingerprint": "Tell which model a file holds, whatever wrote it.",
     "diff": "Show how two models differ, from A to B.",
-    "compat": "Tell which torch loads and runs a file, and what ties it to one place.",
+    "compat": "Tell which torch loads and runs a file.",
     "jitter": "Check that saving again gives the same bytes.",
     "cache": "Show, trim or empty the cache of compiled code.",
 }

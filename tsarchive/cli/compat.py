@@ -34,7 +34,7 @@ _LINE: Final = "\n"
 )
 @json_option
 def command(file: str, *, versions: str | None, as_json: bool) -> int:
-    """Tell which torch loads and runs a file, and what ties it to one place.
+    """Tell which torch loads and runs a file.
 
     Compares the format, the operators with their arguments, the classes and the language of the
     code with what each release of torch has, and shows the first line that stands in the way.
