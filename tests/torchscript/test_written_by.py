@@ -26,6 +26,7 @@ from tsarchive.describing.written import (
     written_lines,
 )
 from tsarchive.operators.torch_sources import Line, releases_with
+from tsarchive.pickler import dumps
 
 KNOWN = sorted(known_archives(), key=lambda known: str(known[1]))
 OLD = FIXTURES / "old"
@@ -300,6 +301,25 @@ def damaged(path: Path) -> io.BytesIO:
     with tsarchive.open(path) as archive:
         names = [n for n in archive.records if n.endswith(".debug_pkl") or n == "bytecode.pkl"]
     return changed(path, {name: b"\x80\x02(" for name in names})
+
+
+@pytest.mark.parametrize(
+    ("text", "filename"),
+    [
+        ("torch/" * 8000, "a.py"),
+        ("\n" * 48_000, "torch/nn/functional.py"),
+        ("torch/nn/functional.py(" + "9" * 40_000 + "): relu", "a.py"),
+        ("def relu(", "torch/" * 8000 + "functional.py"),
+        ("torch/nn/functional.py(1): " + "relu" * 9000, "a.py"),
+    ],
+    ids=["folders", "lines", "digits", "path", "name"],
+)
+@pytest.mark.whole
+def test_texts_made_to_take_long_tell_nothing(text, filename):
+    rows = ((0, ((text, filename, 1), 0, 1), 0),)
+    record = "code/__torch__/fixtures/modules/containers.py.debug_pkl"
+    found = written_by(changed(SEQUENTIAL, {record: dumps(rows)}))
+    assert found.compiled_first is not None  # by other records
 
 
 def test_damage_leaves_no_mark():

@@ -35,6 +35,8 @@ from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 _MAX_CODE: Final = 1 << 16
 _MAX_BYTECODE: Final = 1 << 20
 _MAX_DEBUG: Final = 3 << 14
+# What it takes to look at a record, however small.
+_OVERHEAD: Final = 1 << 8
 # So much data is deflated again to see whether zlib did it.
 _MAX_DEFLATED: Final = 1 << 17
 
@@ -255,13 +257,13 @@ def _is_zlibs(container: Container) -> bool:
         if record.method == DEFLATED and record.size <= room:
             if deflated(container.read(record.name)) != container.payload(record.name):
                 return False
-            seen, room = seen + 1, room - record.size
+            seen, room = seen + 1, room - record.size - _OVERHEAD
     return seen > 1
 
 
-_FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]+\.py)\((\d+)\): (\w+)")
+_FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]{1,60}\.py)\((\d{1,9})\): (\w{1,60})")
 _FILE: Final = re.compile(r"\btorch[/\\]((?:nn[/\\])?(?:modules[/\\])?\w+\.py)\Z")
-_DEFINED: Final = re.compile(r"^\s*def (\w+)\(", re.MULTILINE)
+_DEFINED: Final = re.compile(r"^[ \t]*def (\w+)\(", re.MULTILINE)
 # Calls of functions by name, whose places loading loses: those through a variable keep theirs.
 _CALLED: Final = re.compile(
     r"\b__torch__\.torch\.nn\.functional\.(?:___torch_mangle_\d+\.)?[a-z]\w*\("
@@ -285,7 +287,7 @@ class _DebugMarks:
         self._tags: set[int] = set()
         room = _MAX_DEBUG
         for record, size in _debug_records(container):
-            room -= size
+            room -= size + _OVERHEAD
             if room < 0 or self._is_settled:
                 break
             with suppress(ArchiveError):
