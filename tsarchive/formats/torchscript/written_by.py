@@ -205,9 +205,11 @@ def _of_operators(operators: Iterable[str]) -> Iterator[Reason]:
     torchs = [name for name in known if name.startswith("aten::")]
     if torchs:
         newest = max(torchs, key=lambda name: releases.index(known[name][0]))
-        yield since(f"the operator {newest}", _first_release(known[newest]))
+        if (first := _first_release(known[newest])) != releases[0]:
+            yield since(f"the operator {newest}", first)
         oldest = min(torchs, key=lambda name: releases.index(known[name][-1]))
-        yield until(f"the operator {oldest}", known[oldest][-1])
+        if (last := known[oldest][-1]) != releases[-1]:
+            yield until(f"the operator {oldest}", last)
 
 
 def _first_release(versions: Sequence[str]) -> str:
