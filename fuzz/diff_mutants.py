@@ -1,8 +1,8 @@
 """Compare archives with mutants of them: each change must be named at its place, and no other.
 
-    python fuzz/diff_mutants.py [COUNT]
+    python fuzz/diff_mutants.py [COUNT] [FILE]...
 
-Prints a table of what was tried, by the kind of mutant, and what was told otherwise; the exit code
+Takes the archives of ``fixtures/`` where none are named. Prints a table of what was tried, by the kind of mutant, and what was told otherwise; the exit code
 is 1 if anything was.
 """
 
@@ -31,20 +31,20 @@ def files() -> list[Path]:
     return sorted(path for path in found if ".io" not in path.name)
 
 
-def tried() -> Iterator[tuple[Path, Compared, Mutant]]:
+def tried(paths: list[Path]) -> Iterator[tuple[Path, Compared, Mutant]]:
     """Yield mutants without end, some of each file in turn."""
     for turn in count():
-        for path in files():
+        for path in paths:
             compared = Compared(path.read_bytes())
             for mutant in mutants(compared.original, f"{path.name} {turn}", _AT_ONCE):
                 yield path, compared, mutant
 
 
-def main(most: int) -> int:
+def main(most: int, paths: list[Path]) -> int:
     told: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
-    for path, compared, mutant in tried():
+    for path, compared, mutant in tried(paths):
         try:
             report = compared.with_mutant(mutant)
         except tsarchive.SourceError:
@@ -53,7 +53,7 @@ def main(most: int) -> int:
         told[mutant.kind] += 1
         if fault := faults(mutant, compared.original.records, report, compared.classes):
             wrong[mutant.kind] += 1
-            print(f"{path.relative_to(ROOT)}: {mutant.kind}, {fault}: {mutant.where!r}")
+            print(f"{path}: {mutant.kind}, {fault}: {mutant.where!r}")
         if told.total() == most:
             break
     for kind, number in sorted(told.items()):
@@ -63,4 +63,5 @@ def main(most: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 10_000))
+    number, *named = sys.argv[1:] or ["10000"]
+    sys.exit(main(int(number), [Path(name) for name in named] or files()))

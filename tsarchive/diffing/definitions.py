@@ -58,7 +58,12 @@ def compare_values(
         else:
             yield from _alone(where, after.attributes[name], is_gone=False)
     order = [names.member(own_class, name) for name in before.order]
-    yield from _order(path, order, after.order)
+    slots_after = after.definition.attributes
+    kept = _kept(declared, slots_after), _kept(slots_after, declared)
+    if not [*_order(path, *kept)]:  # which is told of the class
+        known = {*kept[0]}
+        orders = ([name for name in side if name in known] for side in (order, after.order))
+        yield from _order(path, *orders)
 
 
 def _has_one_type(own: Plain, other: Plain, names: Renamings) -> bool:
@@ -85,10 +90,19 @@ def _alone(where: str, value: Plain, *, is_gone: bool) -> Iterator[Change]:
 
 def _order(path: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
     """Yield whether what both have is in another order."""
-    own = [name for name in before if name in {*after}]
-    others = [name for name in after if name in {*before}]
+    both = {*before} & {*after}
+    own, others = ([name for name in side if name in both] for side in (before, after))
     if own != others:
         yield Change("attribute order", path, own, others, "structure")
+
+
+def _kept(slots: Mapping[str, Plain], others: Mapping[str, Plain]) -> list[str]:
+    """Return the attributes of a class that have their roles in another: those decide the order."""
+    return [name for name, slot in slots.items() if _roles(slot) == _roles(others.get(name))]
+
+
+def _roles(slot: Plain) -> Sequence[Any]:
+    return (_slot(slot) or [None])[1:]
 
 
 class DefinitionComparison:
@@ -154,7 +168,7 @@ class DefinitionComparison:
                 self._add(_TYPE, where, own[0], other[0])
             if own[1:] != other[1:]:
                 self._add("attribute role", where, _role(own), _role(other))
-        self.found.changes += _order(self._path, [*before], [*after])
+        self.found.changes += _order(self._path, _kept(before, after), _kept(after, before))
 
     def _constants(self, before: Mapping[str, Plain], after: Mapping[str, Plain]) -> None:
         for name in dict.fromkeys([*before, *after]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
+
+_TENSORS: Final = frozenset({"tensor", "sparse"})
 
 
 def is_same(before: Plain, after: Plain) -> bool:
@@ -22,14 +24,16 @@ def as_written(value: Any) -> Plain:
             return tuple(map(as_written, items))
         case {"dict": pairs}:
             return _written_dict(pairs)
+        case {"tensor": [_, str(dtype), shape, *_]}:
+            return f"{dtype} {shape}"
+        case {"sparse": str(layout)}:
+            return layout
         case {"device": str(text)} | {"function": str(text)} | {"constant": str(text)}:
             return text
         case {"enum": str(name), "member": str(member)}:
             return f"{name}.{member}"
         case {"type": _, "value": item} | {"enum": _, "value": item}:
             return as_written(item)
-        case {"tensor": [_, str(dtype), shape, *_]}:
-            return f"{dtype} {shape}"
         case Mapping():
             return {key: as_written(item) for key, item in value.items()}
         case list() | tuple():
@@ -103,15 +107,21 @@ def _keys(pairs: Sequence[Any]) -> list[bytes]:
 
 
 def without_tensors(value: Any) -> Plain:
-    """Return a value with None for each tensor in it, which is told by its name."""
+    """Return a value without the tensors in it, which are told by their names; None for one."""
     match value:
         case {"tensor": _} | {"sparse": _}:
             return None
+        case {"dict": pairs}:
+            return {"dict": [[k, without_tensors(v)] for k, v in pairs if not _is_tensor(v)]}
         case Mapping():
             return {key: without_tensors(item) for key, item in value.items()}
         case list() | tuple():
-            return [*map(without_tensors, value)]
+            return [without_tensors(item) for item in value if not _is_tensor(item)]
     return value  # type: ignore[no-any-return]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Mapping) and not value.keys().isdisjoint(_TENSORS)
 
 
 def _is_deep(value: Any) -> bool:

@@ -21,7 +21,7 @@ from tsarchive.formats.contents import Contents, Definition, Outline, Routine, T
 
 Digest = Callable[[str], str]
 _CONSTANTS: Final = "CONSTANTS."
-_OF_MEMBERS: Final = ("attribute", "attribute order")
+_OF_MEMBERS: Final = ("attribute", "attribute type")
 
 
 class _Pair(NamedTuple):
@@ -184,7 +184,7 @@ class ProgramComparison:
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
             found.changes += self._renamed_attributes(own, other)
             found.changes += compare_values(other, *modules, self.names)
-        told = {change.where for change in found.changes if change.kind in _OF_MEMBERS}
+        told = {change.where for change in found.changes if change.kind == "attribute"}
         for pair in self._pairs:
             self._definitions(pair, found)
         found.derived += self._appearing()
@@ -256,7 +256,7 @@ def _without(
 def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
     """Yield changes but those of members of a class that are told of the values in modules."""
     for change in changes:
-        is_of_class = change.part == "code" and change.kind in (*_OF_MEMBERS, "attribute type")
+        is_of_class = change.part == "code" and change.kind in _OF_MEMBERS
         if not (is_of_class and change.where in told):
             yield change
 
