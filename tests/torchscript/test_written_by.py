@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tsarchive
+from fixtures import torch_sources
 from tests.support.archives import CORPUS, FIXTURES, TORCH, torch_saved
 from tests.support.command_line import SEQUENTIAL, document, run
 from tests.support.releases import known_archives
@@ -255,6 +256,16 @@ def test_lines_of_this_torch_are_in_the_table():
     assert not releases_with(start._replace(number=10**9))
     assert not releases_with(start._replace(file="nn/modules/none.py"))
     assert not releases_with(start._replace(function="*"))
+
+
+def test_the_table_of_sources_is_that_of_this_torch():
+    """What ``fixtures/torch_sources.py`` reads here is in the table, for every function."""
+    rows = torch_sources.rows_of(torch_sources.TABLE.read_text())
+    read = [*torch_sources.places_in(Path(torch.__file__).parents[1])]
+    assert len(read) > 250
+    for file, function, place in read:
+        assert place in rows[file, function][OWN], (file, function)
+    assert torch_sources.text_of(rows) == torch_sources.TABLE.read_text()
 
 
 def test_json_and_lines_of_info():
