@@ -23,9 +23,13 @@ SIDE = {
 MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_ours": True}
 
 
-@pytest.mark.parametrize(
-    "name", ["compare", "compat_agreement", "conversion", "fidelity", "scanners"]
-)
+COMMANDS = [
+    "compare", "compat_agreement", "conversion", "fidelity", "packing_mutants", "scanners",
+    "written_by",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_starts(name, tmp_path):
     done = torch_process(FOLDER / f"{name}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -60,6 +64,8 @@ def test_what_an_earlier_run_has_compiled_is_not_taken(name, measure, printed, m
         ("conversion", {"examine_all": lambda paths, timeout: ()}, ["none.pt"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["none"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["--run", "none"]),
+        ("packing_mutants", {"is_model": lambda data: False}, [__file__]),
+        ("written_by", {"known_archives": lambda: ()}, []),
         ("scanners", {"SCANNERS": {}}, ["--benign", "none", "--hostile", "none"]),
     ],
 )

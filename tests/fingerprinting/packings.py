@@ -95,6 +95,8 @@ def _packed_by_macos(data: bytes, records: Records, chosen: random.Random) -> by
 
 
 def _without_notes(data: bytes, records: Records, chosen: random.Random) -> bytes | None:
+    if records.get("byteorder") == b"big":
+        return None
     left = {name: content for name, content in records.items() if name not in _NOTES}
     return zipped(left) if len(left) < len(records) else None
 

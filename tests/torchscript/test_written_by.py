@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tsarchive
+from fixtures import torch_sources
 from tests.support.archives import CORPUS, FIXTURES, TORCH, torch_saved
 from tests.support.command_line import SEQUENTIAL, document, run
 from tests.support.releases import known_archives
@@ -26,6 +27,7 @@ from tsarchive.describing.written import (
     written_lines,
 )
 from tsarchive.operators.torch_sources import Line, releases_with
+from tsarchive.pickler import dumps
 
 KNOWN = sorted(known_archives(), key=lambda known: str(known[1]))
 OLD = FIXTURES / "old"
@@ -256,6 +258,16 @@ def test_lines_of_this_torch_are_in_the_table():
     assert not releases_with(start._replace(function="*"))
 
 
+def test_the_table_of_sources_is_that_of_this_torch():
+    """What ``fixtures/torch_sources.py`` reads here is in the table, for every function."""
+    rows = torch_sources.rows_of(torch_sources.TABLE.read_text())
+    read = [*torch_sources.places_in(Path(torch.__file__).parents[1])]
+    assert len(read) > 250
+    for file, function, place in read:
+        assert place in rows[file, function][OWN], (file, function)
+    assert torch_sources.text_of(rows) == torch_sources.TABLE.read_text()
+
+
 def test_json_and_lines_of_info():
     facts = document("info", SEQUENTIAL)["written_by"]
     assert facts.keys() == {
@@ -300,6 +312,25 @@ def damaged(path: Path) -> io.BytesIO:
     with tsarchive.open(path) as archive:
         names = [n for n in archive.records if n.endswith(".debug_pkl") or n == "bytecode.pkl"]
     return changed(path, {name: b"\x80\x02(" for name in names})
+
+
+@pytest.mark.parametrize(
+    ("text", "filename"),
+    [
+        ("torch/" * 8000, "a.py"),
+        ("\n" * 48_000, "torch/nn/functional.py"),
+        ("torch/nn/functional.py(" + "9" * 40_000 + "): relu", "a.py"),
+        ("def relu(", "torch/" * 8000 + "functional.py"),
+        ("torch/nn/functional.py(1): " + "relu" * 9000, "a.py"),
+    ],
+    ids=["folders", "lines", "digits", "path", "name"],
+)
+@pytest.mark.whole
+def test_texts_made_to_take_long_tell_nothing(text, filename):
+    rows = ((0, ((text, filename, 1), 0, 1), 0),)
+    record = "code/__torch__/fixtures/modules/containers.py.debug_pkl"
+    found = written_by(changed(SEQUENTIAL, {record: dumps(rows)}))
+    assert found.compiled_first is not None  # by other records
 
 
 def test_damage_leaves_no_mark():

@@ -110,7 +110,7 @@ def as_told(version: str) -> WrittenBy | None:
 
 
 def written_lines(found: WrittenBy) -> Lines:
-    """Yield the range, then the marks that bound it; all of them where they contradict."""
+    """Yield the range, then the marks that bound it, or that contradict each other."""
     yield "written by", _range_text(found)
     if found.writer != "torch":
         yield "", f"packed by {found.writer}"
@@ -122,7 +122,7 @@ def written_lines(found: WrittenBy) -> Lines:
 
 def _range_text(found: WrittenBy) -> str:
     if found.first is None or found.last is None:
-        return "no torch that is known: its marks contradict each other"
+        return "no torch that is known: marks contradict each other"
     range_ = Span(found.first, found.last, found.is_between)
     if found.is_between:
         return f"a build of torch between {range_}"
@@ -131,11 +131,9 @@ def _range_text(found: WrittenBy) -> str:
 
 
 def _binding(found: WrittenBy) -> list[Reason]:
-    """Return the marks that decide, one for either end of the range."""
-    if found.first is None:
-        return [*found.reasons]
-    first, last = (found.last, found.first) if found.is_between else (found.first, found.last)
+    """Return the marks that decide: one of the latest first release, one of the earliest last."""
     releases = all_releases()
-    lower = [r for r in found.reasons if r.first == first != releases[0]]
-    upper = [r for r in found.reasons if r.last == last != releases[-1]]
-    return [*dict.fromkeys((*lower[:1], *upper[:1]))]
+    lower = max(found.reasons, key=lambda reason: releases.index(reason.first), default=None)
+    upper = min(found.reasons, key=lambda reason: releases.index(reason.last), default=None)
+    deciding = [r for r in (lower, upper) if r and (r.first, r.last) != (releases[0], releases[-1])]
+    return [*dict.fromkeys(deciding)]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tsarchive.container import Container
 from tsarchive.container.layout import DEFLATED
-from tsarchive.container.packing import packing_of
+from tsarchive.container.packing import Packing, packing_of
 from tsarchive.describing.written import (
     Reason,
     Writer,
@@ -35,6 +35,8 @@ from .debug_records import DEBUG_SUFFIX, DebugForm, DebugRows, read_debug_rows
 _MAX_CODE: Final = 1 << 16
 _MAX_BYTECODE: Final = 1 << 20
 _MAX_DEBUG: Final = 3 << 14
+# What it takes to look at a record, however small.
+_OVERHEAD: Final = 1 << 8
 # So much data is deflated again to see whether zlib did it.
 _MAX_DEFLATED: Final = 1 << 17
 
@@ -44,12 +46,11 @@ class _Archive(NamedTuple):
 
     container: Container
     names: Sequence[str]
-    has_times: bool
-    is_torchs: bool
+    packing: Packing
     version: int
     code: str
     bytecode: int | None
-    debug: DebugForm | None
+    debug: _DebugMarks
     operators: Mapping[str, int]
 
     def has(self, name: str) -> bool:
@@ -78,7 +79,7 @@ def _torch_script(condition: Callable[[_Archive], bool]) -> Callable[[_Archive],
 
 def _packed(condition: Callable[[_Archive], bool]) -> Callable[[_Archive], bool]:
     """Return a condition that tells of torch only where torch has packed the records."""
-    return _torch_script(lambda archive: archive.is_torchs and condition(archive))
+    return _torch_script(lambda archive: archive.packing.is_torchs and condition(archive))
 
 
 # Sources are files of torch; what they do was tried with archives that each release wrote.
@@ -105,8 +106,10 @@ _MARKS: Final = (
           lambda a: a.has("model.json") and any(n.startswith("debug/") for n in a.names),
           "torch/csrc/jit/export.cpp"),
     _Mark("a data.pkl", "1.3", None, lambda a: a.has("data.pkl"), "torch/csrc/jit/export.cpp"),
-    _Mark("members with a time", "1.0", "1.3", lambda a: a.is_torchs and a.has_times, _WRITER),
-    _Mark("members without a time", "1.4", None, _packed(lambda a: not a.has_times), _WRITER),
+    _Mark("members with a time", "1.0", "1.3",
+          lambda a: a.packing.is_torchs and a.packing.has_times, _WRITER),
+    _Mark("members without a time", "1.4", None,
+          _packed(lambda a: not a.packing.has_times), _WRITER),
     _Mark("the version first", "1.0", "1.5", _packed(lambda a: a.names[0] == "version"), _WRITER),
     _Mark("the version last", "1.6", None, _packed(lambda a: a.names[0] != "version"), _WRITER),
     _Mark("format version 1", "1.3", "1.4", _torch_script(lambda a: a.version == 1), _VERSIONS),
@@ -125,11 +128,11 @@ _MARKS: Final = (
           lambda a: (a.bytecode or 0) >= 7, _VERSIONS),
     _Mark("bytecode version 8", "1.12", None, lambda a: (a.bytecode or 0) >= 8, _VERSIONS),
     _Mark("debug rows without tags", "1.3", "1.8",
-          lambda a: a.debug is DebugForm.UNTAGGED, _RANGES),
+          lambda a: a.debug.form is DebugForm.UNTAGGED, _RANGES),
     _Mark("debug rows with their text", "1.9", "1.11",
-          lambda a: a.debug is DebugForm.TAGGED, _RANGES),
+          lambda a: a.debug.form is DebugForm.TAGGED, _RANGES),
     _Mark("debug rows with a table of texts", "1.12", None,
-          lambda a: a.debug is DebugForm.TABLE, _RANGES),
+          lambda a: a.debug.form is DebugForm.TABLE, _RANGES),
     _Mark("op_version_set in code", "1.3", "1.4",
           _torch_script(_finds(r"^op_version_set = ")), _PRINT),
     _Mark("no op_version_set in code", "1.5", None,
@@ -159,37 +162,40 @@ def written_by(
     ``version`` is that of its format, ``code`` are its code records, ``operators`` those that they
     call. What is not known leaves no mark.
     """
-    packing = packing_of(container.buffer())
-    debug = _DebugMarks(container, code)
     archive = _Archive(
         container=container,
         names=[*container.records],
-        has_times=packing.has_times,
-        is_torchs=packing.is_torchs,
+        packing=packing_of(container.buffer()),
         version=version or 0,
         code=_first_code(code),
         bytecode=_bytecode_version(container),
-        debug=debug.form,
+        debug=_DebugMarks(container, code),
         operators=operators,
     )
-    reasons = [_reason(mark) for mark in _MARKS if mark.is_there(archive)]
-    reasons += _of_operators(operators) if archive.has("data.pkl") else ()
-    compiled = debug.compiled()
-    found = common(reasons)
-    if compiled and debug.is_first_save:
-        lines = Reason("lines of torch's sources, compiled as it was saved", *compiled)
-        together = common([*reasons, lines])
-        if together is not None and not together.is_between:
-            reasons, found = [*reasons, lines], together
+    reasons = _reasons(archive)
+    found, compiled = common(reasons), archive.debug.compiled()
     return WrittenBy(
         first=found and found.first,
         last=found and found.last,
         reasons=tuple(reasons),
-        writer=_writer(container, is_torchs=packing.is_torchs),
+        writer=_writer(archive),
         is_between=found is not None and found.is_between,
         compiled_first=compiled and compiled[0],
         compiled_last=compiled and compiled[1],
     )
+
+
+def _reasons(archive: _Archive) -> list[Reason]:
+    """Return all marks. Lines of torch's sources are none where others contradict them."""
+    reasons = [_reason(mark) for mark in _MARKS if mark.is_there(archive)]
+    if archive.has("data.pkl"):
+        reasons.extend(_of_operators(archive.operators))
+    compiled = archive.debug.compiled()
+    if compiled is None or not archive.debug.is_first_save:
+        return reasons
+    lines = Reason("lines of torch's sources, compiled as it was saved", *compiled)
+    together = common([*reasons, lines])
+    return reasons if together is None or together.is_between else [*reasons, lines]
 
 
 def _reason(mark: _Mark) -> Reason:
@@ -203,9 +209,11 @@ def _of_operators(operators: Iterable[str]) -> Iterator[Reason]:
     torchs = [name for name in known if name.startswith("aten::")]
     if torchs:
         newest = max(torchs, key=lambda name: releases.index(known[name][0]))
-        yield since(f"the operator {newest}", _first_release(known[newest]))
+        if (first := _first_release(known[newest])) != releases[0]:
+            yield since(f"the operator {newest}", first)
         oldest = min(torchs, key=lambda name: releases.index(known[name][-1]))
-        yield until(f"the operator {oldest}", known[oldest][-1])
+        if (last := known[oldest][-1]) != releases[-1]:
+            yield until(f"the operator {oldest}", last)
 
 
 def _first_release(versions: Sequence[str]) -> str:
@@ -236,12 +244,12 @@ def _bytecode_version(container: Container) -> int | None:
     return None
 
 
-def _writer(container: Container, *, is_torchs: bool) -> Writer:
+def _writer(archive: _Archive) -> Writer:
     """Tell what packed the records: torch deflates with miniz, whose bytes zlib seldom writes."""
-    if not is_torchs:
+    if not archive.packing.is_torchs:
         return "another program"
     with suppress(ArchiveError):
-        return "tsarchive" if _is_zlibs(container) else "torch"
+        return "tsarchive" if _is_zlibs(archive.container) else "torch"
     return "torch"
 
 
@@ -255,13 +263,13 @@ def _is_zlibs(container: Container) -> bool:
         if record.method == DEFLATED and record.size <= room:
             if deflated(container.read(record.name)) != container.payload(record.name):
                 return False
-            seen, room = seen + 1, room - record.size
+            seen, room = seen + 1, room - record.size - _OVERHEAD
     return seen > 1
 
 
-_FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]+\.py)\((\d+)\): (\w+)")
+_FRAME: Final = re.compile(r"\btorch[/\\]([\w/\\]{1,60}\.py)\((\d{1,9})\): (\w{1,60})")
 _FILE: Final = re.compile(r"\btorch[/\\]((?:nn[/\\])?(?:modules[/\\])?\w+\.py)\Z")
-_DEFINED: Final = re.compile(r"^\s*def (\w+)\(", re.MULTILINE)
+_DEFINED: Final = re.compile(r"^[ \t]*def (\w+)\(", re.MULTILINE)
 # Calls of functions by name, whose places loading loses: those through a variable keep theirs.
 _CALLED: Final = re.compile(
     r"\b__torch__\.torch\.nn\.functional\.(?:___torch_mangle_\d+\.)?[a-z]\w*\("
@@ -285,7 +293,7 @@ class _DebugMarks:
         self._tags: set[int] = set()
         room = _MAX_DEBUG
         for record, size in _debug_records(container):
-            room -= size
+            room -= size + _OVERHEAD
             if room < 0 or self._is_settled:
                 break
             with suppress(ArchiveError):
