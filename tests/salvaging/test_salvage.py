@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch
 import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import document, error, process, run
+from tsarchive.formats.executorch import view
 
 TORCH_DTYPES = {
     "F32": torch.float32, "I64": torch.int64, "C64": torch.complex64, "U8": torch.uint8,
@@ -198,6 +200,19 @@ def test_whatever_is_left_is_right(name):
 
 _CHECKPOINT = FILES["torch.save"]
 VALUES_ALONE = _CHECKPOINT[: _CHECKPOINT.index(STATE["0.weight"].numpy().tobytes())]
+
+
+def test_an_order_of_dimensions_that_is_not_known(monkeypatch):
+    """A file of ExecuTorch may tell an order that is none."""
+    made = view._info
+    monkeypatch.setattr(
+        view, "_info", lambda *args, **more: replace(made(*args, **more), strides=())
+    )
+    data = (FIXTURES / "executorch" / "data.ptd").read_bytes()
+    with pytest.raises(tsarchive.FormatError, match="no tensor is whole"):
+        tsarchive.salvage(io.BytesIO(data), io.BytesIO())
+
+
 NOTHING = {
     "empty": (b"", "an empty file"),
     "text": (b"hello" * 100, "not a zip archive"),
