@@ -349,12 +349,16 @@ class _Sorting:
         info = found.info
         if not info.elements:
             return Elements(None, 0, info.shape, (), itemsize, itemsize)
+        if len(info.strides) != len(info.shape):
+            return "its elements lie in an order that is not known"
         try:
             data = found.elements()
         except MissingRecordError:
             return _LOST
         except ArchiveError as error:
             return error.message
+        if info.offset is None:
+            return "where its elements lie is not known"
         strides = [step * itemsize for step in info.strides]
         end = sum((n - 1) * step for n, step in zip(info.shape, strides, strict=True)) + itemsize
         if end > len(data):

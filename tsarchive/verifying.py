@@ -56,7 +56,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: No
     damage = damage_of(opened)
     if damage is not None:
         opened.close()
-        findings.add([broken(damage.rule, damage.message, None, damage.hint)])
+        findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
         return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
     with survey(opened) as found:
         findings.add(_of_container(found))

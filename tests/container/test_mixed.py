@@ -105,6 +105,19 @@ def test_opening_says_the_same(name):
     assert caught.value.hint
 
 
+PLACES = {
+    "two files": len(A), "the first is cut": HALF, "byte order mark": 3, "hole": 4096,
+    "zeros at the end": HALF, "head of one, tail of another": 33_232, "headers in front": 19,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_place_is_a_number_as_well(name):
+    data, rule, _ = MIXED[name]
+    findings = tsarchive.verify(io.BytesIO(data)).findings
+    assert [finding.offset for finding in findings if finding.rule == rule] == [PLACES[name]]
+
+
 @pytest.mark.parametrize("cut", [7, 100, 16_500, 33_000])
 def test_the_head_of_any_other_version_is_noticed(cut):
     report = tsarchive.verify(io.BytesIO(A[:cut] + B[cut:]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ import torch
 import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import document, error, process, run
+from tsarchive.formats.executorch import view
 
 TORCH_DTYPES = {
     "F32": torch.float32, "I64": torch.int64, "C64": torch.complex64, "U8": torch.uint8,
@@ -67,11 +70,16 @@ def exported() -> bytes:
 
 
 FILES = {
-    "torchscript": scripted(),
-    "torch.save": checkpoint(),
-    "torch.save before 1.6": checkpoint(_use_new_zipfile_serialization=False),
-    "pt2": exported(),
+    "torchscript": scripted,
+    "torch.save": checkpoint,
+    "torch.save before 1.6": lambda: checkpoint(_use_new_zipfile_serialization=False),
+    "pt2": exported,
 }
+
+
+@cache
+def file_of(name: str) -> bytes:
+    return FILES[name]()
 
 
 def without_directory(data: bytes) -> bytes:
@@ -80,7 +88,7 @@ def without_directory(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", FILES)
 def test_all_tensors_of_a_whole_file_are_saved(name):
-    for data in (FILES[name], without_directory(FILES[name])):
+    for data in (file_of(name), without_directory(file_of(name))):
         report, found = salvaged(data)
         assert report.ok
         assert found.keys() == STATE.keys()
@@ -90,7 +98,7 @@ def test_all_tensors_of_a_whole_file_are_saved(name):
 @pytest.mark.parametrize("name", ["torchscript", "torch.save", "pt2"])
 @pytest.mark.parametrize("damage", ["flip", "hole"])
 def test_a_damaged_record_is_lost_and_no_other(name, damage):
-    data = bytearray(FILES[name])
+    data = bytearray(file_of(name))
     at = data.index(STATE["2.weight"].numpy().tobytes()) + 100
     data[at : at + 3000] = bytes([data[at] ^ 1]) + data[at + 1 : at + 3000]
     if damage == "hole":
@@ -102,7 +110,7 @@ def test_a_damaged_record_is_lost_and_no_other(name, damage):
 
 
 def test_records_keep_their_own_names_where_none_is_told():
-    data = FILES["torchscript"]
+    data = file_of("torchscript")
     report, found = salvaged(data[: data.index(STATE["2.weight"].numpy().tobytes())])
     assert not any(tensor.is_named for tensor in report.saved)
     assert [lost.name for lost in report.lost] == ["data/7"]
@@ -110,7 +118,7 @@ def test_records_keep_their_own_names_where_none_is_told():
 
 
 def test_the_names_of_a_cut_checkpoint_are_known():
-    data = FILES["torch.save"]
+    data = file_of("torch.save")
     report, found = salvaged(data[: data.index(STATE["2.weight"].numpy().tobytes())])
     assert {*found} == {*STATE} - {"2.weight", "2.bias"}
     assert [lost.name for lost in report.lost] == ["2.weight", "2.bias"]
@@ -118,7 +126,7 @@ def test_the_names_of_a_cut_checkpoint_are_known():
 
 def test_a_record_inside_of_a_damaged_one_is_none_of_the_archive():
     """A cut record that is an archive has records of the same names."""
-    data = FILES["pt2"]
+    data = file_of("pt2")
     inner = data.index(b"PK\x03\x04", data.index(b"sample_inputs/model.pt"))
     _, found = salvaged(data[: inner + 900])
     assert found.keys() == STATE.keys()
@@ -164,7 +172,7 @@ def test_other_dtypes_are_bytes_and_told_in_the_metadata():
 def test_safetensors_reads_the_files(tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     out = tmp_path / "out.safetensors"
-    tsarchive.salvage(io.BytesIO(FILES["torch.save"][:-500]), out)
+    tsarchive.salvage(io.BytesIO(file_of("torch.save")[:-500]), out)
     found = safetensors.load_file(out)
     assert all(torch.equal(value, STATE[key]) for key, value in found.items())
 
@@ -182,7 +190,7 @@ def test_files_of_executorch(name):
 @pytest.mark.parametrize("name", FILES)
 def test_whatever_is_left_is_right(name):
     """Cut and damaged at random places: what is saved under a name is what it was."""
-    draw, data = random.Random(name), FILES[name]
+    draw, data = random.Random(name), file_of(name)
     for _ in range(15):
         damaged = bytearray(data[: draw.randrange(len(data) // 4, len(data))])
         at = draw.randrange(len(damaged))
@@ -196,8 +204,21 @@ def test_whatever_is_left_is_right(name):
             assert torch.equal(found[key], STATE[key])
 
 
-_CHECKPOINT = FILES["torch.save"]
+_CHECKPOINT = file_of("torch.save")
 VALUES_ALONE = _CHECKPOINT[: _CHECKPOINT.index(STATE["0.weight"].numpy().tobytes())]
+
+
+def test_an_order_of_dimensions_that_is_not_known(monkeypatch):
+    """A file of ExecuTorch may tell an order that is none."""
+    made = view._info
+    monkeypatch.setattr(
+        view, "_info", lambda *args, **more: replace(made(*args, **more), strides=())
+    )
+    data = (FIXTURES / "executorch" / "data.ptd").read_bytes()
+    with pytest.raises(tsarchive.FormatError, match="no tensor is whole"):
+        tsarchive.salvage(io.BytesIO(data), io.BytesIO())
+
+
 NOTHING = {
     "empty": (b"", "an empty file"),
     "text": (b"hello" * 100, "not a zip archive"),
@@ -221,18 +242,18 @@ def test_a_file_is_replaced_by_force_alone(tmp_path):
     out = tmp_path / "out.safetensors"
     out.write_text("mine")
     with pytest.raises(tsarchive.CallError, match="force=True"):
-        tsarchive.salvage(io.BytesIO(FILES["torch.save"]), out)
+        tsarchive.salvage(io.BytesIO(file_of("torch.save")), out)
     assert out.read_text() == "mine"
-    tsarchive.salvage(io.BytesIO(FILES["torch.save"]), out, force=True)
+    tsarchive.salvage(io.BytesIO(file_of("torch.save")), out, force=True)
     assert parsed(out.read_bytes())[0].keys() == STATE.keys()
 
 
 def test_the_command(tmp_path):
     source, out = tmp_path / "net.pt", tmp_path / "out.safetensors"
-    source.write_bytes(FILES["torch.save"])
+    source.write_bytes(file_of("torch.save"))
     assert document("tensors", source, "--salvage", out)["lost"] == []
     assert error("tensors", source, "--salvage", out)["hint"].endswith("--force")
-    source.write_bytes(FILES["torch.save"][:-4096])
+    source.write_bytes(file_of("torch.save")[:-4096])
     found = document("tensors", source, "--salvage", out, "--force", code=1)
     assert found["lost"]
     assert {"name", "dtype", "shape", "bytes", "is_named"} == found["saved"][0].keys()
@@ -248,7 +269,7 @@ def test_the_command(tmp_path):
 
 def test_torch_is_not_imported(tmp_path):
     source = tmp_path / "net.pt"
-    source.write_bytes(FILES["torchscript"][:-500])
+    source.write_bytes(file_of("torchscript")[:-500])
     code = f"""
 import sys
 import tsarchive

@@ -33,8 +33,6 @@ SHIFTED: Final = "file-shifted"
 TEXT_MODE: Final = "file-text-mode"
 HOLE: Final = "file-hole"
 ZEROS: Final = "file-zeros"
-DIAGNOSES: Final = (TWO_IN_ONE, SHIFTED, TEXT_MODE, HOLE)
-"""The rules of findings about what has happened to a file, beside those of what it is."""
 
 _UNKNOWN: Final = ("file-not-zip", "file-empty", ZEROS, CUT_SHORT)
 BOM: Final = b"\xef\xbb\xbf"
@@ -172,7 +170,7 @@ def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
         kind = recognise(front)
         what = "" if kind.rule in _UNKNOWN else f": {_noun(kind)}"
         hint = f"Download it again, or remove the first {size:,} bytes"
-        return Diagnosis(SHIFTED, message + what, hint)
+        return Diagnosis(SHIFTED, message + what, hint, size)
     return _two_in_one(buffer, size, "the first" if has_directory(buffer[:size]) else "part of one")
 
 
@@ -181,13 +179,14 @@ def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
     if what is None:
         return None
     message = f"it is two files in one: {first} ends at byte {end:,}, where another begins: {what}"
-    return Diagnosis(TWO_IN_ONE, message, f"Download it again, or cut it in two at byte {end:,}")
+    hint = f"Download it again, or cut it in two at byte {end:,}"
+    return Diagnosis(TWO_IN_ONE, message, hint, end)
 
 
 def marked_as_text(what: str) -> Diagnosis:
     """Tell of a byte order mark in front of a file."""
     message = f"a byte order mark, 3 bytes that begin a text, stands in front of {what}"
-    return Diagnosis(SHIFTED, message, f"Remove these 3 bytes. {_AS_TEXT}")
+    return Diagnosis(SHIFTED, message, f"Remove these 3 bytes. {_AS_TEXT}", len(BOM))
 
 
 def _noun(kind: Diagnosis) -> str:
@@ -202,7 +201,7 @@ def _behind(buffer: memoryview, data: Data) -> Diagnosis | None:
     rest = len(buffer) - end
     if _zeros_at_end(data) >= rest:
         message = f"the archive ends at byte {end:,}, and {rest:,} zeros follow"
-        return Diagnosis(SHIFTED, message, f"Keep the first {end:,} bytes alone")
+        return Diagnosis(SHIFTED, message, f"Keep the first {end:,} bytes alone", end)
     return _two_in_one(buffer, end, "the first")
 
 
@@ -257,11 +256,12 @@ def _where(remains: Remains) -> str:
 
 
 def _unfinished(data: Data, zeros: int) -> Diagnosis:
+    start = len(data) - zeros
     message = (
-        f"it is cut short: from byte {len(data) - zeros:,} of {len(data):,} on there are only "
-        "zeros, as a download leaves that did not finish"
+        f"it is cut short: from byte {start:,} of {len(data):,} on there are only zeros, as a "
+        "download leaves that did not finish"
     )
-    return Diagnosis(CUT_SHORT, message, AGAIN)
+    return Diagnosis(CUT_SHORT, message, AGAIN, start)
 
 
 def _may_be_zeros(remains: Remains, start: int) -> bool:
@@ -322,7 +322,7 @@ def _of_another_file(
             "another archive; the directory at the end is that of what stands from byte "
             f"{sound[-1]:,} on"
         )
-        yield Diagnosis(TWO_IN_ONE, message, _ANEW)
+        yield Diagnosis(TWO_IN_ONE, message, _ANEW, sound[-1])
 
 
 def _damaged_part(directory: Directory, damaged: Sequence[Entry]) -> Iterator[Diagnosis]:
@@ -337,7 +337,7 @@ def _damaged_part(directory: Directory, damaged: Sequence[Entry]) -> Iterator[Di
             f"nothing between byte {begin:,} and byte {end:,} is as the directory tells: part of "
             "another file, or of another version of this one, may stand there"
         )
-        yield Diagnosis(TWO_IN_ONE, message, _ANEW)
+        yield Diagnosis(TWO_IN_ONE, message, _ANEW, begin)
 
 
 def _holes(data: Data, directory: Directory, damaged: Sequence[Entry]) -> Iterator[Diagnosis]:
@@ -356,4 +356,4 @@ def _holes(data: Data, directory: Directory, damaged: Sequence[Entry]) -> Iterat
         more = f" and {len(holes) - _MOST_HOLES:,} more" if len(holes) > _MOST_HOLES else ""
         message = f"damaged records have only zeros from byte {ranges}{more}"
         hint = "Parts of the download are missing there: download it again"
-        yield Diagnosis(HOLE, message, hint)
+        yield Diagnosis(HOLE, message, hint, holes[0][0])

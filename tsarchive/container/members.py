@@ -124,6 +124,7 @@ def _check_stray(entry: Entry, root: str, faults: Faults) -> None:
     )
 
 
+_DAMAGED = "The file is damaged: 'tsarchive verify' tells what may have happened to it"
 # CRC-32 and sizes in a header whose entry has a descriptor.
 _NOT_YET_KNOWN = (0, 0, 0)
 
@@ -137,7 +138,7 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
     header = LocalHeader(*LOCAL.unpack_from(buffer, start))
     if header.signature != LOCAL_SIGNATURE:
         problem = "there is no local header where the directory says"
-        faults.stop("zip-no-local-header", problem, Place(record, start))
+        faults.stop("zip-no-local-header", problem, Place(record, start), hint=_DAMAGED)
     extra_start = start + LOCAL.size + header.name_length
     raw_name = bytes(buffer[start + LOCAL.size : extra_start])
     if raw_name != entry.raw_name:

@@ -116,12 +116,14 @@ HEAD_BYTES = 512
 class Diagnosis(NamedTuple):
     """What a file is that is no zip archive, or what has happened to it.
 
-    ``rule`` is the same in every version; ``message`` tells it, ``hint`` what to do.
+    ``rule`` is the same in every version; ``message`` tells it, ``hint`` what to do; ``offset`` is
+    the byte where another file begins, or damage.
     """
 
     rule: str
     message: str
     hint: str
+    offset: int | None = None
 
 
 def _is(what: str) -> str:
@@ -272,9 +274,9 @@ def recognise(head: bytes) -> Diagnosis:
         return _EMPTY
     if not head.strip(b"\0"):
         return _ZEROS
-    for pattern, *kind in _KINDS:
+    for pattern, rule, message, hint in _KINDS:
         if re.match(pattern, head, re.DOTALL):
-            return Diagnosis(*kind)
+            return Diagnosis(rule, message, hint)
     if begins_as_pickle(head, is_whole=len(head) < HEAD_BYTES):
         return Diagnosis(*_PICKLE)
     return _UNKNOWN

@@ -177,7 +177,8 @@ class _Walk:
             from tsarchive.container.diagnosis import diagnose_records  # sound files need it not
 
             for found in diagnose_records(self._source.data, self._directory, damaged):
-                self._faults.report(found.rule, found.message, hint=found.hint)
+                place = Place(offset=found.offset)
+                self._faults.report(found.rule, found.message, place, hint=found.hint)
 
     @property
     def in_doubt(self) -> frozenset[str]:

@@ -80,7 +80,7 @@ def opened_zip(source: Source) -> Container:
     damage = damage_of(source)
     if damage is not None:
         source.close()
-        raise FormatError(damage.message, hint=damage.hint)
+        raise FormatError(damage.message, offset=damage.offset, hint=damage.hint)
     return Container.of_source(source)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from tsarchive.container.extent import AGAIN, Extent
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 from tsarchive.formats.executorch.schema import (
     BUNDLED_PROGRAM,
@@ -77,7 +78,8 @@ class SegmentedFile(EncodedFile):
             if self.header.segments_size is not None:
                 limit = base + self.header.segments_size
         tables = self._root.tables("segments") or ()
-        return tuple(_segment(table, base, limit) for table in tables)
+        is_rest = limit == len(self.data) and not self.prefix
+        return tuple(_segment(table, base, limit, is_rest=is_rest) for table in tables)
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -153,7 +155,8 @@ class DataFile(SegmentedFile):
         return Buffer(data[: self.header.tables_size], schema, TABLES).root()
 
 
-def _segment(table: Table, base: int, limit: int) -> Segment:
+def _segment(table: Table, base: int, limit: int, *, is_rest: bool) -> Segment:
+    """Return a segment that ends within ``limit``, where the file ends if they are its rest."""
     start, size = base + table.scalar("offset"), table.scalar("size")
     if not size:
         return Segment(min(start, limit), 0)
@@ -161,7 +164,12 @@ def _segment(table: Table, base: int, limit: int) -> Segment:
         message = "it has bytes, and no header tells where segments begin"
         raise table.buffer.error(table.position, f"{table.path}: {message}")
     if start + size > limit:
-        raise table.buffer.error(table.position, f"{table.path} ends at {start + size:,}", limit)
+        message = f"{table.path} ends at {start + size:,}"
+        error = table.buffer.error(table.position, message, limit)
+        if is_rest:
+            extent = Extent(limit, start + size, is_exact=False)
+            error.hint = f"The file may be cut short: {extent.text}. {AGAIN}"
+        raise error
     return Segment(start, size)
 
 

@@ -47,6 +47,7 @@ from .regions import Regions, find_unclaimed, opened_regions
 from .view import ExecutorchView, type_text
 
 _BOOL: Final = 11
+_TABLE_RULE: Final = "executorch-table"
 # How many pairs of tensors are compared; calls of real programs have few arguments.
 _PAIRS_ALWAYS: Final = 1_000_000
 _PAIRS_PER_CALL: Final = 100
@@ -322,7 +323,7 @@ def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
     with regions:
         step("records")
         findings.add(_guarded("executorch-content", content_findings(regions.content)))
-        if findings.has_errors:
+        if any(finding.rule == _TABLE_RULE for finding in findings):
             findings.add(_on_the_way(opened.data))
         step("tensors")
         return _report(regions, size, findings)
@@ -332,7 +333,7 @@ def _on_the_way(data: Data) -> Iterator[Finding]:
     """Yield what may have happened to a broken file."""
     found = changed_on_the_way(data)
     if found is not None:
-        yield broken(found.rule, found.message, None, found.hint)
+        yield broken(found.rule, found.message, None, found.hint, found.offset)
 
 
 def _report(regions: Regions, size: int, findings: Findings) -> VerifyReport:
@@ -372,7 +373,7 @@ def _content(content: Content) -> Iterator[Finding]:
     try:
         _ = content.tables_end
     except ArchiveError as error:
-        yield fault(error, "executorch-table")
+        yield fault(error, _TABLE_RULE)
         return  # what is behind a broken table is what breaks everything else
     if isinstance(content, Program):
         yield from _program(content)
