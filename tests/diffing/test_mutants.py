@@ -26,7 +26,7 @@ FILES = sorted(
 @pytest.mark.parametrize("name", FILES)
 def test_each_change_is_named_where_it_is(name):
     compared = Compared((ROOT / "fixtures" / name).read_bytes())
-    for mutant in mutants(compared.original, seed=name, count=examples(4)):
+    for mutant in mutants(compared.original, seed=name, count=examples(3)):
         try:
             report = compared.with_mutant(mutant)
         except tsarchive.SourceError:
