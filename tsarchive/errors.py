@@ -21,7 +21,10 @@ class ArchiveError(Exception):
 
     ``record`` names the zip member concerned, ``offset`` is a byte position in it (or in the
     file when ``record`` is None), ``limit`` the bound that was exceeded, ``hint`` what to do.
+    ``filename`` is set where it would be unclear which of several files is meant.
     """
+
+    filename: str | None = None
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class ArchiveError(Exception):
     def __str__(self) -> str:
         place = place_text(record=self.record, offset=self.offset, limit=self.limit)
         text = f"{self.message} ({place})" if place else self.message
+        text = f"{self.filename}: {text}" if self.filename else text
         return f"{text}. {self.hint}" if self.hint else text
 
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
+import tsarchive
 from tests.support.archives import ARCHIVES, records_of
 from tests.support.command_line import SEQUENTIAL, document, error, run
 from tests.support.verifying import packed
@@ -93,3 +94,17 @@ def test_progress_of_large_files_is_shown(monkeypatch):
     monkeypatch.setattr("tsarchive.cli.diff.progress", lambda steps: nullcontext(told.append))
     assert run("diff", VIEWS, VIEWS).exit_code == 0
     assert told
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_errors_name_the_file(place, tmp_path):
+    paths = [SEQUENTIAL, SEQUENTIAL]
+    paths[place] = str(tmp_path / "net.py")
+    (tmp_path / "net.py").write_text("print()\n")
+    result = run("diff", *paths)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {paths[place]}: ")
+    assert error("diff", *paths)["file"] == paths[place]
+    with pytest.raises(tsarchive.ArchiveError) as raised:
+        tsarchive.diff(*paths)
+    assert str(raised.value).startswith(f"{paths[place]}: ")

@@ -80,3 +80,33 @@ def test_what_cannot_run_is_an_error(files):
         assert run("diff", before, after, *inputs).exit_code == 2, inputs
     assert run("diff", before).exit_code == 2
     assert run("diff").exit_code == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_model_is_no_input(files):
+    before, after, _ = files
+    result = run("diff", before, after, "--run", before)
+    assert result.exit_code == 2
+    assert "is a model, not inputs" in result.stderr
+    assert "weights_only" not in result.stderr
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (2.0, 1)])
+def test_results_alone_decide_where_nothing_else_is_compared(files, factor, code, monkeypatch):
+    """As of two formats whose tensors have no name in common."""
+    before, after, given = files
+    after = before if factor == 1.0 else after
+    monkeypatch.setattr("tsarchive.diffing.comparison._Comparison._is_comparable", lambda *_: False)
+    assert run("diff", before, after, "--only", "extra", "--run", given).exit_code == code
+    assert run("diff", before, after, "--only", "extra").exit_code == 2
+
+
+def test_distances_that_are_not_finite_are_null(tmp_path):
+    paths = [str(tmp_path / name) for name in ("before.pt", "after.pt")]
+    for path, value in zip(paths, (1.0, float("nan")), strict=True):
+        torch.save({"a": torch.tensor([1.0, value])}, path)
+    (change,) = document("diff", *paths, code=1)["changes"]
+    values = change["values"]
+    assert (values["max_absolute"], values["norm"], values["became_nan"]) == (None, None, 1)
+    result = run("diff", *paths)
+    assert "tensor values a: 1 of 2 (50.00%) differ, 1 became NaN" in result.stdout

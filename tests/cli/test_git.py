@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,6 +103,12 @@ def test_settings_of_the_user(home, tmp_path, monkeypatch):
     assert named.read_text().split("\n") == ["*.png binary", *LINES, ""]
 
 
+def test_git_finds_the_command_whatever_the_path(repository):
+    for name, value in document("diff", "--install-git")["settings"].items():
+        if not name.endswith("xfuncname"):
+            assert Path(shlex.split(value)[0]).is_absolute()
+
+
 def test_settings_are_written_once(repository):
     run("diff", "--install-git")
     before = [(repository / name).read_bytes() for name in (".git/config", ".git/info/attributes")]
@@ -114,6 +122,7 @@ def test_what_git_refuses_is_an_error(home, tmp_path, monkeypatch):
     result = run("diff", "--install-git")
     assert result.exit_code == 2
     assert "git takes no settings" in result.stderr
+    assert "Run this inside of a repository, or with --global" in result.stderr
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is no git" in run("diff", "--install-git").stderr
 

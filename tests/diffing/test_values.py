@@ -141,3 +141,26 @@ def test_pieces_add_up():
 
 def test_numbers_that_share_a_byte_are_not_told_apart():
     assert [numbers_of(name) for name in ("quint4x2", "bits1x8", "float4_e2m1fn_x2")] == [None] * 3
+
+
+# Before, after, what is counted, and the words.
+WORDS = {
+    "a number becomes NaN": (of(1.0, 2.0), of(NAN, 3.0), (1, 0, 0), "1 became NaN"),
+    "NaN becomes a number": (of(NAN), of(1.0), (0, 1, 0), "1 no longer NaN"),
+    "infinity": (of(INF, 1.0, INF), of(3.0, INF, -INF), (0, 0, 3), "3 to or from infinity"),
+    "infinity and NaN": (of(INF, NAN), of(NAN, INF), (1, 1, 0), "1 became NaN, 1 no longer NaN"),
+    "signs of zero": (of(0.0), of(-0.0), (0, 0, 0), "in their bits alone"),
+    "payloads of NaN": (of(NAN), PAYLOAD, (0, 0, 0), "in their bits alone"),
+    "numbers": (of(1.0), of(2.0), (0, 0, 0), ""),
+    "large numbers": (of(3e38), of(-3e38), (0, 0, 0), ""),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_has_no_distance_is_counted_and_told(name):
+    before, after, counts, words = WORDS[name]
+    equal = of(*range(20))  # few of many elements are picked first
+    for more in (of(), equal):
+        found = difference(torch.cat([before, more]), torch.cat([after, more]))
+        assert (found.became_nan, found.was_nan, found.infinite) == counts
+        assert found.special == words

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import groupby
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,7 +21,14 @@ from .output import Column, Table, cells, print_json, progress, say, show, style
 from .running_both import PairCommand, run_arguments, run_options, told
 
 if TYPE_CHECKING:
-    from tsarchive.diffing import Change, DiffReport, MethodChange, OperatorUse, ValueDifference
+    from tsarchive.diffing import (
+        Change,
+        DiffReport,
+        Divergence,
+        MethodChange,
+        OperatorUse,
+        ValueDifference,
+    )
     from tsarchive.diffing.report import Part
 
 # What --only calls each part.
@@ -115,9 +123,16 @@ def command(
     if arguments and not as_json:
         for line in told(found.divergence):
             say(line)
-    if not found.compared:
-        return UNUSABLE
-    return 0 if found.same else FINDINGS
+    return _exit_code(found, has_run=bool(arguments))
+
+
+def _exit_code(found: DiffReport, *, has_run: bool) -> int:
+    """Return the exit code: results are compared, too, where both models have run."""
+    if found.compared:
+        return 0 if found.same else FINDINGS
+    if found.divergence is not None:
+        return FINDINGS
+    return 0 if has_run else UNUSABLE
 
 
 def _size(file: str) -> int:
@@ -129,9 +144,25 @@ def _no_step(tensor: str) -> None:
 
 
 def _fields(found: DiffReport) -> dict[str, Any]:
+    """Return the fields of a report, where distances that are not finite are None."""
+    named = _named(found)
+    named["changes"] = [_with_finite(change) for change in found.changes]
+    named["divergence"] = found.divergence and _with_finite(found.divergence)
+    return named
+
+
+def _named(found: DiffReport | Change | Divergence | ValueDifference) -> dict[str, Any]:
     from dataclasses import fields
 
     return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
+def _with_finite(found: Change | Divergence) -> dict[str, Any]:
+    values = None
+    if found.values is not None:
+        distances = _named(found.values).items()
+        values = {name: own if isfinite(own or 0) else None for name, own in distances}
+    return {**_named(found), "values": values}
 
 
 def _show(found: DiffReport) -> None:
@@ -204,11 +235,13 @@ def _short(value: Any) -> str:
 
 
 def _distance(found: ValueDifference) -> str:
+    differing = f"{found.differing:,} of {found.elements:,} ({found.share:.2%}) differ"
+    if found.special:
+        return f"{differing}, {found.special}"
     ulps = "" if found.max_ulps is None else f", {plural(found.max_ulps, 'ulp')}"
     return (
-        f"{found.differing:,} of {found.elements:,} ({found.share:.2%}) differ, by at most "
-        f"{found.max_absolute:.4g} ({found.max_relative:.4g} relative{ulps}); "
-        f"norm {found.norm:.4g} of {found.norm_before:.4g}"
+        f"{differing}, by at most {found.max_absolute:.4g} "
+        f"({found.max_relative:.4g} relative{ulps}); norm {found.norm:.4g} of {found.norm_before:.4g}"
     )
 
 

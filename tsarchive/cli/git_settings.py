@@ -71,12 +71,22 @@ def install(*, is_global: bool, as_json: bool) -> None:
 
 
 def _installed(*, is_global: bool) -> Installed:
+    if not is_global:
+        _require_repository()
     settings = _settings(_command())
     scope = "--global" if is_global else "--local"
     for name, value in settings.items():
         _git("config", scope, name, value)
     path = _global_attributes() if is_global else _own_attributes()
     return Installed(settings, str(path), _add_lines(path))
+
+
+def _require_repository() -> None:
+    try:
+        _git("rev-parse", "--git-dir")
+    except click.ClickException as error:
+        hint = "Run this inside of a repository, or with --global"
+        raise click.ClickException(f"{error.message}. {hint}") from error
 
 
 def _settings(command: str) -> dict[str, str]:
@@ -89,9 +99,10 @@ def _settings(command: str) -> dict[str, str]:
 
 
 def _command() -> str:
-    """Return how a shell calls this program: by its name, if that is found."""
-    if shutil.which("tsarchive"):
-        return "tsarchive"
+    """Return how a shell calls this program, wherever it looks for commands."""
+    beside = str(Path(sys.executable).parent)
+    if script := shutil.which("tsarchive", path=beside) or shutil.which("tsarchive"):
+        return shlex.quote(Path(script).absolute().as_posix())
     return f"{shlex.quote(Path(sys.executable).as_posix())} -m tsarchive"
 
 

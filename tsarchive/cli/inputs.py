@@ -9,6 +9,7 @@ import ast
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -92,6 +93,8 @@ def _tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
 def _read_pt(path: str, inputs: Inputs) -> None:
     import torch
 
+    if _is_model(path):
+        raise _not_inputs(path, "is a model, not inputs")
     try:
         value = torch.load(path, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError as error:
@@ -103,6 +106,16 @@ def _read_pt(path: str, inputs: Inputs) -> None:
             inputs.add(item, _keyword(path, name))
     else:
         inputs.add(value)
+
+
+def _is_model(path: str) -> bool:
+    """Return whether a file has a model; ``torch.load`` says something else of it, at length."""
+    from tsarchive.archive import open as opened
+    from tsarchive.errors import ArchiveError
+
+    with suppress(ArchiveError), opened(path) as archive:
+        return archive.view.has_modules
+    return False
 
 
 def _keyword(path: str, name: Any) -> str:

@@ -95,6 +95,6 @@ def told(found: Divergence | None) -> Iterator[str]:
     if found.values is not None:
         values = found.values
         share = f"{values.differing:,} of {values.elements:,} elements differ"
-        yield f"  {share}, by {values.max_absolute:.3g} at most"
+        yield f"  {share}, {values.special or f'by {values.max_absolute:.3g} at most'}"
     if found.source is not None:
         yield f"  from:   {found.source}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -14,7 +15,7 @@ from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
 from tsarchive.diffing.tensors import tensor_changes
-from tsarchive.errors import CallError
+from tsarchive.errors import ArchiveError, CallError
 from tsarchive.fingerprinting import (
     Readable,
     is_file,
@@ -67,7 +68,7 @@ def diff(
     """
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
-    with readable_contents(a, debug=True) as before, readable_contents(b, debug=True) as after:
+    with _readable(a) as before, _readable(b) as after:
         comparison = _Comparison(before, after, only, step)
         report = comparison.report(_name(a), _name(b))
         if run is not None:
@@ -88,6 +89,18 @@ def compared(
 ) -> DiffReport:
     """Return how the contents of two files differ, which are called so."""
     return _Comparison(before, after, only, step).report(*names)
+
+
+@contextmanager
+def _readable(source: Subject) -> Iterator[Readable]:
+    """Open a source with debug records; errors of doing so name the file."""
+    with ExitStack() as stack:
+        try:
+            readable = stack.enter_context(readable_contents(source, debug=True))
+        except ArchiveError as error:
+            error.filename = _name(source) if is_file(source) else None
+            raise
+        yield readable
 
 
 def _name(source: Any) -> str:

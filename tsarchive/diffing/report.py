@@ -32,8 +32,11 @@ class ValueDifference:
     ``differing`` of ``elements`` differ, bit for bit. ``max_absolute`` is the largest absolute
     difference, ``max_relative`` the largest of those divided by the value before, ``max_ulps`` the
     largest number of representable numbers between (None for integers), and ``norm`` the Euclidean
-    norm of the differences, beside ``norm_before``, that of the values before. Elements that are
-    not finite on one side alone count as infinitely far apart.
+    norm of the differences, beside ``norm_before``, that of the values before.
+
+    ``became_nan`` elements are NaN after alone, ``was_nan`` before alone, and of ``infinite`` ones,
+    NaN aside, either side is infinite. Where there are any, the distances and the norm are infinite
+    (``null`` in JSON, as is every number here that is not finite).
     """
 
     differing: int
@@ -43,11 +46,26 @@ class ValueDifference:
     max_ulps: int | None
     norm: float
     norm_before: float
+    became_nan: int = 0
+    was_nan: int = 0
+    infinite: int = 0
 
     @property
     def share(self) -> float:
         """The share of elements that differ, from 0 to 1."""
         return self.differing / self.elements
+
+    @property
+    def special(self) -> str:
+        """In words, what has no distance: elements that are NaN or infinite, and those whose values
+        are equal; "" where elements are just some way apart."""
+        told = {
+            "became NaN": self.became_nan,
+            "no longer NaN": self.was_nan,
+            "to or from infinity": self.infinite,
+        }
+        named = ", ".join(f"{count:,} {words}" for words, count in told.items() if count)
+        return named or ("" if self.max_absolute else "in their bits alone")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Distance:
         self._absolute = self._relative = 0.0
         self._steps = 0 if numbers.has_steps else None
         self._norm = self._norm_before = 0.0
+        self._became_nan = self._was_nan = self._infinite = 0
 
     @property
     def found(self) -> ValueDifference:
@@ -44,6 +45,9 @@ class Distance:
             self._steps,
             self._norm,
             self._norm_before,
+            self._became_nan,
+            self._was_nan,
+            self._infinite,
         )
 
     def add(self, before: Piece, after: Piece) -> None:
@@ -100,11 +104,22 @@ class Distance:
         """
         other = self._numbers.sizes(after, self._space).copy()
         one = self._numbers.sizes(before, self._space)
-        differ, are_nan = self._differ(before, after), numpy.isnan(one) & numpy.isnan(other)
+        differ: Chosen = self._differ(before, after)
         finite: Chosen = numpy.isfinite(one) & numpy.isfinite(other)
-        if (differ & ~finite & ~are_nan).any():
-            self._absolute = self._relative = self._norm = math.inf
+        self._count(differ & ~finite, numpy.isnan(one), numpy.isnan(other))
         return finite & differ
+
+    def _count(self, chosen: Chosen, was_nan: Chosen, is_nan: Chosen) -> None:
+        """Count pairs that are not finite by what they are before and after."""
+        counts = [
+            int(numpy.count_nonzero(chosen & kind))
+            for kind in (~was_nan & is_nan, was_nan & ~is_nan, ~was_nan & ~is_nan)
+        ]
+        self._became_nan += counts[0]
+        self._was_nan += counts[1]
+        self._infinite += counts[2]
+        if any(counts):
+            self._absolute = self._relative = self._norm = math.inf
 
     def _add_finite(self, sizes: Reals, apart: Reals) -> None:
         self._absolute = max(self._absolute, float(apart.max()))

@@ -59,7 +59,7 @@ def _tensor_row(compared: Comparison, change: Change) -> list[Cell]:
     return [
         *names,
         Cell(bar, value=found.differing),
-        _figure(found.max_absolute),
+        _figure(found.max_absolute, found.special),
         _figure(found.max_relative),
         Cell("" if found.max_ulps is None else f"{found.max_ulps:,}", value=found.max_ulps or 0),
         _share_of_norm(found),
@@ -77,8 +77,8 @@ def _share_of_norm(found: ValueDifference) -> Cell:
     return Cell(tag("span", told, class_="number"), value=repr(share))
 
 
-def _figure(number: float) -> Cell:
-    return Cell(tag("span", f"{number:.3g}", class_="number"), value=repr(number))
+def _figure(number: float, words: str = "") -> Cell:
+    return Cell(tag("span", words or f"{number:.3g}", class_="number"), value=repr(number))
 
 
 def _spread(shown: Sequence[Change]) -> Html | None:

@@ -232,7 +232,7 @@ def _change_row(change: Change) -> list[Cell]:
 
 def _distance(found: ValueDifference) -> str:
     told = f"{found.differing:,} of {plural(found.elements, 'element')}"
-    return f"{told}, by {found.max_absolute:.3g} at most"
+    return f"{told}, {found.special or f'by {found.max_absolute:.3g} at most'}"
 
 
 def _shown(value: Plain) -> str:
