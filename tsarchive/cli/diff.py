@@ -241,7 +241,8 @@ def _distance(found: ValueDifference) -> str:
     ulps = "" if found.max_ulps is None else f", {plural(found.max_ulps, 'ulp')}"
     return (
         f"{differing}, by at most {found.max_absolute:.4g} "
-        f"({found.max_relative:.4g} relative{ulps}); norm {found.norm:.4g} of {found.norm_before:.4g}"
+        f"({found.max_relative:.4g} relative{ulps}); "
+        f"norm {found.norm:.4g} of {found.norm_before:.4g}"
     )
 
 
