@@ -180,7 +180,7 @@ def test_a_model_of_several_is_told_by_its_name(tmp_path):
         graph_of(values)["nodes"][0]["target"] = "torch.ops.aten.other.default"
 
     (found,) = diff(path, changed(path, record, change, tmp_path / "other.pt2")).changes
-    assert (found.kind, found.where) == ("operator", "first.forward")
+    assert (found.kind, found.where) == ("operator", "first.layer.forward")
 
 
 def test_one_bit_of_a_weight_is_told_at_its_name(program, tmp_path):
@@ -247,6 +247,7 @@ def test_a_weight_of_one_side_is_told_with_the_code_that_uses_it(program):
     found = [c for c in diff(program, io.BytesIO(other)).changes if c.kind != "tensor values"]
     assert {(change.kind, change.where) for change in found} == {
         ("code", "forward"),
+        ("code", "layer.forward"),
         ("tensor", "layer.bias"),
     }
 

@@ -23,6 +23,7 @@ from tsarchive.fingerprinting import (
     readable_contents,
     tensor_digest,
 )
+from tsarchive.formats.registry import format_of
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
@@ -72,7 +73,7 @@ def diff(
         comparison = _Comparison(before, after, only, step)
         report = comparison.report(_name(a), _name(b))
         if run is not None:
-            found = comparison.divergence(run, (rtol, atol), policy, limits)
+            found = comparison.divergence(run, (rtol, atol), policy, limits, report.changes)
             report = replace(report, divergence=found)
         for readable in (before, after):
             readable.reading.require_unchanged()
@@ -179,16 +180,19 @@ class _Comparison:
         tolerance: tuple[float, float],
         policy: Policy | None,
         limits: Limits | None,
+        changes: Sequence[Change],
     ) -> Divergence | None:
-        """Run both models; return where their results differ."""
+        """Run both models; return where their results differ, with the line that changed."""
         from tsarchive.diffing.results import Tolerance
-        from tsarchive.diffing.running import divergence_of_files
+        from tsarchive.diffing.running import divergence_of_files, located
         from tsarchive.policy import Guard, Limits, Policy
 
         guard = Guard(policy or Policy.default(), limits or Limits())
         paths = self._program.pairing.after if self._program else {}
         files = self._before.opened, self._after.opened
-        return divergence_of_files(*files, Call.of(run), Tolerance(*tolerance), guard, paths)
+        found = divergence_of_files(*files, Call.of(run), Tolerance(*tolerance), guard, paths)
+        has_programs = format_of(self._after.opened).has_programs
+        return found and located(found, changes, is_one_module=has_programs)
 
     @cached_property
     def _program(self) -> ProgramComparison | None:

@@ -125,7 +125,11 @@ class OperatorUse:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first module whose output differs when both models run: ``where`` is its path."""
+    """The first module whose output differs when both models run: ``where`` is its path.
+
+    ``source`` is the line of user source that calls it or raises an error. Of the whole model it is
+    the first line whose code differs, None where no code does.
+    """
 
     where: str
     class_name: str

@@ -454,7 +454,8 @@ class _Comparison:
 
     def _note(self, kind: str, old: Operation, new: Operation, before: Plain, after: Plain) -> None:
         source = source_of(old.place), source_of(new.place)
-        self._changes.append(Change(kind, self._where, before, after, "code", source))
+        where = self._at([old], [new])
+        self._changes.append(Change(kind, where, before, after, "code", source))
         self._touch([old], [new])
 
     def _derive(
@@ -466,7 +467,8 @@ class _Comparison:
         after: Plain,
     ) -> None:
         source = source_of(old and old.place), source_of(new and new.place)
-        self._derived.append(Change(kind, self._where, before, after, "code", source))
+        where = self._at([old] if old else [], [new] if new else [])
+        self._derived.append(Change(kind, where, before, after, "code", source))
 
     def _hunk(
         self, old: Sequence[Operation], new: Sequence[Operation], *, is_certain: bool = False
@@ -484,7 +486,17 @@ class _Comparison:
         """Return the change of a hunk: its lines, before and after."""
         texts = _text(hunk.before), _text(hunk.after)
         sources = _source(hunk.before), _source(hunk.after)
-        return Change("code", self._where, *texts, "code", sources)
+        where = self._at(hunk.before, hunk.after)
+        return Change("code", where, *texts, "code", sources)
+
+    def _at(self, before: Sequence[Operation], after: Sequence[Operation]) -> str:
+        """Return where operations stand: in the module that recorded them, if they name one."""
+        places = [operation.place for operation in (*after, *before) if operation.place]
+        inside = {place.module for place in places}
+        parent, _, name = self._where.rpartition(".")
+        # Operations of several modules stand in what has them all.
+        path = inside.pop() if len(inside) == 1 else ""
+        return ".".join(filter(None, (parent, path, name))) if path else self._where
 
     def _all_of_it(self) -> Change:
         before, after = ([*side.routine.lines()] for side in (self._before, self._after))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -18,7 +19,6 @@ from torch.nn import Module
 from tsarchive.errors import ArchiveError, CallError, ScriptError
 from tsarchive.formats.base import LoadOptions, Opened
 from tsarchive.formats.registry import format_of
-from tsarchive.ir.classes import Function
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.source_ranges import Location
 from tsarchive.loading import load_opened
@@ -26,7 +26,7 @@ from tsarchive.policy import Guard
 from tsarchive.run.tracebacks import caller_origin, innermost_origin
 
 from .call import Call
-from .report import Divergence, SourceLine
+from .report import Change, Divergence, SourceLine
 from .results import Contrast, Leaves, Tolerance, contrast, leaves_of, summary
 
 _ROOT: Final = ""
@@ -48,6 +48,18 @@ def divergence_of_files(
     """
     one, other = (_loaded(file, call.model, guard) for file in (before, after))
     return divergence(one, other, call, tolerance, paths)
+
+
+def located(found: Divergence, changes: Sequence[Change], *, is_one_module: bool) -> Divergence:
+    """Return a divergence of the whole model with the first line of code that differs in it.
+
+    Where a model runs as one module, ``is_one_module``, that is a line of any of its modules.
+    """
+    if found.where != _ROOT or found.source is not None:
+        return found
+    own = (c for c in changes if c.part == "code" and (is_one_module or "." not in c.where))
+    lines = (after or before for before, after in (change.source for change in own))
+    return replace(found, source=next(filter(None, lines), None))
 
 
 def _loaded(file: Opened, model: str | None, guard: Guard) -> Module:
@@ -165,7 +177,7 @@ class _Run:
         return before, after
 
     def _enter(self, path: str, module: Module, given: Any) -> None:
-        call = _Running(path, self._counts[path], module, _source(path, module))
+        call = _Running(path, self._counts[path], module, _source(path))
         self._counts[path] += 1
         self._running.append(call)
         self.starts(call, leaves_of(given))
@@ -298,25 +310,9 @@ def _class_name(module: Module) -> str:
     return unmangled(known.qualified_name).removeprefix("__torch__.")
 
 
-def _source(path: str, module: Module) -> SourceLine | None:
-    """Return the line of user source that calls a submodule or, of the model, where it begins."""
-    called = None if path == _ROOT else _line(caller_origin())
-    return called or _line(_beginning(module))
-
-
-def _beginning(module: Module) -> Location | None:
-    """Return the first line of ``forward`` that has code."""
-    known = getattr(module, "tsarchive_class", None)
-    method = None if known is None else known.methods.get("forward")
-    return _first_line(method) if method is not None else None
-
-
-def _first_line(method: Function) -> Location | None:
-    for node in method.graph.nodes:
-        range_ = None if node.place is None else node.place.range
-        if range_ is not None and range_.location is not None:
-            return range_.location
-    return None
+def _source(path: str) -> SourceLine | None:
+    """Return the line of user source that calls a submodule."""
+    return None if path == _ROOT else _line(caller_origin())
 
 
 def _line(origin: Location | None) -> SourceLine | None:

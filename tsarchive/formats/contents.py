@@ -110,11 +110,13 @@ class Operation(NamedTuple):
 
 class Place(NamedTuple):
     """Where an operation stands: the line of text in the file, and the user's line, found when it
-    is called for. ``line`` counts the lines of the text, which :attr:`Routine.lines` has."""
+    is called for. ``line`` counts the lines of the text, which :attr:`Routine.lines` has.
+    ``module`` is the path of the module, below that of the routine, that recorded the operation."""
 
     text: str
     origin: Callable[[], Location | None]
     line: int = 0
+    module: str = ""
 
 
 class Body(NamedTuple):

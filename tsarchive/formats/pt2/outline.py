@@ -13,7 +13,7 @@ from tsarchive.ir.source_ranges import Location
 
 from . import schema
 from .listing import argument, expression, name, statement, type_of_tensor
-from .metadata import frames, operator_and_overload
+from .metadata import frames, modules, operator_and_overload
 
 _FORWARD: Final = "forward"
 # Constants of these are told by the names that torch has for them.
@@ -171,7 +171,7 @@ class ProgramOutline:
         return argument(value) if value.tag in _NAMED else self._constant(target, value)
 
     def _place(self, text: str, node: schema.Node | None = None) -> Place:
-        found = Place(text, partial(_origin, node), next(self._lines))
+        found = Place(text, partial(_origin, node), next(self._lines), _module(node))
         self._places.append(found)
         return found
 
@@ -242,6 +242,12 @@ def _operator(target: str) -> str:
     """Return ``aten::add.Tensor``; what names no operator of a library as it is."""
     found = operator_and_overload(target)
     return target if found is None else ".".join(filter(None, found))
+
+
+def _module(node: schema.Node | None) -> str:
+    """Return the path of the innermost module that a node was recorded in, "" for the root."""
+    found = modules(node) if node is not None else ()
+    return found[-1].path if found else ""
 
 
 def _origin(node: schema.Node | None) -> Location | None:
