@@ -92,7 +92,30 @@ def test_each_change_is_told_alone(name):
 def test_values_that_are_added_leave_the_others_as_they_are():
     values = [*made()["values"], 7]
     (found,) = changes(values=values)
-    assert (found.kind, found.before, found.after) == ("code", None, "%6: int")
+    assert (found.kind, found.before, found.after) == ("code", None, "%6: int = 7")
+
+
+def test_values_that_are_inserted_leave_the_others_as_they_are():
+    """One operator that takes a literal more is one change, however values are numbered then."""
+    shapes = [tensor([2], at=(1, 16 * place)) for place in range(6)]
+    calls = [(f"aten::{name}.out", place, place + 1, place + 1)
+             for place, name in enumerate(("neg", "relu", "abs", "exp", "cos"))]  # fmt: skip
+    one = {"values": shapes, "steps": calls, "inputs": [0], "outputs": [5]}
+    values = [*shapes[:2], "none", [7, 8], *shapes[2:]]
+    steps = [(name, *(arg + 2 * (arg > 1) for arg in args)) for name, *args in calls]
+    steps[1] = ("aten::gelu.out", 1, 2, 4, 4)
+    other = {"values": values, "steps": steps, "inputs": [0], "outputs": [7]}
+    files = [io.BytesIO(file_of(method(**parts))) for parts in (one, other)]
+    report = diff(*files)
+    found = [change for change in report.changes if change.before is not None]
+    assert [(c.kind, c.where, c.before, c.after) for c in found] == [
+        ("operator", "forward", "aten::relu", "aten::gelu")
+    ]
+    assert [c.after for c in report.changes if c.before is None] == ["%3: int[]"]
+    (told,) = report.methods
+    assert [row.after for row in told.rows if not row.is_same and row.before] == [
+        "aten::gelu.out(%1, 'none', %4, %4)"
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

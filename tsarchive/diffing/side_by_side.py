@@ -16,7 +16,8 @@ from tsarchive.ir.names import unmangled_text
 
 _CONTEXT: Final = 3
 # A name that is no part of a longer one, is not called, and is no keyword of a call.
-_VARIABLE: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?![\w\"'(.]|=[^=])")
+# So is the number of a value of ExecuTorch.
+_VARIABLE: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*|%\d+)(?![\w\"'(.]|=[^=])")
 _LITERAL: Final = re.compile(r"""\b\d[\w.+-]*|"[^"]*"|'[^']*'|\b(?:True|False|None)\b""")
 
 

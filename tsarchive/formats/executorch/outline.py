@@ -3,6 +3,7 @@ then its instructions, as operations."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from .methods import (
     Free,
     IndexList,
     Instruction,
+    IntList,
     JumpFalse,
     KernelCall,
     Method,
@@ -38,6 +40,9 @@ from .methods import (
 from .view import instruction_text, type_text
 
 _NO_VALUE: Final = -1
+# Longer lists and strings, which many operators may take, are told once.
+_LONGEST: Final = 64
+_INDEX: Final = re.compile(r"%(\d+)")
 
 
 def program_outline(program: Program | None) -> Outline:
@@ -62,27 +67,116 @@ def _module(method: Method) -> ModuleContent:
 
 
 def _operations(method: Method) -> Iterator[Operation]:
-    """Yield values, so that each has its index for a number, then what uses them."""
+    """Yield values, then what uses them."""
     for line, operation in enumerate(_unplaced(method), 1):
         place = operation.place
         yield operation._replace(place=place and place._replace(line=line))
 
 
 def _unplaced(method: Method) -> Iterator[Operation]:
-    for index, value in enumerate(method.values):
-        yield _value(method, index, value)
+    values = _Values(method)
+    for index in values.numbers:
+        yield _value(values, index, method.values[index])
     for kind, indices in (("input", method.inputs), ("output", method.outputs)):
         for number, index in enumerate(indices):
             place = _place(f"{kind} {number}: %{index}")
-            yield Operation(kind, [_use(method, index)], {"name": str(number)}, [], [], place)
+            yield Operation(kind, [values.use(index)], {"name": str(number)}, [], [], place)
     for number, chain in enumerate(method.chains):
         if number:
             yield Operation("chain", [], {}, [], [], _place(f"chain {number}"))
         for index, instruction in enumerate(chain.instructions):
-            yield _instruction(method, instruction, _place_of(method, chain, index))
+            place = _place_of(method, values, chain, index)
+            yield _instruction(method, values, instruction, place)
 
 
-def _value(method: Method, index: int, value: Value) -> Operation:
+class _Values:
+    """The values of a method: numbers, and literals, which are told where operators take them."""
+
+    def __init__(self, method: Method) -> None:
+        self._values = method.values
+        self._calls = [each for each in method.instructions if isinstance(each, KernelCall)]
+        self._variable = {*_variables(method)}
+        taken = {arg for call in self._calls for arg in call.args if self._is_literal(arg)}
+        items = {item for arg in taken for item in self._items(arg)}
+        self._literals = {index: self._literal(index) for index in taken | items}
+        kept = (index for index, _ in enumerate(self._values) if index not in self._literals)
+        self.numbers = {index: number for number, index in enumerate(kept)}
+
+    def _items(self, index: int) -> tuple[int, ...]:
+        value = self._values[index]
+        return value.items if isinstance(value, IndexList) else ()
+
+    def _is_literal(self, index: int) -> bool:
+        """Return whether a value stays as the file has it."""
+        if index in self._variable or not 0 <= index < len(self._values):
+            return False
+        value = self._values[index]
+        if _size(value) > _LONGEST:
+            return False
+        if isinstance(value, IntList):
+            return all(self._is_number(item) for item in value.items)
+        return not isinstance(value, Tensor | IndexList)
+
+    def _is_number(self, index: int) -> bool:
+        return self._is_literal(index) and type(self._values[index]) is int
+
+    def _literal(self, index: int) -> Plain:
+        value: Any = self._values[index]
+        if isinstance(value, IntList):
+            return [type_text(value), [self._values[item] for item in value.items]]
+        return [type_text(value), [*value.items] if isinstance(value, ValueList) else value]
+
+    def use(self, index: int) -> Plain:
+        """Return a value by its number, or a literal."""
+        if index in self._literals:
+            return self._literals[index]
+        if index in self.numbers:
+            return self.numbers[index]
+        return ["value", None if index == _NO_VALUE else index]
+
+    def text(self, text: str) -> str:
+        """Return the text of an instruction with literals instead of their indices."""
+        return _INDEX.sub(self._text, text)
+
+    def _text(self, match: re.Match[str]) -> str:
+        literal: Any = self._literals.get(int(match[1]))
+        return match[0] if literal is None else repr(literal[1])
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, ValueList):
+        return len(value.items)
+    return len(value) if isinstance(value, str) else 1
+
+
+def _variables(method: Method) -> Iterator[int]:
+    """Yield the values that instructions may change, of a kernel what it is given last, and those
+    in lists that are no literals."""
+    yield from (*method.inputs, *method.outputs)
+    calls = (each for each in method.instructions if isinstance(each, KernelCall))
+    taken = {arg for call in calls for arg in call.args}
+    for index, value in enumerate(method.values):
+        if isinstance(value, IndexList) and not (index in taken and _is_of_numbers(method, value)):
+            yield from value.items
+    for instruction in method.instructions:
+        match instruction:
+            case KernelCall(_, args):
+                yield from args[-1:]
+            case DelegateCall(_, args):
+                yield from args
+            case Move(source, target):
+                yield from (source, target)
+            case JumpFalse(condition, _):
+                yield condition
+            case Free(value):
+                yield value
+
+
+def _is_of_numbers(method: Method, value: IndexList) -> bool:
+    return all(type(item_at(method.values, item)) is int for item in value.items)
+
+
+def _value(values: _Values, index: int, value: Value) -> Operation:
     given: list[Plain] = []
     attributes: dict[str, Plain] = {}
     type_ = text = type_text(value)
@@ -91,11 +185,13 @@ def _value(method: Method, index: int, value: Value) -> Operation:
             type_, text = "Tensor", ", ".join(_tensor(value))
             attributes = {"described": text}
         case IndexList(items):
-            given = [_use(method, item) for item in items]
+            given = [values.use(item) for item in items]
         case ValueList(items):
             given = [[type_, [*items]]]
+            text = f"{type_} = {[*items]}"
         case _:
             given = [[type_, value]]
+            text = type_ if value is None else f"{type_} = {value!r}"
     return Operation("value", given, attributes, [], [type_], _place(f"%{index}: {text}"))
 
 
@@ -121,14 +217,9 @@ def _tensor(tensor: Tensor) -> Iterator[str]:
         yield f"device {tensor.device_type}:{tensor.device_index}"
 
 
-def _use(method: Method, index: int) -> Plain:
-    """Return a value by its number, which is its index."""
-    if 0 <= index < len(method.values):
-        return index
-    return ["value", None if index == _NO_VALUE else index]
-
-
-def _instruction(method: Method, instruction: Instruction, place: Place) -> Operation:
+def _instruction(
+    method: Method, values: _Values, instruction: Instruction, place: Place
+) -> Operation:
     attributes: dict[str, Plain] = {}
     match instruction:
         case KernelCall(number, args):
@@ -145,7 +236,7 @@ def _instruction(method: Method, instruction: Instruction, place: Place) -> Oper
             kind, args, attributes = "jump if false", (condition,), {"destination": destination}
         case Free(value):
             kind, args = "free", (value,)
-    return Operation(kind, [_use(method, arg) for arg in args], attributes, [], [], place)
+    return Operation(kind, [values.use(arg) for arg in args], attributes, [], [], place)
 
 
 def _place(text: str, frame: Frame | None = None) -> Place:
@@ -156,8 +247,8 @@ def _location(frame: Frame) -> Location:
     return Location(frame.file, frame.line, frame.context.strip())
 
 
-def _place_of(method: Method, chain: Chain, index: int) -> Place:
+def _place_of(method: Method, values: _Values, chain: Chain, index: int) -> Place:
     """Return the place of an instruction, whose frames are outermost first."""
     frames: Any = chain.frames[index] if index < len(chain.frames) else ()
     text = instruction_text(method, chain.instructions[index])
-    return _place(text, frames[-1] if frames else None)
+    return _place(values.text(text), frames[-1] if frames else None)
