@@ -150,6 +150,25 @@ def test_other_weights_are_told_across_formats(net, tmp_path):
     assert (found.values.differing, found.values.max_absolute) == (1, 1.0)
 
 
+@pytest.mark.parametrize("is_after", [True, False])
+def test_names_may_stand_below_one_key_of_a_checkpoint(net, is_after):
+    """Such as that of a checkpoint with the epoch beside the state dict."""
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        other.norm.weight[1] += 1
+    module = io.BytesIO(saved(torch.jit.script(net)))
+    nested = checkpoint({"model": {"state_dict": other.state_dict()}, "epoch": 3})
+    sides = (module, nested) if is_after else (nested, module)
+    report = diff(*sides)
+    assert report.compared == ("weights",)
+    (found,) = report.changes
+    place = "model.state_dict.norm.weight" if is_after else "norm.weight"
+    assert (found.kind, found.where) == ("tensor values", place)
+    (told,) = [change for change in report.packing if change.kind == "prefix of names"]
+    prefixes = ("none", "model.state_dict.")
+    assert (told.before, told.after) == (prefixes if is_after else prefixes[::-1])
+
+
 def test_files_with_nothing_in_common_are_not_compared(net):
     module = io.BytesIO(saved(torch.jit.script(net)))
     report = diff(module, checkpoint({"other": torch.ones(1)}))
@@ -200,6 +219,28 @@ def test_records_of_one_side_are_told(net):
     records = records_of(saved(torch.jit.script(net)))
     found = packing(packed(records), packed({**records, "unknown.txt": b"text"}))
     assert [(c.kind, c.where, c.before) for c in found] == [("record", "unknown.txt", None)]
+
+
+class Two(torch.nn.Module):
+    def __init__(self, is_tied: bool) -> None:
+        super().__init__()
+        self.l1, self.l2 = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        torch.nn.init.ones_(self.l1.weight)
+        self.l2.weight = self.l1.weight if is_tied else torch.nn.Parameter(torch.ones(2, 2))
+        self.l2.bias = self.l1.bias = None
+
+    def forward(self, x):
+        return self.l2(self.l1(x))
+
+
+def test_tensors_that_share_a_storage_on_one_side_are_told():
+    files = [io.BytesIO(saved(torch.jit.script(Two(is_tied)))) for is_tied in (True, False)]
+    report = diff(*files)
+    assert report.same
+    (found,) = [change for change in report.packing if change.kind == "tensors in one storage"]
+    assert (found.before, found.after) == ("l1.weight = l2.weight", "none")
+    (tied,) = {stream.getvalue() for stream in files[:1]}
+    assert diff(io.BytesIO(tied), io.BytesIO(tied)).packing == []
 
 
 def test_formats_are_told(net, tmp_path):

@@ -14,7 +14,7 @@ from tsarchive.diffing.call import Call
 from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
-from tsarchive.diffing.tensors import tensor_changes
+from tsarchive.diffing.tensors import Prefixes, prefixes_of, tensor_changes
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.fingerprinting import (
     Readable,
@@ -142,6 +142,9 @@ class _Comparison:
         if "extra files" in report.compared:
             report.changes.extend(self._extra_files())
         report.packing.extend(packing_changes(self._before.opened, self._after.opened))
+        if any(self._prefixes):
+            before, after = (prefix or "none" for prefix in self._prefixes)
+            report.packing.append(Change("prefix of names", "", before, after, None))
         report.changes[:] = [change for change in report.changes if change.part in self._only]
         return report
 
@@ -155,8 +158,20 @@ class _Comparison:
         if part == "extra files":
             return one.may_have_extra_files and other.may_have_extra_files
         if part == "weights" and not self._is_one_language:
-            return not one.tensors.keys().isdisjoint(other.tensors.keys())
+            return any(self._names.get(name, name) in other.tensors for name in one.tensors)
         return self._is_one_language
+
+    @cached_property
+    def _prefixes(self) -> Prefixes:
+        """What precedes the names of tensors in a file of another language, such as a checkpoint
+        with a state dict below one of its keys."""
+        if self._is_one_language:
+            return Prefixes()
+        return prefixes_of(self._before.contents.tensors, self._after.contents.tensors)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return self._prefixes.names(self._before.contents.tensors)
 
     @cached_property
     def _differing(self) -> list[Part]:
@@ -205,7 +220,7 @@ class _Comparison:
     def _tensors(self, program: ProgramComparison | None) -> Iterator[Change]:
         if program is None:
             tensors = self._before.contents.tensors, self._after.contents.tensors
-            names = {}
+            names = self._names
         else:
             tensors, names = program.compared_tensors(), program.tensor_names
         readings = self._before.reading, self._after.reading

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from itertools import islice
 from math import gcd
@@ -11,6 +12,7 @@ from typing import Final
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.container import Container
+from tsarchive.describing.contents import StorageInfo, TensorInfo
 from tsarchive.describing.text import method_name
 from tsarchive.describing.written import written_lines
 from tsarchive.diffing.report import Change
@@ -71,11 +73,31 @@ def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
         own, its = facts.get(kind), others.get(kind)
         if own != its and None not in (own, its):
             yield Change(kind, "", own, its, None)
+    yield from _sharing_changes(one.tensors, other.tensors)
     if one.title == other.title:
         for name in sorted(one.named_records ^ other.named_records):
             is_gone = name in one.named_records
             own, its = (name, None) if is_gone else (None, name)
             yield Change("record", name, own, its, None)
+
+
+def _sharing_changes(
+    before: Mapping[str, TensorInfo], after: Mapping[str, TensorInfo]
+) -> Iterator[Change]:
+    """Yield which tensors, of those on both sides, are kept in one storage, as tied weights are."""
+    common = before.keys() & after.keys()
+    own, its = (_shared(tensors, common) for tensors in (before, after))
+    if own != its:
+        yield Change("tensors in one storage", "", own or "none", its or "none", None)
+
+
+def _shared(tensors: Mapping[str, TensorInfo], names: Set[str]) -> str:
+    """Return ``first.weight = second.weight``, for each storage of several tensors."""
+    groups = defaultdict[StorageInfo, list[str]](list)
+    for name, info in tensors.items():
+        if name in names and info.nbytes and len(info.storages) == 1:
+            groups[info.storages[0]].append(name)
+    return ", ".join(" = ".join(group) for group in groups.values() if len(group) > 1)
 
 
 class _Packing:
@@ -95,6 +117,14 @@ class _Packing:
         if isinstance(self._opened, Container):
             found |= self._facts_of_zip(self._opened)
         return found
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Tensors by name, where they can be listed."""
+        try:
+            return self._archive.tensors if self._archive.view.has_tensors else {}
+        except (ArchiveError, RecursionError):
+            return {}
 
     def _facts_of_zip(self, container: Container) -> dict[str, Plain]:
         methods = {method_name(record.method) for record in container.records.values()}

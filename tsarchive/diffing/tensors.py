@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,8 @@ from tsarchive.formats.strides import Piece
 _AT_ONCE: Final = 1 << 18
 # What says how the elements of a tensor are read, where they are no numbers.
 _BLOBS: Final = frozenset({"bytes", "pickled"})
+# Names have no more parts in their prefix.
+_MOST_PARTS: Final = 8
 _STRIDED: Final = "strided"
 _PARTS: Final[Mapping[str, Part]] = {
     "tensor": "weights", "tensor renamed": "weights", "tensor quantization": "weights",
@@ -74,6 +77,39 @@ def tensor_changes(
         for pair in waiting:
             yield from pair.changes()
             step(pair.name)
+
+
+class Prefixes(NamedTuple):
+    """What precedes the names of tensors before, and after, in one of two files."""
+
+    before: str = ""
+    after: str = ""
+
+    def names(self, before: Iterable[str]) -> dict[str, str]:
+        """Return names after by those before, where they are not the same."""
+        inside = (name for name in before if name.startswith(self.before))
+        is_other = self.before != self.after
+        return {n: self.after + n.removeprefix(self.before) for n in inside} if is_other else {}
+
+
+def prefixes_of(before: Collection[str], after: Collection[str]) -> Prefixes:
+    """Return the prefix that lets most names of one side be those of the other; none where they
+    have names in common, or no prefix does."""
+    if not {*before}.isdisjoint(after):
+        return Prefixes()
+    counts = Counter({Prefixes(after=own): n for own, n in _prefixes(after, {*before}).items()})
+    counts.update({Prefixes(before=own): n for own, n in _prefixes(before, {*after}).items()})
+    return max(counts, key=lambda found: counts[found], default=Prefixes())
+
+
+def _prefixes(names: Iterable[str], others: Set[str]) -> Counter[str]:
+    """Count what precedes names of the other side in those of one."""
+    found = Counter[str]()
+    for name in names:
+        parts = name.split(".")[:_MOST_PARTS]
+        ends = accumulate(len(part) + 1 for part in parts)
+        found.update(name[:end] for end in ends if name[end:] in others)
+    return found
 
 
 class _Whole(NamedTuple):
