@@ -186,7 +186,10 @@ def test_files_that_have_little_in_common():
     pair = (FIXTURES / "pt2/linear-2.8.pt2", FIXTURES / "executorch/linear.pte")
     page = read(tsarchive.report(pair[0], against=pair[1]).html)
     assert not page.one("header").all("b", "good")
-    assert "No difference was found in what can be compared" in page.by_id("overview").text
+    overview = page.by_id("overview")
+    assert "No difference was found in what can be compared" in overview.text
+    assert overview.all("td", "differs")
+    assert all(cell.text for cell in overview.all("td", "differs"))
 
 
 PAIRS = [

@@ -152,9 +152,9 @@ def _facts(compared: Comparison) -> Html:
 
 
 def _fact_row(label: str, before: str, after: str) -> Html:
-    is_same = before == after
-    values = (tag("td", _several(value), class_=None if is_same else "differs")
-              for value in (before, after))  # fmt: skip
+    # A file that says nothing of it, as one of another format, does not differ in it.
+    style = "differs" if before and after and before != after else None
+    values = (tag("td", _several(value), class_=style) for value in (before, after))
     return tag("tr", tag("th", label, scope="row", class_="dim"), *values)
 
 
