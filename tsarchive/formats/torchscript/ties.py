@@ -235,4 +235,7 @@ def _examples(root: Any) -> Iterator[tuple[str, Any]]:
 
 def _of_size(baked: Baked) -> Tie:
     dimensions = " and ".join(baked.dimensions)
-    return _tie("size", f"the constant {baked.constant} stands for {dimensions}", "", baked.node)
+    constants = " and ".join(map(str, baked.constants))
+    alone = len(baked.constants) == 1
+    what = f"the constant {constants} stands" if alone else f"the constants {constants} stand"
+    return _tie("size", f"{what} for {dimensions}", "", baked.node)
