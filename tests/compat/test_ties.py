@@ -170,7 +170,9 @@ CONSTANTS = {
     ),
     "view, layer": (lambda m, x: m.linear(x.view(91, 6)), WORDS, {"91": "0 1"}),
     "view, rows": (lambda m, x: x.view(-1, 26), WORDS, {}),
-    "view after cat": (lambda m, x: torch.cat([x, x], 1).view(7, 12), (7, 6), {"7": "0", "12": "1"}),
+    "view after cat": (
+        lambda m, x: torch.cat([x, x], 1).view(7, 12), (7, 6), {"7": "0", "12": "1"},
+    ),
     "view after cumsum": (lambda m, x: m.linear(x.cumsum(1).view(7, 6)), (7, 6), {"7": "0"}),
     "expand": (lambda m, x: x + m.token.expand(7, 13, 6), WORDS, {"7": "0", "13": "1", "6": "2"}),
     "expand, known": (lambda m, x: x + m.positions.expand(7, 13, 6), WORDS, {"7": "0"}),
