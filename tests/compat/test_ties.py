@@ -253,6 +253,26 @@ class Random(nn.Module):
         return torch.rand(3) + nn.functional.dropout(x, 0.5, training=False)
 
 
+class Moved(nn.Module):
+    def forward(self, x):
+        return x.cuda() + x.cpu()
+
+
+def dropped(x: torch.Tensor, is_training: bool):
+    return nn.functional.dropout(x, 0.5, is_training)
+
+
+class Dropped(nn.Module):
+    def forward(self, x, training: bool):
+        y = dropped(x, True) + nn.functional.dropout(x, 0.5, training) + dropped(x, training)
+        return torch.feature_dropout(y, 0.5, True)
+
+
+class DroppedAsTold(nn.Module):
+    def forward(self, x, training: bool):
+        return dropped(x, False) + dropped(x, training) + nn.functional.dropout(x, 0.1, False)
+
+
 class Paths(nn.Module):
     def __init__(self):
         super().__init__()
@@ -275,7 +295,17 @@ def scripted(module):
     [
         (Devices, "device", ["code names the CPU, wherever the model is"]),
         (Devices, "dtype", ["aten::ones gives float64, whatever the dtype of the model is"]),
+        (Moved, "device", ["code names cuda", "code names the CPU, wherever the model is"]),
         (Random, "random", ["aten::rand draws random numbers"]),
+        (
+            Dropped,
+            "random",
+            [
+                "tests.compat.test_ties.dropped draws random numbers",
+                "aten::feature_dropout draws random numbers",
+            ],
+        ),
+        (DroppedAsTold, "random", []),
         (
             Paths,
             "path",
