@@ -161,6 +161,8 @@ WORDS, PICTURES = (7, 13, 6), (7, 3, 10, 10)
 CONSTANTS = {
     "view, -1": (lambda m, x: x.view(7, -1), PICTURES, {"7": "0"}),
     "view, all": (lambda m, x: x.reshape(7, 300), PICTURES, {"7": "0", "300": "1 2 3"}),
+    "view, new dimension": (lambda m, x: x.view(-1, 1), (5, 1), {}),
+    "view, one row": (lambda m, x: x.view(1, -1), (1, 6), {"1": "0"}),
     "view of few": (lambda m, x: x.reshape(2, 12), (2, 3, 4), {"2": "0", "12": "1 2"}),
     "view, split": (
         lambda m, x: m.linear(x).view(7, 13, 2, 3), WORDS, {"7": "0", "13": "1"},

@@ -260,8 +260,10 @@ def _viewed(following: _Following, node: Node, named: dict[str, Any], given: lis
     """Follow ``view`` and ``reshape``, each group of dimensions that becomes another for itself."""
     before, wanted = _dims(given[0]), [_as_dim(size, node) for size in given[1]]
     found: list[Dim] = []
+    has_open = any(map(_is_open, wanted))
     for group in _groups(before, wanted):
-        found += _regrouped(following, node, *group)
+        # Beside -1, a 1 that is not the first may be there to add a dimension.
+        found += _regrouped(following, node, *group, may_be_new=has_open and bool(found))
     return Sized(tuple(found))
 
 
@@ -311,7 +313,12 @@ def _is_open(dim: Dim) -> bool:
 
 
 def _regrouped(
-    following: _Following, node: Node, before: Sequence[Dim], wanted: Sequence[Dim]
+    following: _Following,
+    node: Node,
+    before: Sequence[Dim],
+    wanted: Sequence[Dim],
+    *,
+    may_be_new: bool,
 ) -> Sequence[Dim]:
     """Return the sizes of a group. Without -1 its constants hold what its other sizes do not."""
     symbols = Counter(symbol for dim in before for symbol in dim.symbols)
@@ -324,8 +331,9 @@ def _regrouped(
         rest = _open_size(following, before, wanted, left) if follows else _free("", None)
         return [rest if _is_open(dim) else dim for dim in wanted]
     plain = [dim.factor for dim in wanted if not dim.symbols]
-    if follows and left and plain:
-        following.note(node, [size for size in plain if size != 1] or plain[:1], left)
+    longer = [size for size in plain if size != 1]
+    if follows and left and plain and (longer or not may_be_new):
+        following.note(node, longer or plain[:1], left)
     return before if len(before) == len(wanted) == 1 and follows else wanted
 
 
