@@ -123,8 +123,8 @@ MAY_IMPORT = {
         "tsarchive.run",
     },
     "tsarchive.compatibility": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
-        "tsarchive.operators",
+        "tsarchive.container", "tsarchive.fingerprinting", "tsarchive.formats",
+        "tsarchive.formats.registry", "tsarchive.operators",
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, FormatError
+from tsarchive.fingerprinting import is_file, readable_contents
 from tsarchive.formats.base import Format
 from tsarchive.formats.compatibility import Compatibility, Reason, Row, Tie
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
 from tsarchive.operators.registry import listed_versions
 from tsarchive.operators.releases import Release, release_named
+
+if TYPE_CHECKING:
+    from tsarchive.fingerprinting import Subject
 
 __all__ = ["CompatReport", "Reason", "Row", "Tie", "compat"]
 
@@ -43,23 +46,21 @@ class CompatReport(Compatibility):
         return found
 
 
-def compat(
-    f: str | os.PathLike[str] | BinaryIO, torch: Sequence[str] | None = None
-) -> CompatReport:
+def compat(f: Subject, torch: Sequence[str] | None = None) -> CompatReport:
     """Tell which releases of torch load and run a file, and what ties it to one place.
 
     ``f`` is a path or a binary file object, with an archive of TorchScript or torch.export or a
-    program of ExecuTorch; ``torch`` names releases, such as ``["1.13", "2.9"]``, all known ones
+    program of ExecuTorch, or a module or program, of which it tells what the file would need that
+    ``save`` writes; ``torch`` names releases, such as ``["1.13", "2.9"]``, all known ones
     otherwise. The ``plan`` of a row tells, where releases were named, what a conversion would do
     for one that does not load the file. What a release reads is told from the schemas of its
-    operators, which come with this package: nothing of the file runs, and torch is not imported.
+    operators, which come with this package: nothing of a file runs, and torch is not imported.
 
     Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
     is not known, OSError for a file that cannot be read.
     """
     asked = _releases(torch)
-    opened = opened_source(open_source(f))
-    with not_collecting(), closing(opened):
+    with _opened(f) as opened:
         format_ = format_of(opened)
         first = min(asked)
         known = [Release(name) for name in listed_versions()]
@@ -67,11 +68,36 @@ def compat(
             found = format_.compatibility(opened, [each for each in known if each >= first])
             names = {release.name for release in asked}
             rows = [row for row in found.rows if row.torch in names]
-            if torch is not None:
+            if torch is not None and found.rows:
                 rows = [_planned(row, format_, opened) for row in rows]
+            elif torch is not None:
+                rows = [_refused(release, format_) for release in sorted(asked)]
         except RecursionError:
             raise FormatError("the program is nested too deeply") from None
         return _report(format_.kind, found, rows)
+
+
+@contextmanager
+def _opened(source: Any) -> Iterator[Any]:
+    """Open a file, or what ``save`` writes of a module."""
+    if isinstance(source, dict) and not all(map(callable, source.values())):
+        raise CallError(
+            "a state dict holds no code", hint="Give a file that holds a model, or a module"
+        )
+    if not is_file(source):
+        with readable_contents(source, debug=True) as readable:
+            yield readable.opened
+        return
+    opened = opened_source(open_source(source))
+    with not_collecting(), closing(opened):
+        yield opened
+
+
+def _refused(release: Release, format_: Format) -> Row:
+    """Return the row of a release for a file that no torch runs."""
+    return Row(
+        release.name, False, False, (Reason("format", f"{format_.what_it_is}: no torch runs it"),)
+    )
 
 
 def _releases(torch: Sequence[str] | None) -> list[Release]:

@@ -43,17 +43,55 @@ def test_json_has_all_of_the_report():
     (row,) = found["rows"]
     assert (row["torch"], row["loads"], row["runs"]) == ("1.11", False, False)
     assert [each["about"] for each in row["reasons"]] == [r.about for r in report.rows[0].reasons]
-    assert row["reasons"][0]["source"]
+    assert {*row["reasons"][0]["source"]} == {"file", "line", "text"}
+
+
+def test_a_reason_is_shown_once_for_all_releases_that_have_it():
+    lines = run("compat", ARCHIVES / "with_profiler.pt").stdout.splitlines()
+    heads = [line for line in lines if line.startswith("torch ") and ": " in line]
+    assert len({head.partition(": ")[2] for head in heads}) == len(heads)
+    assert "torch 1.4: it does not read file format 3 (first in 1.5)" in heads
+
+
+def test_releases_that_run_no_such_file_have_rows():
+    found = document("compat", FIXTURES / "executorch" / "add.pte", "--torch", "2.8-2.9", code=1)
+    assert [(row["torch"], row["loads"]) for row in found["rows"]] == [
+        ("2.8", False),
+        ("2.9", False),
+    ]
+    assert "no torch runs it" in found["rows"][0]["reasons"][0]["text"]
+    assert found["mobile"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ("2.8-2.10", ["2.8", "2.9", "2.10"]),
+        ("1.13, 2.8 - 2.9", ["1.13", "2.8", "2.9"]),
+        ("2.9-2.9", ["2.9"]),
+    ],
+)
+def test_ranges_of_versions(versions, told):
+    found = document("compat", PROFILER, "--torch", versions)
+    assert [row["torch"] for row in found["rows"]] == told
+
+
+def test_that_convert_may_help_is_said():
+    assert "hint: with --torch" in run("compat", PROFILER).stdout
+    assert "hint: with --torch" not in run("compat", PROFILER, "--torch", "1.8").stdout
 
 
 def test_what_a_conversion_would_do_is_told():
     lines = run("compat", SEQUENTIAL, "--torch", "1.8").stdout
-    assert "convert --for-torch 1.8 works: 0 calls written otherwise" in lines
+    assert "convert --for-torch 1.8 works: nothing to rewrite" in lines
     refused = run("compat", PROFILER, "--torch", "1.8").stdout
     assert "convert --for-torch 1.8 refuses: code/" in refused
 
 
-@pytest.mark.parametrize("arguments", [("--torch", "9.9"), ("--torch", "")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--torch", each) for each in ("9.9", "", "2.8 2.9", "2.9-2.8", "2.8-9.9", "2.8-")],
+)
 def test_versions_that_are_not_known_are_unusable(arguments):
     assert run("compat", SEQUENTIAL, *arguments).exit_code == 2
 

@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 
 import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES, TORCH, records_of
@@ -314,3 +315,28 @@ def test_a_file_object_will_do():
     assert tsarchive.compat(stream, ["2.9"]).row("2.9.1").loads
     with pytest.raises(CallError):
         tsarchive.compat(ARCHIVES / "views.pt", ["2.9"]).row("2.8")
+
+
+def test_a_module_is_told_of_as_the_file_that_save_writes():
+    module = torch.jit.trace(nn.Linear(2, 2), torch.ones(3, 2))
+    stream = io.BytesIO()
+    tsarchive.save(module, stream)
+    stream.seek(0)
+    found, wanted = tsarchive.compat(module), tsarchive.compat(stream)
+    assert found.kind == wanted.kind == "torchscript"
+    assert [(row.torch, row.loads) for row in found.rows] == [
+        (row.torch, row.loads) for row in wanted.rows
+    ]
+
+
+def test_a_state_dict_holds_no_code():
+    state, stream = nn.Linear(2, 2).state_dict(), io.BytesIO()
+    torch.save(state, stream)
+    stream.seek(0)
+    with pytest.raises(UnsupportedError, match=r"a torch\.save checkpoint holds no code") as raised:
+        tsarchive.compat(stream)
+    assert raised.value.hint
+    with pytest.raises(CallError, match="a state dict holds no code"):
+        tsarchive.compat(state)
+    with pytest.raises(UnsupportedError, match=r"a data file has no program.*Give the \.pte file"):
+        tsarchive.compat(FIXTURES / "executorch" / "data.ptd")

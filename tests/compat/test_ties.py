@@ -141,6 +141,84 @@ def test_baked_sizes_are_told_and_no_others(make, given):
     assert told == {f"dimension {place} of x" for place in places}
 
 
+class Written(nn.Module):
+    """A forward that a test writes, of a module with layers for it."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.run = forward
+        self.linear = nn.Linear(6, 6)
+        self.lstm = nn.LSTM(6, 5, batch_first=True)
+        self.positions = nn.Parameter(torch.zeros(1, 13, 6))
+        self.token = nn.Parameter(torch.zeros(1, 1, 6))
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+WORDS, PICTURES = (7, 13, 6), (7, 3, 10, 10)
+# Calls, what is traced, and for which places which constants stand.
+CONSTANTS = {
+    "view, -1": (lambda m, x: x.view(7, -1), PICTURES, {"7": "0"}),
+    "view, all": (lambda m, x: x.reshape(7, 300), PICTURES, {"7": "0", "300": "1 2 3"}),
+    "view, new dimension": (lambda m, x: x.view(-1, 1), (5, 1), {}),
+    "view, one row": (lambda m, x: x.view(1, -1), (1, 6), {"1": "0"}),
+    "view of few": (lambda m, x: x.reshape(2, 12), (2, 3, 4), {"2": "0", "12": "1 2"}),
+    "view, split": (
+        lambda m, x: m.linear(x).view(7, 13, 2, 3), WORDS, {"7": "0", "13": "1"},
+    ),
+    "view, all split": (
+        lambda m, x: x.view(7, 13, 2, 3), WORDS, {"7": "0", "13": "1", "2 3": "2"},
+    ),
+    "view, layer": (lambda m, x: m.linear(x.view(91, 6)), WORDS, {"91": "0 1"}),
+    "view, rows": (lambda m, x: x.view(-1, 26), WORDS, {}),
+    "view after cat": (
+        lambda m, x: torch.cat([x, x], 1).view(7, 12), (7, 6), {"7": "0", "12": "1"},
+    ),
+    "view after cumsum": (lambda m, x: m.linear(x.cumsum(1).view(7, 6)), (7, 6), {"7": "0"}),
+    "expand": (lambda m, x: x + m.token.expand(7, 13, 6), WORDS, {"7": "0", "13": "1", "6": "2"}),
+    "expand, known": (lambda m, x: x + m.positions.expand(7, 13, 6), WORDS, {"7": "0"}),
+    "repeat": (lambda m, x: x + m.positions.repeat(7, 1, 1), WORDS, {"7": "0"}),
+    "zeros": (lambda m, x: x + x.new_zeros(7, 1, 1), WORDS, {"7": "0"}),
+    "full": (lambda m, x: x @ x.mT + torch.full([13, 13], 1.0).triu(1), WORDS, {"13": "1"}),
+    "arange": (lambda m, x: x + torch.arange(13).view(1, -1, 1), WORDS, {"13": "1"}),
+    "arange from 1": (lambda m, x: x + torch.arange(1, 14).view(1, -1, 1), WORDS, {}),
+    "slice": (lambda m, x: m.linear(x) + m.positions[:, :13], WORDS, {"13": "1"}),
+    "slice of fewer": (lambda m, x: m.linear(x) + m.positions[:, :99], WORDS, {}),
+    "slice of input": (lambda m, x: x[:, :13], WORDS, {}),
+    "narrow": (lambda m, x: m.linear(x) + m.positions.narrow(1, 0, 13), WORDS, {"13": "1"}),
+    "narrow of input": (lambda m, x: x.narrow(1, 0, 13), WORDS, {}),
+    "interpolate": (
+        lambda m, x: x + nn.functional.interpolate(x[:, :, ::2], size=(10, 10)),
+        PICTURES,
+        {"10": "2", "10 ": "3"},
+    ),
+    "lstm": (
+        lambda m, x: m.lstm(x, (torch.zeros(1, 7, 5), torch.zeros(1, 7, 5)))[0], WORDS, {"7": "0"},
+    ),
+    "sizes of the input": (
+        lambda m, x: m.linear(x).view(x.shape[0], x.shape[1], 2, 3) + torch.zeros(len(x.shape) - 1),
+        WORDS,
+        {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("forward", "shape", "told"), CONSTANTS.values(), ids=CONSTANTS)
+def test_each_constant_stands_for_its_own_dimensions(forward, shape, told):
+    _, stream = traced(Written(forward), shape)
+    found = [tie.text for tie in ties_of(stream, "size")]
+    assert sorted(found) == sorted(map(_stands, told, told.values()))
+
+
+def _stands(constants, places):
+    names = " and ".join(constants.split())
+    of = " and ".join(f"dimension {place} of x" for place in places.split())
+    if " " in constants.strip():
+        return f"the constants {names} stand for {of}"
+    return f"the constant {names} stands for {of}"
+
+
 @pytest.mark.parametrize(
     ("make", "given"), SIZES.items(), ids=lambda each: getattr(each, "__name__", "")
 )
@@ -177,6 +255,26 @@ class Random(nn.Module):
         return torch.rand(3) + nn.functional.dropout(x, 0.5, training=False)
 
 
+class Moved(nn.Module):
+    def forward(self, x):
+        return x.cuda() + x.cpu()
+
+
+def dropped(x: torch.Tensor, is_training: bool):
+    return nn.functional.dropout(x, 0.5, is_training)
+
+
+class Dropped(nn.Module):
+    def forward(self, x, training: bool):
+        y = dropped(x, True) + nn.functional.dropout(x, 0.5, training) + dropped(x, training)
+        return torch.feature_dropout(y, 0.5, True)
+
+
+class DroppedAsTold(nn.Module):
+    def forward(self, x, training: bool):
+        return dropped(x, False) + dropped(x, training) + nn.functional.dropout(x, 0.1, False)
+
+
 class Paths(nn.Module):
     def __init__(self):
         super().__init__()
@@ -199,7 +297,17 @@ def scripted(module):
     [
         (Devices, "device", ["code names the CPU, wherever the model is"]),
         (Devices, "dtype", ["aten::ones gives float64, whatever the dtype of the model is"]),
+        (Moved, "device", ["code names cuda", "code names the CPU, wherever the model is"]),
         (Random, "random", ["aten::rand draws random numbers"]),
+        (
+            Dropped,
+            "random",
+            [
+                "tests.compat.test_ties.dropped draws random numbers",
+                "aten::feature_dropout draws random numbers",
+            ],
+        ),
+        (DroppedAsTold, "random", []),
         (
             Paths,
             "path",

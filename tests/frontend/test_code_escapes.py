@@ -223,6 +223,18 @@ def test_enums_have_no_special_members(name):
         importer_of(f"class E(Enum):\n  A = 1\n  {name} = 2\n").find("__torch__.E")
 
 
+@pytest.mark.parametrize("value", ["\0b", "a\0", "\0\1\2\0", "\0é"])
+def test_strings_of_enums_may_hold_nul_as_torch_writes_it(value):
+    made = importer_of(f'class E(Enum):\n  A = "{value}"\n').find("__torch__.E")
+    assert made.members == {"A": value}
+
+
+@pytest.mark.parametrize("text", ["x\0", "\0", "1 \0 2"])
+def test_nul_is_no_code(text):
+    with pytest.raises(SourceError, match="outside of a string"):
+        importer_of(f"class E(Enum):\n  A = {text}\n").find("__torch__.E")
+
+
 @pytest.mark.parametrize("name", ["name", "value", "names", "_x", "self", "__x"])
 def test_enums_with_unusual_members(name):
     text = f"class E(Enum):\n  A = 1\n  {name} = 2\ndef f() -> int:\n  return __torch__.E.A.value\n"

@@ -14,6 +14,7 @@ from typing import Any
 
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import Argument, FunctionSchema
+from tsarchive.ir.text_limits import parse_module
 from tsarchive.ir.type_parser import type_of_expression
 from tsarchive.ir.types import Type
 
@@ -63,7 +64,8 @@ class CodeTexts:
         """Return the qualified name and the definition of a class of some ``base``.
 
         Where ``name`` has no module, a class of any is meant. Files may differ in what they define
-        under one name; there is no telling then which is meant.
+        under one name; there is no telling then which is meant. None is returned then, and for
+        text that does not parse.
         """
         wanted, _, last = name.rpartition(".")
         pattern = re.compile(_CLASS.format(name=re.escape(last), base=base), re.MULTILINE)
@@ -75,7 +77,10 @@ class CodeTexts:
         if len(found) != 1:
             return None
         ((module, text),) = found
-        (definition,) = ast.parse(text).body
+        try:
+            (definition,) = parse_module(text).body
+        except SyntaxError:
+            return None
         assert isinstance(definition, ast.ClassDef)
         return f"{module}.{last}", definition
 

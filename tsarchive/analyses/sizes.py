@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, zip_longest
+from itertools import zip_longest
 from math import prod
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -21,7 +21,6 @@ from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Node, Value
 
 _DEPTH: Final = 64
-_MOST_SYMBOLS: Final = 8
 # Calls of one method that are followed: one class may have many instances that call each other.
 _MOST_CALLS: Final = 20_000
 _END: Final = (1 << 63) - 1
@@ -69,10 +68,10 @@ class Instance(Protocol):
 
 
 class Baked(NamedTuple):
-    """A constant in a call that stands for dimensions of an input, by their names."""
+    """Constants in a call that stand, together, for dimensions of an input, by their names."""
 
     node: Node
-    constant: int
+    constants: tuple[int, ...]
     dimensions: tuple[str, ...]
 
 
@@ -109,7 +108,7 @@ def _free(name: str, example: int | None) -> Dim:
 class _Following:
     def __init__(self, constant: Callable[[Any], Any]) -> None:
         self._constant = constant
-        self._found: dict[tuple[Node, int, tuple[Symbol, ...]], None] = {}
+        self._found: dict[tuple[Node, tuple[int, ...], tuple[Symbol, ...]], None] = {}
         # Symbols that a parameter of the model decides.
         self._decided: set[Symbol] = set()
         self._calls = 0
@@ -117,12 +116,12 @@ class _Following:
 
     def baked(self) -> list[Baked]:
         """Return what was found, without what the model itself decides."""
-        found: dict[tuple[Node, int], Baked] = {}
-        for node, constant, symbols in self._found:
+        found: dict[Baked, None] = {}
+        for node, constants, symbols in self._found:
             left = {s.name for s in symbols if s not in self._decided} - {""}
             if left:
-                found.setdefault((node, constant), Baked(node, constant, tuple(sorted(left))))
-        return [*found.values()]
+                found[Baked(node, constants, tuple(sorted(left)))] = None
+        return [*found]
 
     def call(self, function: Function, given: Sequence[Any], depth: int) -> list[Any]:
         """Follow a call; return what its results are."""
@@ -168,8 +167,8 @@ class _Following:
 
     # What rules tell
 
-    def note(self, node: Node, constant: int, symbols: Iterable[Symbol]) -> None:
-        self._found.setdefault((node, constant, tuple(symbols)))
+    def note(self, node: Node, constants: Sequence[int], symbols: Iterable[Symbol]) -> None:
+        self._found[node, tuple(constants), tuple(symbols)] = None
 
     def decide(self, dim: Dim) -> None:
         """Note that the model decides a size."""
@@ -179,7 +178,8 @@ class _Following:
         """Return a size that depends on others in a way that is not told."""
         symbols = [symbol for dim in dims for symbol in dim.symbols]
         if not symbols:
-            return Dim(example) if example is not None else _free("", None)
+            is_made = any(dim.made is not None for dim in dims)
+            return _free("", None) if example is None or is_made else Dim(example)
         return Dim(1, (Symbol(symbols[0].name, example),))
 
     def same(self, node: Node, one: Dim, other: Dim, *, may_spread: bool = True) -> Dim:
@@ -192,7 +192,7 @@ class _Following:
         if not symbolic.symbols:
             return plain
         if plain.made is not None and symbolic.example == plain.factor:
-            self.note(plain.made, plain.factor, symbolic.symbols)
+            self.note(plain.made, [plain.factor], symbolic.symbols)
         elif plain.made is None:
             self.decide(symbolic)
         return symbolic
@@ -257,65 +257,100 @@ def _size(following: _Following, node: Node, named: dict[str, Any], given: list[
 
 
 def _viewed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    """Follow ``view`` and ``reshape``: constants hold what the other sizes do not."""
+    """Follow ``view`` and ``reshape``, each group of dimensions that becomes another for itself."""
     before, wanted = _dims(given[0]), [_as_dim(size, node) for size in given[1]]
-    symbols = Counter(symbol for dim in before for symbol in dim.symbols)
-    factor = prod(dim.factor for dim in before)
-    open_places = [i for i, dim in enumerate(wanted) if not dim.symbols and dim.factor == -1]
-    told = [dim for i, dim in enumerate(wanted) if i not in open_places]
-    left = symbols - Counter(symbol for dim in told for symbol in dim.symbols)
-    constant = prod(dim.factor for dim in told)
-    rest = [*left.elements()]
-    if not open_places:
-        _held(following, node, told, rest)
-        return Sized(tuple(wanted))
-    held = _swallowed(factor, constant, rest)
-    _held(following, node, told, held)
-    _held_in_place(following, node, before, wanted)
-    rest = [*(Counter(rest) - Counter(held)).elements()]
-    whole = prod((symbol.example or 0 for symbol in held), start=factor)
-    if not constant or whole % constant:
+    found: list[Dim] = []
+    has_open = any(map(_is_open, wanted))
+    for group in _groups(before, wanted):
+        # Beside -1, a 1 that is not the first may be there to add a dimension.
+        found += _regrouped(following, node, *group, may_be_new=has_open and bool(found))
+    return Sized(tuple(found))
+
+
+_Group = tuple[list[Dim], list[Dim]]
+
+
+def _groups(before: Sequence[Dim], wanted: Sequence[Dim]) -> list[_Group]:
+    """Return the smallest groups of dimensions that have, one after the other, as many elements.
+
+    All are one group where a size in the example is not known.
+    """
+    one, other = [dim.example for dim in before], _examples(before, wanted)
+    if None in one or other is None or 0 in one or not before or not wanted:
+        return [([*before], [*wanted])]
+    groups: list[_Group] = []
+    i = j = 0
+    while i < len(before) and j < len(wanted):
+        first, second = i, j
+        ours, theirs = one[i] or 0, other[j]
+        i, j = i + 1, j + 1
+        while ours != theirs:
+            if ours < theirs:
+                ours, i = ours * (one[i] or 0), i + 1
+            else:
+                theirs, j = theirs * other[j], j + 1
+        groups.append(([*before[first:i]], [*wanted[second:j]]))
+    groups[-1][0].extend(before[i:])
+    groups[-1][1].extend(wanted[j:])
+    return groups
+
+
+def _examples(before: Sequence[Dim], wanted: Sequence[Dim]) -> list[int] | None:
+    """Return the sizes of a view in the example, with that of -1; None where one is not known."""
+    whole = prod(dim.example or 0 for dim in before)
+    told = [dim.example for dim in wanted if not _is_open(dim)]
+    known = prod(size or 0 for size in told)
+    if None in told or not known or whole % known:
         return None
-    wanted[open_places[0]] = Dim(whole // constant, tuple(rest))
-    return Sized(tuple(wanted))
+    rest = whole // known
+    if len(told) == len(wanted) and rest != 1:
+        return None
+    return [rest if _is_open(dim) else dim.example or 0 for dim in wanted]
 
 
-def _held(
-    following: _Following, node: Node, told: Sequence[Dim], symbols: Sequence[Symbol]
-) -> None:
-    """Note constants that stand for symbols: the one that holds them, or the largest."""
-    if not symbols:
-        return
-    plain = [dim.factor for dim in told if not dim.symbols]
-    example = prod(symbol.example or 0 for symbol in symbols)
-    holding = [size for size in plain if example and size % example == 0]
-    if holding:
-        following.note(node, min(holding), symbols)
-    elif plain:
-        following.note(node, max(plain), symbols)
+def _is_open(dim: Dim) -> bool:
+    return not dim.symbols and dim.factor == -1
 
 
-def _held_in_place(
-    following: _Following, node: Node, before: Sequence[Dim], wanted: Sequence[Dim]
-) -> None:
-    """Note a constant where the first dimension stands, as long as it was in the example."""
-    if len(before) < 2 or not wanted or wanted[0].symbols:
-        return
-    if before[0].symbols and before[0].example == wanted[0].factor:
-        following.note(node, wanted[0].factor, before[0].symbols)
+def _regrouped(
+    following: _Following,
+    node: Node,
+    before: Sequence[Dim],
+    wanted: Sequence[Dim],
+    *,
+    may_be_new: bool,
+) -> Sequence[Dim]:
+    """Return the sizes of a group. Without -1 its constants hold what its other sizes do not."""
+    symbols = Counter(symbol for dim in before for symbol in dim.symbols)
+    told = Counter(symbol for dim in wanted for symbol in dim.symbols)
+    left = [*(symbols - told).elements()]
+    follows = not told - symbols
+    if any(map(_is_open, wanted)):
+        if len(before) == len(wanted) == 1:
+            return before
+        rest = _open_size(following, before, wanted, left) if follows else _free("", None)
+        return [rest if _is_open(dim) else dim for dim in wanted]
+    plain = [dim.factor for dim in wanted if not dim.symbols]
+    longer = [size for size in plain if size != 1]
+    if follows and left and plain and (longer or not may_be_new):
+        following.note(node, longer or plain[:1], left)
+    return before if len(before) == len(wanted) == 1 and follows else wanted
 
 
-def _swallowed(factor: int, constant: int, symbols: Sequence[Symbol]) -> list[Symbol]:
-    """Return the fewest symbols that constants must hold, the later ones first."""
-    if (constant and factor % constant == 0) or len(symbols) > _MOST_SYMBOLS:
-        return []
-    known = [symbol for symbol in reversed(symbols) if symbol.example]
-    for count in range(1, len(known) + 1):
-        for chosen in combinations(known, count):
-            whole = prod((symbol.example or 0 for symbol in chosen), start=factor)
-            if constant and whole % constant == 0:
-                return [*chosen]
-    return []
+def _open_size(
+    following: _Following, before: Sequence[Dim], wanted: Sequence[Dim], left: Sequence[Symbol]
+) -> Dim:
+    """Return the size of -1 in a group; ``left`` are the symbols that no other size has."""
+    constant = prod(dim.factor for dim in wanted if not _is_open(dim))
+    longer = [dim for dim in before if dim._replace(made=None) != Dim(1)]
+    if constant == 1 and len(longer) == 1 and len(left) == len(longer[0].symbols):
+        return longer[0]
+    if any(dim.made is not None for dim in before):
+        return _free("", None)
+    factor = prod(dim.factor for dim in before)
+    if constant and factor % constant == 0:
+        return Dim(factor // constant, tuple(left))
+    return following.opaque(Dim(1, tuple(left)))
 
 
 def _expanded(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
@@ -334,7 +369,51 @@ def _expanded(following: _Following, node: Node, named: dict[str, Any], given: l
 
 
 def _made(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
-    return Sized(tuple(_as_dim(size, node) for size in given[0]))
+    return Sized(tuple(_as_dim(size, node) for size in named["size"]))
+
+
+def _counted(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
+    """Follow ``arange`` from 0 in steps of 1."""
+    if named.get("start", 0) != 0 or named.get("step", 1) != 1:
+        return None
+    return Sized((_as_dim(named["end"], node),))
+
+
+def _repeated(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
+    before, times = _dims(given[0]), [_as_dim(count, node) for count in given[1]]
+    before = (Dim(1),) * (len(times) - len(before)) + before
+    return Sized(tuple(map(_times, before, times)))
+
+
+def _times(dim: Dim, count: Dim) -> Dim:
+    """Return the size of a dimension that is repeated."""
+    if dim._replace(made=None) == Dim(1):
+        return count
+    if count._replace(made=None) == Dim(1):
+        return dim
+    if dim.symbols or count.symbols:
+        return Dim(dim.factor * count.factor, (*dim.symbols, *count.symbols))
+    return _free("", None)
+
+
+def _resized(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
+    """Follow ``interpolate``, whose sizes are those of the last dimensions."""
+    dims, sizes = _dims(given[0]), [_as_dim(size, node) for size in named["output_size"]]
+    return Sized((*dims[: len(dims) - len(sizes)], *sizes))
+
+
+def _narrowed(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
+    dims = list(_dims(named["self"]))
+    dims[named["dim"] % len(dims)] = _as_dim(named["length"], node)
+    return Sized(tuple(dims))
+
+
+def _recurrent(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
+    """Follow a state into a recurrent layer: its batch is that of the input."""
+    dims, state = _dims(named["input"]), named["hx"]
+    batch = dims[0 if named["batch_first"] else 1]
+    for each in [state] if isinstance(state, Sized) else state:
+        following.same(node, batch, _dims(each)[1], may_spread=False)
 
 
 def _joined(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
@@ -348,17 +427,23 @@ def _joined(following: _Following, node: Node, named: dict[str, Any], given: lis
     summed = [each[axis] for each in dims]
     examples = [dim.example for dim in summed]
     example = None if None in examples else sum(e for e in examples if e is not None)
-    plain = all(not dim.symbols for dim in summed)
-    found[axis] = Dim(example or 0) if plain else following.opaque(*summed, example=example)
+    found[axis] = following.opaque(*summed, example=example)
     return Sized(tuple(found))
 
 
 def _flattened(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
     dims = _dims(given[0])
     start, end = given[1] % len(dims), given[2] % len(dims)
-    inner = dims[start : end + 1]
-    merged = Dim(prod(d.factor for d in inner), tuple(s for d in inner for s in d.symbols))
-    return Sized((*dims[:start], merged, *dims[end + 1 :]))
+    return Sized((*dims[:start], _merged(dims[start : end + 1]), *dims[end + 1 :]))
+
+
+def _merged(dims: Sequence[Dim]) -> Dim:
+    if len(dims) == 1:
+        return dims[0]
+    symbols = tuple(symbol for dim in dims for symbol in dim.symbols)
+    if not symbols and any(dim.made is not None for dim in dims):
+        return _free("", None)
+    return Dim(prod(dim.factor for dim in dims), symbols)
 
 
 def _permuted(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
@@ -397,9 +482,18 @@ def _selected(following: _Following, node: Node, named: dict[str, Any], given: l
 def _sliced(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
     dims = list(_dims(given[0]))
     axis, start, end = given[1] % len(dims), given[2] or 0, given[3]
-    if not (start == 0 and end in (None, _END) and given[4] == 1):
+    if not (start == 0 and given[4] == 1):
         dims[axis] = following.opaque(dims[axis])
+    elif end not in (None, _END):
+        dims[axis] = _ended(following, dims[axis], _as_dim(end, node))
     return Sized(tuple(dims))
+
+
+def _ended(following: _Following, dim: Dim, end: Dim) -> Dim:
+    """Return the size of a slice from 0: the end, where it is known to lie within."""
+    if dim.symbols or (end.example or -1) < 0:
+        return following.opaque(dim, end)
+    return end if (end.example or 0) <= dim.factor else dim
 
 
 def _reduced(following: _Following, node: Node, named: dict[str, Any], given: list[Any]) -> Any:
@@ -500,7 +594,7 @@ _RULES: Final[dict[str, _Rule]] = {
                 "hardtanh hardtanh_ hardswish hardswish_ hardsigmoid dropout dropout_ "
                 "feature_dropout contiguous clone detach to type_as softmax log_softmax exp log "
                 "sqrt rsqrt neg abs clamp clamp_min sin cos alias Int ScalarImplicit IntImplicit "
-                "constant masked_fill erf square reciprocal",
+                "constant masked_fill erf square reciprocal triu tril cumsum cumprod",
             ),
             *_rules(_number, "add sub mul add_ sub_ mul_"),
             *_rules(_divided, "floor_divide floordiv"),
@@ -508,7 +602,18 @@ _RULES: Final[dict[str, _Rule]] = {
             *_rules(_size, "size"),
             *_rules(_viewed, "view reshape _unsafe_view"),
             *_rules(_expanded, "expand"),
-            *_rules(_made, "zeros ones full empty rand randn"),
+            *_rules(
+                _made, "zeros ones full empty rand randn new_zeros new_ones new_full new_empty"
+            ),
+            *_rules(_counted, "arange"),
+            *_rules(_repeated, "repeat"),
+            *_rules(_narrowed, "narrow"),
+            *_rules(
+                _resized,
+                "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d "
+                "upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d",
+            ),
+            *_rules(_recurrent, "lstm gru rnn_tanh rnn_relu"),
             *_rules(_joined, "cat"),
             *_rules(_flattened, "flatten"),
             *_rules(_permuted, "permute"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from itertools import groupby
@@ -25,12 +26,17 @@ _BAR_FROM: Final = 100 << 20
 _REASONS_SHOWN: Final = 12
 _TIES_SHOWN: Final = 20
 _LINE: Final = "\n"
+# One version, or two with - between them.
+_VERSIONS: Final = re.compile(r"[^\s-]+( *- *[^\s-]+)?")
 
 
 @click.command(cls=Command)
 @file_argument
 @click.option(
-    "--torch", "versions", metavar="VERSIONS", help="Tell of these alone, such as 1.13,2.9."
+    "--torch",
+    "versions",
+    metavar="VERSIONS",
+    help="Tell of these alone, such as 1.13,2.9 or 2.4-2.9.",
 )
 @json_option
 def command(file: str, *, versions: str | None, as_json: bool) -> int:
@@ -59,6 +65,8 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
         print_json({"file": file, "ok": _is_fine(report, asked), **_document(report)})
     else:
         _show(file, report)
+        if asked is None and report.kind == "torchscript" and not all(r.loads for r in report.rows):
+            say("hint: with --torch it tells whether convert --for-torch can write the file anew")
     return 0 if _is_fine(report, asked) else FINDINGS
 
 
@@ -68,9 +76,23 @@ def _no_step(description: str) -> None:
 
 def _asked(versions: str) -> list[str]:
     asked = [version.strip() for version in versions.split(",") if version.strip()]
-    if not asked:
-        raise click.UsageError("--torch takes versions, such as 1.13,2.9.")
-    return asked
+    if not asked or not all(map(_VERSIONS.fullmatch, asked)):
+        message = "--torch takes versions with commas between them, or from one to another with -"
+        raise click.UsageError(f"{message}, such as 1.13,2.9 or 2.4-2.9.")
+    return [version for each in asked for version in _range(*each.partition("-")[::2])]
+
+
+def _range(first: str, last: str) -> list[str]:
+    from tsarchive.operators.registry import listed_versions
+    from tsarchive.operators.releases import release_named
+
+    if not last:
+        return [first]
+    known, ends = listed_versions(), (release_named(first.strip()), release_named(last.strip()))
+    if ends[0] > ends[1]:
+        raise click.UsageError(f"--torch {first}-{last}: the first version is the later one.")
+    places = [known.index(end.name) for end in ends]
+    return [*known[places[0] : places[1] + 1]]
 
 
 def _is_fine(report: CompatReport, asked: Sequence[str] | None) -> bool:
@@ -80,14 +102,30 @@ def _is_fine(report: CompatReport, asked: Sequence[str] | None) -> bool:
 def _document(report: CompatReport) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return asdict(report)
+    found: dict[str, Any] = _with_sources(asdict(report))
+    return found
+
+
+def _with_sources(value: Any) -> Any:
+    """Return a document in which lines of user source are objects."""
+    from tsarchive.ir.source_ranges import Location
+
+    match value:
+        case Location(file, line, text):
+            return {"file": file, "line": line, "text": text}
+        case dict():
+            return {name: _with_sources(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_with_sources(item) for item in value]
+    return value
 
 
 def _show(file: str, report: CompatReport) -> None:
     facts = "".join(f", {what} {version}" for what, version in report.facts.items())
     say(f"{file}: {report.kind}{facts}")
     _show_rows("torch", report.rows)
-    _show_rows("interpreter" if report.rows else "runtime", report.mobile)
+    is_runtime = any(" " in row.torch for row in report.mobile)
+    _show_rows("runtime" if is_runtime else "interpreter", report.mobile)
     _show_plans(report.rows)
     _show_reasons((*report.rows, *report.mobile))
     for reason in report.libtorch:
@@ -156,17 +194,23 @@ def _why(reasons: Sequence[Reason]) -> str:
 
 
 def _show_reasons(rows: Iterable[Row]) -> None:
-    """Show each reason once, with its line."""
-    reasons = {(r.kind, r.text, r.about): (r, row) for row in rows for r in row.reasons}
-    for reason, row in [*reasons.values()][:_REASONS_SHOWN]:
-        where = row.torch if " " in row.torch else f"torch {row.torch}"
-        until = f" (until {reason.since})" if reason.since else ""
-        say(f"{where}: {reason.text}{until}", "bold")
+    """Show each reason once, with its line and all releases that have it, oldest first."""
+    found: dict[tuple[str, str, str], tuple[Reason, list[Row]]] = {}
+    for row in rows:
+        for reason in row.reasons:
+            key = reason.kind, reason.text, reason.about
+            found.setdefault(key, (reason, []))[1].append(row)
+    for reason, having in [*found.values()][:_REASONS_SHOWN]:
+        where = _span(having)
+        since = f" (first in {reason.since})" if reason.since else ""
+        say(
+            f"{where if ' ' in having[0].torch else f'torch {where}'}: {reason.text}{since}", "bold"
+        )
         _show_place(reason)
         if reason.hint:
             say(f"  hint:  {reason.hint}")
-    if len(reasons) > _REASONS_SHOWN:
-        say(f"and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}: --json has all")
+    if len(found) > _REASONS_SHOWN:
+        say(f"and {plural(len(found) - _REASONS_SHOWN, 'more reason')}: --json has all")
 
 
 def _show_plans(rows: Sequence[Row]) -> None:
@@ -179,8 +223,9 @@ def _show_plans(rows: Sequence[Row]) -> None:
             say(f"{head} refuses: {row.plan.refusals[0].partition(_LINE)[0]}")
             continue
         count = sum(calls.count for calls in row.plan.rewritten)
+        what = f"{plural(count, 'call')} written otherwise" if count else "nothing to rewrite"
         left = f", leaves out {', '.join(row.plan.left_out)}" if row.plan.left_out else ""
-        say(f"{head} works: {plural(count, 'call')} written otherwise{left}")
+        say(f"{head} works: {what}{left}")
 
 
 def _show_place(found: Reason | Tie) -> None:

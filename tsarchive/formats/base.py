@@ -498,7 +498,8 @@ class Format(ABC):
         Raises UnsupportedError for files that no release runs.
         """
         raise UnsupportedError(
-            f"{self.what_it_is} is not run by torch", hint="Give a file that holds a model"
+            f"{self.what_it_is} holds no code of which it can be told which torch runs it",
+            hint="Give a file that holds a model, or a module",
         )
 
     def plan(self, opened: Any, release: Release) -> Plan | None:

@@ -11,7 +11,7 @@ import re
 import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 from tsarchive.errors import SourceError
 
@@ -218,10 +218,37 @@ def with_empty_tuples(text: str) -> str:
 
 
 def parse_module(text: str) -> ast.Module:
+    """Parse as ``ast.parse`` does; strings may hold NUL, which torch writes as it is."""
+    hidden, sign = _without_nul(text)
     with _lock:
-        return ast.parse(text)
+        tree = ast.parse(hidden)
+    return _with_nul(tree, sign)
 
 
 def parse_expression(text: str) -> ast.Expression:
+    """Parse one expression as :func:`parse_module` does."""
+    hidden, sign = _without_nul(text)
     with _lock:
-        return ast.parse(text, mode="eval")
+        tree = ast.parse(hidden, mode="eval")
+    return _with_nul(tree, sign)
+
+
+# Python takes none of these outside of strings and comments.
+_STAND_INS: Final = "\1\2\3\4\5\6\7\b\16\17\20\21\22\23\24\25\26\27\30\31"
+_Tree = TypeVar("_Tree", bound=ast.AST)
+
+
+def _without_nul(text: str) -> tuple[str, str]:
+    """Put a sign that the text does not hold in the place of NUL; also return the sign, if any."""
+    if "\0" not in text:
+        return text, ""
+    sign = next((sign for sign in _STAND_INS if sign not in text), "")
+    return text.replace("\0", sign or "\0"), sign
+
+
+def _with_nul(tree: _Tree, sign: str) -> _Tree:
+    """Put NUL back into the strings of a tree."""
+    for node in ast.walk(tree) if sign else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = node.value.replace(sign, "\0")
+    return tree

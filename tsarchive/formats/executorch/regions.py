@@ -63,7 +63,9 @@ class Regions(Closing):
         """Return the program. Raises UnsupportedError for data files."""
         found = self.program
         if found is None:
-            raise UnsupportedError("a data file has no program")
+            raise UnsupportedError(
+                "a data file has no program", hint="Give the .pte file that it belongs to"
+            )
         return found
 
     @cached_property

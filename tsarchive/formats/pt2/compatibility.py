@@ -84,7 +84,7 @@ class _Archive:
             yield Reason("format", text, "layout", "archive_format", since=_LAYOUTS[layout])
         ours = _schema_of(release)
         if ours[0] != major:
-            text = f"the schema is {major}.{minor}, and it reads {ours[0]}.x"
+            text = f"it does not read schema {major}.{minor}, but {ours[0]}.x"
             since = next((r for r, v in _SCHEMAS.items() if v[0] == major), None)
             later = since if since is not None and not release.is_since(since) else None
             yield Reason("schema", text, "schema", since=later)

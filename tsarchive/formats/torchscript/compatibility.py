@@ -226,7 +226,7 @@ class _Archive:
 
     def _format(self, release: Release) -> Iterator[Reason]:
         if self.version > release.newest_format:
-            text = f"the file has format {self.version}, and it reads {release.newest_format}"
+            text = f"it does not read file format {self.version}"
             yield Reason("format", text, "file format", ".data/version")
 
     @cached_property

@@ -12,9 +12,9 @@ from tsarchive.analyses.sizes import Baked, Dim, Sized, baked_sizes
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.compatibility import Tie
 from tsarchive.frontend.places import CodePlace
-from tsarchive.ir.classes import ClassType
+from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import Device
-from tsarchive.ir.graph import Node
+from tsarchive.ir.graph import Node, Value
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.pickler import Object, Reduce, loads
 
@@ -34,6 +34,10 @@ _CPU: Final = "cpu"
 _PATH: Final = re.compile(r"(?:/[\w.+@~-]+){2,}/?|[A-Za-z]:[\\/][^\n\0]+|\\\\\w[^\n\0]+")
 # Whether these draw random numbers is for an argument to say.
 _TRAINING: Final = ("train", "training")
+# Operators that move to the device that they are named after.
+_MOVES: Final = {"aten::cuda": "cuda", "aten::cpu": "cpu"}
+_OURS: Final = "__torch__."
+_DEEPEST_CALL: Final = 8
 _FLOATS: Final = {5: "float16", 6: "float32", 7: "float64", 15: "bfloat16"}
 
 _MOVE: Final = (
@@ -105,11 +109,14 @@ def _texts(root: Any) -> Iterator[str]:
 
 
 def _in_code(code: ReadCode) -> Iterator[Tie]:
+    drawing = _Drawing(code)
     for function, record in code.functions:
         for node in code.nodes(function):
             yield from _of_constants(node, record)
             if node.schema is not None:
                 yield from _of_operator(node, record)
+            elif node.kind == "prim::CallFunction":
+                yield from drawing.of_call(node, record)
 
 
 def _of_constants(node: Node, record: str) -> Iterator[Tie]:
@@ -133,19 +140,69 @@ def _of_device(device: str, record: str, node: Node) -> Tie:
 
 
 def _of_operator(node: Node, record: str) -> Iterator[Tie]:
-    assert node.schema is not None
-    names = [argument.name for argument in node.schema.arguments]
-    given = dict(zip(names, node.inputs, strict=False))
-    if row_of(node.operator).risk is Risk.RANDOMNESS:
-        flags = [given[name] for name in _TRAINING if name in given]
-        if all(flag.node.is_constant and flag.constant is True for flag in flags):
-            yield _tie("random", f"{node.kind} draws random numbers", record, node)
+    given = _arguments(node)
+    if node.kind in _MOVES:
+        yield _of_device(_MOVES[node.kind], record, node)
+    if row_of(node.operator).risk is Risk.RANDOMNESS and all(map(_is_true, _flags(node))):
+        yield _tie("random", f"{node.kind} draws random numbers", record, node)
     dtype = given.get("dtype")
     if dtype is not None and dtype.node.is_constant and type(dtype.constant) is int:
         name = _FLOATS.get(dtype.constant)
         if name is not None:
             text = f"{node.kind} gives {name}, whatever the dtype of the model is"
             yield _tie("dtype", text, record, node)
+
+
+def _arguments(node: Node) -> dict[str, Value]:
+    """Return the inputs of an operator by the names of its arguments."""
+    assert node.schema is not None
+    names = [argument.name for argument in node.schema.arguments]
+    return dict(zip(names, node.inputs, strict=False))
+
+
+def _flags(node: Node) -> list[Value]:
+    """Return the arguments that tell whether an operator draws random numbers."""
+    given = _arguments(node)
+    return [given[name] for name in _TRAINING if name in given]
+
+
+def _is_true(value: Value) -> bool:
+    return value.node.is_constant and value.constant is True
+
+
+class _Drawing:
+    """Tells which functions, such as F.dropout, draw random numbers where an argument says so."""
+
+    def __init__(self, code: ReadCode) -> None:
+        self._code = code
+        self._deciding: dict[Function, frozenset[Value]] = {}
+
+    def of_call(self, node: Node, record: str) -> Iterator[Tie]:
+        """Yield the tie of a call that says so."""
+        if any(map(_is_true, self._flags(node, 0))):
+            name = node.inputs[0].constant.qualified_name.removeprefix(_OURS)
+            yield _tie("random", f"{name} draws random numbers", record, node)
+
+    def _flags(self, node: Node, depth: int) -> list[Value]:
+        """Return the inputs of a node that tell whether it draws random numbers."""
+        if node.schema is not None:
+            return _flags(node) if row_of(node.operator).risk is Risk.RANDOMNESS else []
+        called = node.inputs[0] if node.kind == "prim::CallFunction" else None
+        if called is None or not called.node.is_constant or depth > _DEEPEST_CALL:
+            return []
+        function = called.constant
+        if not isinstance(function, Function):
+            return []
+        deciding = self._parameters(function, depth)
+        pairs = zip(function.graph.params, node.inputs[1:], strict=False)
+        return [value for parameter, value in pairs if parameter in deciding]
+
+    def _parameters(self, function: Function, depth: int) -> frozenset[Value]:
+        if function not in self._deciding:
+            nodes = self._code.nodes(function)
+            flags = {flag for node in nodes for flag in self._flags(node, depth + 1)}
+            self._deciding[function] = frozenset(flags.intersection(function.graph.params))
+        return self._deciding[function]
 
 
 # Sizes
@@ -235,4 +292,7 @@ def _examples(root: Any) -> Iterator[tuple[str, Any]]:
 
 def _of_size(baked: Baked) -> Tie:
     dimensions = " and ".join(baked.dimensions)
-    return _tie("size", f"the constant {baked.constant} stands for {dimensions}", "", baked.node)
+    constants = " and ".join(map(str, baked.constants))
+    alone = len(baked.constants) == 1
+    what = f"the constant {constants} stands" if alone else f"the constants {constants} stand"
+    return _tie("size", f"{what} for {dimensions}", "", baked.node)
