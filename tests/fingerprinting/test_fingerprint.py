@@ -463,21 +463,26 @@ def doubled(value, times: int):
 
 
 SHARED = {
-    "values": (doubled(1, 11), "too many values"),
-    "letters": (doubled("text" * 1000, 8), "too many letters"),
+    "values": (doubled(1, 16), "too many values"),
+    "letters": (doubled("text" * 1000, 12), "too many letters"),
 }
 
 
 @pytest.mark.parametrize("what", SHARED)
-def test_values_that_are_shared_without_end_are_refused(what, monkeypatch):
-    """A few bytes that stand for gigabytes."""
-    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_NAMES", 1000)
-    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_LETTERS", 1 << 19)
+def test_values_that_are_shared_without_end_are_refused(what):
+    """A few bytes that stand for gigabytes; what is read is in proportion to the file."""
     value, message = SHARED[what]
     stream = io.BytesIO()
     torch.save(value, stream)
     with pytest.raises(tsarchive.PickleError, match=message):
         of(stream.getvalue())
+
+
+def test_values_that_many_modules_share_are_read():
+    stream = io.BytesIO()
+    words = {f"word {number}": number for number in range(1000)}
+    torch.save([words] * 30, stream)
+    assert of(stream.getvalue()).structure
 
 
 def test_code_that_cannot_be_read_has_no_fingerprint():
