@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 
 class _Made:
@@ -23,7 +23,7 @@ class _Made:
 class _Reader(pickle._Unpickler):
     """Also reads members of enums, whose value stands where arguments should be in a tuple."""
 
-    dispatch = dict(pickle._Unpickler.dispatch)
+    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
 
     def _reduce(self) -> None:
         given = self.stack.pop()

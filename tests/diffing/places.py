@@ -28,14 +28,33 @@ _KINDS: dict[str, set[str]] = {
     "scale of a quantizer": {"tensor quantization"},
     "value of an attribute": {"attribute"},
     "submodule renamed": {"module", "attribute renamed"},
+    "shape of a tensor": {"tensor shape", "tensor values"},
+    "dtype of tensors": {"tensor dtype"},
+    "submodule added": {"module"},
+    "submodule removed": {"module"},
+    "attribute added": {"attribute"},
+    "attribute removed": {"attribute"},
+    "method added": {"method"},
+    "method removed": {"method"},
+    "an attribute and an element": {"attribute", "tensor values"},
     "extra file": {"extra file"},
     "other packing": set(),
     "other mangled numbers": set(),
 }
-_SEVERAL = {"one ulp in a weight", "sign of zero", "payload of NaN", "submodule renamed"}
+_SEVERAL = {
+    "one ulp in a weight", "sign of zero", "payload of NaN", "submodule renamed",
+    "shape of a tensor", "dtype of tensors", "an attribute and an element",
+}  # fmt: skip
 # The kinds of mutants that change elements, and values in data.pkl.
 _OF_ELEMENTS = ("one ulp in a weight", "sign of zero", "payload of NaN")
-_OF_PICKLES = ("scale of a quantizer", "value of an attribute")
+_OF_PICKLES = (
+    "scale of a quantizer", "value of an attribute", "shape of a tensor", "dtype of tensors",
+)  # fmt: skip
+# Those that add or remove what has a name.
+_OF_NAMES = (
+    "submodule added", "submodule removed", "attribute added", "attribute removed", "method added",
+    "method removed",
+)  # fmt: skip
 _HEAD = re.compile(r"^((?:  )?)(?:def|class) (\w+)")
 
 
@@ -69,6 +88,8 @@ def _expected(mutant: Mutant, before: Records, classes: Mapping[str, str]) -> se
         return set(_in_pickle(mutant, before))
     if mutant.kind in _OF_ELEMENTS:
         return set(mutant.tensors or ())
+    if mutant.kind == "an attribute and an element":
+        return {*_in_pickle(mutant, before), *(mutant.tensors or ())}
     if mutant.kind == "submodule renamed":
         renamed = {path: _renamed_path(path, mutant) for path in classes}
         own = f"{mutant.where}_of_mutant"
@@ -88,6 +109,15 @@ def _in_pickle(mutant: Mutant, before: Records) -> list[str]:
 
 def _is_in_pickle(change: Change, mutant: Mutant, before: Records, *_: object) -> bool:
     return change.where in _in_pickle(mutant, before)
+
+
+def _is_named(change: Change, mutant: Mutant, *_: object) -> bool:
+    return change.where == mutant.where
+
+
+def _is_either(change: Change, mutant: Mutant, before: Records, *_: object) -> bool:
+    is_place = _is_tensor if change.kind == "tensor values" else _is_in_pickle
+    return is_place(change, mutant, before)
 
 
 def _is_extra_file(change: Change, mutant: Mutant, *_: object) -> bool:
@@ -118,6 +148,8 @@ def _is_in_code(
 _PLACES: dict[str, Callable[..., bool]] = {
     **dict.fromkeys(_OF_ELEMENTS, _is_tensor),
     **dict.fromkeys(_OF_PICKLES, _is_in_pickle),
+    **dict.fromkeys(_OF_NAMES, _is_named),
+    "an attribute and an element": _is_either,
     "submodule renamed": _is_renamed,
     "extra file": _is_extra_file,
 }

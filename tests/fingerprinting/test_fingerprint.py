@@ -138,6 +138,8 @@ def test_each_kind_of_change_is_tried(kind):
     """On a network that has something to change of each kind."""
     if kind == "scale of a quantizer":
         data = (ARCHIVES / "quantized_tensors.pt").read_bytes()
+    elif kind == "dtype of tensors":
+        data = torch_saved(torch.jit.script(value(torch.ones(2, 3))))
     else:
         data = torch_saved(torch.jit.script(Changeable()))
     mutant = KINDS[kind](original_of(data), random.Random(0))
