@@ -72,7 +72,7 @@ class Original:
     def has_gradients(self) -> bool:
         """Whether a tensor may require a gradient, which is told behind its strides."""
         pairs = zip(self.opcodes, self.opcodes[1:], strict=False)
-        ends = ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE", "BINPUT", "LONG_BINPUT")
+        ends = ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE")
         return any(name in ends and after == "NEWTRUE" for (name, _), (after, _) in pairs)
 
     @property

@@ -12,6 +12,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
+from tsarchive.steps import no_step
 
 from .command import FINDINGS, Command, file_argument, json_option
 from .output import print_json, progress, say, show, table
@@ -52,7 +53,7 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
     """
     asked = None if versions is None else _asked(versions)
     has_bar = not as_json and os.path.isfile(file) and os.stat(file).st_size >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(no_step) as step:
         step(f"reading {file}")
         report = tsarchive.compat(file, asked)
     if as_json:
@@ -60,10 +61,6 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
     else:
         _show(file, report)
     return 0 if _is_fine(report, asked) else FINDINGS
-
-
-def _no_step(description: str) -> None:
-    pass
 
 
 def _asked(versions: str) -> list[str]:

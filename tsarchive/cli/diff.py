@@ -13,6 +13,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
+from tsarchive.steps import no_step
 
 from .command import FINDINGS, UNUSABLE, json_option
 from .git_settings import as_text, git_options, install
@@ -104,7 +105,7 @@ def command(
         return 0
     options: dict[str, Any] = {} if only is None else {"only": only}
     has_bar = sum(map(_size, (a, b))) >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(no_step) as step:
         found = tsarchive.diff(a, b, step=step, **options, **run_arguments(arguments, given))
     if as_json:
         print_json({"same": found.same, **_fields(found)})
@@ -122,10 +123,6 @@ def command(
 
 def _size(file: str) -> int:
     return os.stat(file).st_size if os.path.isfile(file) else 0
-
-
-def _no_step(tensor: str) -> None:
-    pass
 
 
 def _fields(found: DiffReport) -> dict[str, Any]:

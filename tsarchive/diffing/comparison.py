@@ -22,6 +22,7 @@ from tsarchive.fingerprinting import (
     readable_contents,
     tensor_digest,
 )
+from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
@@ -39,7 +40,7 @@ def diff(
     b: Subject,
     *,
     only: Collection[Part] = PARTS,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Callable[[str], None] = no_step,
     run: Any = None,
     rtol: float = 1e-5,
     atol: float = 1e-8,
@@ -84,7 +85,7 @@ def compared(
     names: tuple[str, str] = ("before", "after"),
     *,
     only: Collection[Part] = PARTS,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Callable[[str], None] = no_step,
 ) -> DiffReport:
     """Return how the contents of two files differ, which are called so."""
     return _Comparison(before, after, only, step).report(*names)
