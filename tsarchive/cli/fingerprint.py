@@ -83,7 +83,8 @@ def command(
     rows = [*_each(files, weights=not no_weights, is_told=is_told, read=read)]
     found = [(row.file, row.found) for row in rows if row.found is not None]
     if in_toto:
-        print_json([_subject(row) for row in rows if row.found is not None])
+        if len(found) == len(rows):  # a list that lacks a file could be signed unseen
+            print_json([*map(_subject, rows)])
     elif as_json:
         print_json({"files": [_document(row) for row in rows]})
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,7 +181,7 @@ class TorchScriptContents(Contents):
         return is_told and self._container.read(_BYTE_ORDER).strip() == b"big"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Met:
     """An object by its number, the name that it was met under, and which tensors are inside it:
     those from ``start`` to ``end``, none as long as it is not complete.
@@ -276,7 +276,7 @@ class Values:
             plain = {"class": own, "attributes": self._slots(value.state, class_, name)}
         else:
             plain = {"class": own, "state": self._state(value.state, class_, name)}
-        met.end = len(self.tensors)
+        self._objects[id(value)] = replace(met, end=len(self.tensors))
         return plain
 
     def _slots(self, state: dict[Any, Any], class_: ClassType, name: str) -> Plain:
