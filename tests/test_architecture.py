@@ -27,7 +27,7 @@ FORMATS = tuple(
 # Room -> rooms it may import besides itself and the floor.
 FLOOR = {
     "tsarchive.errors", "tsarchive.findings", "tsarchive.garbage", "tsarchive.lazy_members",
-    "tsarchive.strict_json",
+    "tsarchive.steps", "tsarchive.strict_json",
 }  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.caching": set(),
@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "tsarchive.ir": set(),
     "tsarchive.lazy_members": set(),
     "tsarchive.pickler": set(),
+    "tsarchive.steps": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
     "tsarchive.comparing": {"tsarchive.container"},
@@ -201,8 +202,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.ties", "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-    "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning", "tsarchive.strict_json",
-    "tsarchive.verifying",
+    "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning", "tsarchive.steps",
+    "tsarchive.strict_json", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

@@ -28,6 +28,7 @@ from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
+from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -85,7 +86,7 @@ def convert(
     for_torch: str | None = None,
     canonical: bool = False,
     debug: bool = True,
-    step: Callable[[str], None] = lambda description: None,
+    step: Callable[[str], None] = no_step,
 ) -> Conversion:
     """Write the model of one archive, or an exported program, as one of the kind ``dst`` says.
 

@@ -31,6 +31,7 @@ from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
 from tsarchive.run.packed import refuse_packed
+from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -288,7 +289,7 @@ def write(
     data: str | os.PathLike[str] | None = None,
     *,
     backends: Sequence[str] = (),
-    step: Callable[[str], None] = lambda description: None,
+    step: Callable[[str], None] = no_step,
 ) -> bool:
     """Lower programs and write them, with their constants in the file ``data`` if given.
 

@@ -22,6 +22,7 @@ from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
+from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +68,7 @@ def fingerprint(
     source: Subject,
     *,
     weights: bool = True,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Step = no_step,
 ) -> Fingerprint:
     """Return the fingerprint of a file (path or binary file object), or of a module.
 
@@ -139,7 +140,7 @@ def fingerprint_of(
     reading: Reading,
     *,
     weights: bool = True,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Step = no_step,
 ) -> Fingerprint:
     """Return the fingerprint of the contents of a file."""
     code, structure = (
@@ -159,7 +160,7 @@ def fingerprint_of(
 
 
 def _digests(
-    tensors: Mapping[str, TensorContent], reading: Reading, step: Callable[[str], None]
+    tensors: Mapping[str, TensorContent], reading: Reading, step: Step
 ) -> Mapping[str, str]:
     """Digest tensors, several at a time; what has several names is read once."""
     reading.require_bounded(tensors.values())

@@ -27,11 +27,10 @@ from tsarchive.formats.records import Role
 from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
 from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
+from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
     from tsarchive.describing.contents import TensorInfo
-
-Step = Callable[[str], None]
 
 
 class Found(NamedTuple):
@@ -100,7 +99,7 @@ def salvage(
     out: str | os.PathLike[str] | BinaryIO,
     *,
     force: bool = False,
-    step: Step = lambda description: None,
+    step: Step = no_step,
 ) -> SalvageReport:
     """Save the tensors that a damaged file still has whole, as a safetensors file.
 

@@ -13,10 +13,11 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.source import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import Step, known_totals
+from tsarchive.formats.base import known_totals
 from tsarchive.formats.registry import damage_of, file_format, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
+from tsarchive.steps import Step, no_step
 
 __all__ = ["STEPS", "Verdict", "VerifyReport", "verify"]
 
@@ -27,7 +28,7 @@ _OF_ZIPFILE = frozenset({"zip-no-root", "zip-alignment"})
 
 
 @rarely_collecting()
-def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: None) -> VerifyReport:
+def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> VerifyReport:
     """Check the integrity of an archive: its zip container, records, pickles, tensors and code.
 
     ``f`` is a path, or a binary file object that gives a file from its position on. Nothing of

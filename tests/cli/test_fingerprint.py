@@ -222,6 +222,16 @@ def test_a_file_that_changes_between_its_digests_has_none(tmp_path, monkeypatch)
     assert "written to while it was read" in result.stderr
 
 
+@pytest.mark.parametrize("others", [(), (VIEWS,)])
+def test_subjects_are_of_all_files_or_none(others, tmp_path):
+    """What signs them must not take a list that lacks a file."""
+    path = tmp_path / "broken.pt"
+    path.write_bytes(b"broken")
+    result = run("fingerprint", "--in-toto", *others, path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "broken.pt" in result.stderr
+
+
 def test_no_file_is_a_mistake():
     assert run("fingerprint").exit_code == 2
 

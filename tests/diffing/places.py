@@ -9,6 +9,8 @@ from tests.fingerprinting.mutants import Mutant, Records
 from tsarchive.diffing import Change, DiffReport
 from tsarchive.ir.names import unmangled
 
+from .pickled import differing
+
 # The kinds of changes that each kind of mutant may be told by; None where there is none.
 _KINDS: dict[str, set[str]] = {
     "one ulp in a weight": {"tensor values"},
@@ -26,11 +28,33 @@ _KINDS: dict[str, set[str]] = {
     "scale of a quantizer": {"tensor quantization"},
     "value of an attribute": {"attribute"},
     "submodule renamed": {"module", "attribute renamed"},
+    "shape of a tensor": {"tensor shape", "tensor values"},
+    "dtype of tensors": {"tensor dtype"},
+    "submodule added": {"module"},
+    "submodule removed": {"module"},
+    "attribute added": {"attribute"},
+    "attribute removed": {"attribute"},
+    "method added": {"method"},
+    "method removed": {"method"},
+    "an attribute and an element": {"attribute", "tensor values"},
     "extra file": {"extra file"},
     "other packing": set(),
     "other mangled numbers": set(),
 }
-_SEVERAL = {"one ulp in a weight", "sign of zero", "payload of NaN", "submodule renamed"}
+_SEVERAL = {
+    "one ulp in a weight", "sign of zero", "payload of NaN", "submodule renamed",
+    "shape of a tensor", "dtype of tensors", "an attribute and an element",
+}  # fmt: skip
+# The kinds of mutants that change elements, and values in data.pkl.
+_OF_ELEMENTS = ("one ulp in a weight", "sign of zero", "payload of NaN")
+_OF_PICKLES = (
+    "scale of a quantizer", "value of an attribute", "shape of a tensor", "dtype of tensors",
+)  # fmt: skip
+# Those that add or remove what has a name.
+_OF_NAMES = (
+    "submodule added", "submodule removed", "attribute added", "attribute removed", "method added",
+    "method removed",
+)  # fmt: skip
 _HEAD = re.compile(r"^((?:  )?)(?:def|class) (\w+)")
 
 
@@ -50,14 +74,54 @@ def faults(mutant: Mutant, before: Records, report: DiffReport, classes: Mapping
     if mutant.kind not in _SEVERAL and len(report.changes) > 1:
         return f"{len(report.changes)} changes"
     for change in report.changes:
-        is_place = _PLACES.get(mutant.kind, _is_in_code if "code" in mutant.changed else _anywhere)
+        is_place = _PLACES.get(mutant.kind, _is_in_code)
         if not is_place(change, mutant, before, classes):
             return f"at another place: {change.where}"
-    return ""
+    told = {change.where for change in report.changes}
+    missing = _expected(mutant, before, classes) - told
+    return f"not told: {sorted(missing)}" if missing else ""
 
 
-def _anywhere(change: Change, *_: object) -> bool:
-    return True
+def _expected(mutant: Mutant, before: Records, classes: Mapping[str, str]) -> set[str]:
+    """Return places of which each must be told."""
+    if mutant.kind in _OF_PICKLES:
+        return set(_in_pickle(mutant, before))
+    if mutant.kind in _OF_ELEMENTS:
+        return set(mutant.tensors or ())
+    if mutant.kind == "an attribute and an element":
+        return {*_in_pickle(mutant, before), *(mutant.tensors or ())}
+    if mutant.kind == "submodule renamed":
+        renamed = {path: _renamed_path(path, mutant) for path in classes}
+        own = f"{mutant.where}_of_mutant"
+        return {path for path in renamed.values() if path.rpartition(".")[2] == own}
+    return set()
+
+
+def _renamed_path(path: str, mutant: Mutant) -> str:
+    words = path.split(".")
+    return ".".join(f"{word}_of_mutant" if word == mutant.where else word for word in words)
+
+
+def _in_pickle(mutant: Mutant, before: Records) -> list[str]:
+    own = before if mutant.base is None else mutant.base
+    return differing(own["data.pkl"], mutant.records["data.pkl"])
+
+
+def _is_in_pickle(change: Change, mutant: Mutant, before: Records, *_: object) -> bool:
+    return change.where in _in_pickle(mutant, before)
+
+
+def _is_named(change: Change, mutant: Mutant, *_: object) -> bool:
+    return change.where == mutant.where
+
+
+def _is_either(change: Change, mutant: Mutant, before: Records, *_: object) -> bool:
+    is_place = _is_tensor if change.kind == "tensor values" else _is_in_pickle
+    return is_place(change, mutant, before)
+
+
+def _is_extra_file(change: Change, mutant: Mutant, *_: object) -> bool:
+    return f"extra/{change.where}" in mutant.records
 
 
 def _is_tensor(change: Change, mutant: Mutant, *_: object) -> bool:
@@ -82,8 +146,12 @@ def _is_in_code(
 
 
 _PLACES: dict[str, Callable[..., bool]] = {
-    **dict.fromkeys(("one ulp in a weight", "sign of zero", "payload of NaN"), _is_tensor),
+    **dict.fromkeys(_OF_ELEMENTS, _is_tensor),
+    **dict.fromkeys(_OF_PICKLES, _is_in_pickle),
+    **dict.fromkeys(_OF_NAMES, _is_named),
+    "an attribute and an element": _is_either,
     "submodule renamed": _is_renamed,
+    "extra file": _is_extra_file,
 }
 
 

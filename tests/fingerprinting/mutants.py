@@ -69,6 +69,13 @@ class Original:
         return [(opcode.name, place or 0) for opcode, _, place in found]
 
     @property
+    def has_gradients(self) -> bool:
+        """Whether a tensor may require a gradient, which is told behind its strides."""
+        pairs = zip(self.opcodes, self.opcodes[1:], strict=False)
+        ends = ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE")
+        return any(name in ends and after == "NEWTRUE" for (name, _), (after, _) in pairs)
+
+    @property
     def scales(self) -> list[int]:
         """The places of floats that are scales: the quantizer ends, and no gradient is required."""
         rows = zip(self.opcodes, self.opcodes[2:], self.opcodes[3:], strict=False)
@@ -335,6 +342,107 @@ def _renamed(original: Original, texts: Mapping[str, str], name: str) -> Mutant 
     return Mutant({**original.records, **changed}, frozenset(parts), None, name)
 
 
+# Shapes, modules and methods
+
+_ROOT = re.compile(rb"c(__torch__[^\n]*)\n([^\n]+)\n")
+_LENGTH = re.compile(rb"\(K([\x02-\xff])t(?=\(K\x01t)", re.DOTALL)
+_LAST = re.compile(rb"ub(q.|r.{4})?\.\Z", re.DOTALL)
+_OF_MUTANT = b"c__torch__.of_mutant\nAdded\n)\x81}b"
+_CLASS = b"class Added(Module):\n  __parameters__ = []\n  __buffers__ = []\n"
+
+
+def _shorter(original: Original, chosen: random.Random) -> Mutant | None:
+    """Leave out the last element of a vector that is no list of the scales of channels."""
+    data = original.records["data.pkl"]
+    found = [*_LENGTH.finditer(data)]
+    if not found or any("qint" in info.dtype for info in original.tensors.values()):
+        return None
+    place = chosen.choice(found).start(1)
+    shorter = data[:place] + bytes([data[place] - 1]) + data[place + 1 :]
+    parts = frozenset({"structure", "weights"})
+    return Mutant(_with(original, "data.pkl", shorter), parts, None, f"data.pkl, {place}")
+
+
+def _other_dtype(original: Original, chosen: random.Random) -> Mutant | None:
+    """Take all float32 elements for int32, which have no gradient."""
+    data = original.records["data.pkl"]
+    used = {tensor.dtype for tensor in original.tensors.values()}
+    if b"ctorch\nFloatStorage\n" not in data or used != {"float32"} or original.has_gradients:
+        return None
+    other = data.replace(b"ctorch\nFloatStorage\n", b"ctorch\nIntStorage\n")
+    return Mutant(_with(original, "data.pkl", other), frozenset({"structure", "weights"}), None)
+
+
+def _added_module(original: Original, chosen: random.Random) -> Mutant | None:
+    """Add a module without anything in it to the root, as the last attribute."""
+    return _added(original, "__torch__.of_mutant.Added", _OF_MUTANT)
+
+
+def _added_attribute(original: Original, chosen: random.Random) -> Mutant | None:
+    return _added(original, "int", b"K\x01")
+
+
+def _added(original: Original, type_: str, value: bytes) -> Mutant | None:
+    data, root = original.records["data.pkl"], _root(original)
+    last = _LAST.search(data)
+    if root is None or last is None:
+        return None
+    record, head = root
+    text = original.records[record]
+    end = re.compile(rb"^(?=  def |class |\Z)", re.MULTILINE).search(text, head.end()).start()
+    line = f"  added : {type_}\n".encode()
+    records = {
+        **original.records,
+        record: text[:end] + line + text[end:],
+        "code/__torch__/of_mutant.py": _CLASS,
+        "data.pkl": b"X\x05\x00\x00\x00added".join((data[: last.start()], value + last[0])),
+    }
+    return Mutant(records, frozenset({"code", "structure"}), where="added")
+
+
+def _root(original: Original) -> tuple[str, re.Match[bytes]] | None:
+    """Return the record of the class of the root, and the head of the class in it."""
+    match = _ROOT.search(original.records["data.pkl"])
+    if match is None:
+        return None
+    record = f"code/{match[1].decode().replace('.', '/')}.py"
+    text = original.records.get(record, b"")
+    found = re.search(rb"^class %b\(Module\):\n" % re.escape(match[2]), text, re.MULTILINE)
+    return None if found is None else (record, found)
+
+
+def _added_method(original: Original, chosen: random.Random) -> Mutant | None:
+    """Add a method to the class of the root."""
+    root, match = _root(original), _ROOT.search(original.records["data.pkl"])
+    if root is None or match is None:
+        return None
+    record, head = root
+    text = original.records[record]
+    end = re.compile(rb"^(?=class |def |\Z)", re.MULTILINE).search(text, head.end()).start()
+    lines = b"  def added(self: %b.%b) -> int:\n    return 1\n" % (match[1], match[2])
+    records = _with(original, record, text[:end] + lines + text[end:])
+    return Mutant(records, frozenset({"code"}), where="added")
+
+
+def _removed(make: Callable[[Original, random.Random], Mutant | None]):
+    """Return what makes the opposite mutants of those of another kind."""
+
+    def mutate(original: Original, chosen: random.Random) -> Mutant | None:
+        made = make(original, chosen)
+        return None if made is None else made._replace(records=original.records, base=made.records)
+
+    return mutate
+
+
+def _two(original: Original, chosen: random.Random) -> Mutant | None:
+    """Change an attribute, and an element of a tensor."""
+    first = _attribute(original, chosen)
+    if first is None:
+        return None
+    second = _last_bit(Original(first.records, original.tensors), chosen)
+    return second and second._replace(changed=first.changed | second.changed, where=first.where)
+
+
 # Extra files, and what means nothing
 
 
@@ -411,6 +519,15 @@ KINDS: dict[str, Callable[[Original, random.Random], Mutant | None]] = {
     "scale of a quantizer": _scale,
     "value of an attribute": _attribute,
     "submodule renamed": _renamed_module,
+    "shape of a tensor": _shorter,
+    "dtype of tensors": _other_dtype,
+    "submodule added": _added_module,
+    "submodule removed": _removed(_added_module),
+    "attribute added": _added_attribute,
+    "attribute removed": _removed(_added_attribute),
+    "method added": _added_method,
+    "method removed": _removed(_added_method),
+    "an attribute and an element": _two,
     "extra file": _extra_file,
     "other packing": _other_order,
     "other mangled numbers": _mangled,

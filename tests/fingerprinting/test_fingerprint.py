@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import random
@@ -138,6 +139,8 @@ def test_each_kind_of_change_is_tried(kind):
     """On a network that has something to change of each kind."""
     if kind == "scale of a quantizer":
         data = (ARCHIVES / "quantized_tensors.pt").read_bytes()
+    elif kind == "dtype of tensors":
+        data = torch_saved(torch.jit.script(value(torch.ones(2, 3))))
     else:
         data = torch_saved(torch.jit.script(Changeable()))
     mutant = KINDS[kind](original_of(data), random.Random(0))
@@ -463,21 +466,26 @@ def doubled(value, times: int):
 
 
 SHARED = {
-    "values": (doubled(1, 11), "too many values"),
-    "letters": (doubled("text" * 1000, 8), "too many letters"),
+    "values": (doubled(1, 16), "too many values"),
+    "letters": (doubled("text" * 1000, 12), "too many letters"),
 }
 
 
 @pytest.mark.parametrize("what", SHARED)
-def test_values_that_are_shared_without_end_are_refused(what, monkeypatch):
-    """A few bytes that stand for gigabytes."""
-    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_NAMES", 1000)
-    monkeypatch.setattr("tsarchive.formats.torchscript.contents.MAX_LETTERS", 1 << 19)
+def test_values_that_are_shared_without_end_are_refused(what):
+    """A few bytes that stand for gigabytes; what is read is in proportion to the file."""
     value, message = SHARED[what]
     stream = io.BytesIO()
     torch.save(value, stream)
     with pytest.raises(tsarchive.PickleError, match=message):
         of(stream.getvalue())
+
+
+def test_values_that_many_modules_share_are_read():
+    stream = io.BytesIO()
+    words = {f"word {number}": number for number in range(1000)}
+    torch.save([words] * 30, stream)
+    assert of(stream.getvalue()).structure
 
 
 def test_code_that_cannot_be_read_has_no_fingerprint():
@@ -488,6 +496,14 @@ def test_code_that_cannot_be_read_has_no_fingerprint():
     }
     with pytest.raises(tsarchive.SourceError):
         of(packed(broken))
+
+
+@pytest.mark.parametrize(
+    "verb", [tsarchive.fingerprint, tsarchive.diff, tsarchive.verify, tsarchive.salvage]
+)
+def test_help_shows_what_is_told_of_steps_unless_something_is_given(verb):
+    step = inspect.signature(verb).parameters["step"]
+    assert step.default.__name__ == "no_step"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no madvise")

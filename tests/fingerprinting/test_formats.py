@@ -22,6 +22,7 @@ from tests.support.executorch_files import FIXTURES as EXECUTORCH
 from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
 from tests.support.verifying import packed
 from tsarchive.analyses.encoding import encode
+from tsarchive.fingerprinting import readable_contents
 
 from .test_fingerprint import differing, of
 
@@ -231,6 +232,15 @@ def test_other_weights_of_a_program_of_executorch_are_seen(tmp_path):
     after = tsarchive.fingerprint(other)
     assert differing(before, after) == {"weights", "model"}
     assert {key for key, found in before.tensors.items() if after.tensors[key] != found} == {name}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXECUTORCH.glob("*.pte")))
+def test_what_a_file_of_executorch_leaves_out_has_the_type_of_what_it_writes(name):
+    """A bool that is false is left out by some writers, and written by others."""
+    with readable_contents(EXECUTORCH / name) as found:
+        values = [value for _, values, *_ in found.contents.structure for value in values]
+    grads = [value["grad"] for value in values if isinstance(value, dict) and "grad" in value]
+    assert all(isinstance(grad, bool) for grad in grads)
 
 
 def test_a_data_file_has_tensors_and_no_code():

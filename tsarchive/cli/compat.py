@@ -13,6 +13,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
+from tsarchive.steps import no_step
 
 from .command import FINDINGS, Command, file_argument, json_option
 from .output import print_json, progress, say, show, table
@@ -58,7 +59,7 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
     """
     asked = None if versions is None else _asked(versions)
     has_bar = not as_json and os.path.isfile(file) and os.stat(file).st_size >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(no_step) as step:
         step(f"reading {file}")
         report = tsarchive.compat(file, asked)
     if as_json:
@@ -68,10 +69,6 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
         if asked is None and report.kind == "torchscript" and not all(r.loads for r in report.rows):
             say("hint: with --torch it tells whether convert --for-torch can write the file anew")
     return 0 if _is_fine(report, asked) else FINDINGS
-
-
-def _no_step(description: str) -> None:
-    pass
 
 
 def _asked(versions: str) -> list[str]:

@@ -14,6 +14,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
+from tsarchive.steps import no_step
 
 from .command import FINDINGS, UNUSABLE, json_option
 from .git_settings import as_text, git_options, install
@@ -112,7 +113,7 @@ def command(
         return 0
     options: dict[str, Any] = {} if only is None else {"only": only}
     has_bar = sum(map(_size, (a, b))) >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(no_step) as step:
         found = tsarchive.diff(a, b, step=step, **options, **run_arguments(arguments, given))
     if as_json:
         print_json({"same": found.same, **_fields(found)})
@@ -137,10 +138,6 @@ def _exit_code(found: DiffReport, *, has_run: bool) -> int:
 
 def _size(file: str) -> int:
     return os.stat(file).st_size if os.path.isfile(file) else 0
-
-
-def _no_step(tensor: str) -> None:
-    pass
 
 
 def _fields(found: DiffReport) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import tsarchive
 from tsarchive.container.source import read_all
 from tsarchive.errors import ArchiveError, CallError, FormatError
 from tsarchive.fingerprinting import VERSION
+from tsarchive.steps import no_step
 
 from .command import FINDINGS, UNUSABLE, Command, Failure, describe, json_option, report
 from .output import print_json, progress, say
@@ -82,7 +83,8 @@ def command(
     rows = [*_each(files, weights=not no_weights, is_told=is_told, read=read)]
     found = [(row.file, row.found) for row in rows if row.found is not None]
     if in_toto:
-        print_json([_subject(row) for row in rows if row.found is not None])
+        if len(found) == len(rows):  # a list that lacks a file could be signed unseen
+            print_json([*map(_subject, rows)])
     elif as_json:
         print_json({"files": [_document(row) for row in rows]})
     else:
@@ -105,7 +107,7 @@ def _each(
 ) -> Iterator[_Row]:
     """Yield a row for each file; errors are reported if ``is_told``."""
     has_bar = sum(map(_size, files)) >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(_no_step) as step:
+    with progress(None) if has_bar else nullcontext(no_step) as step:
         for file in files:
             row = _row(read, file, weights=weights, step=step)
             if row.error is not None and is_told:
@@ -145,10 +147,6 @@ def _sha256(stream: BinaryIO) -> str:
     while piece := stream.read(_READ_AT_ONCE):
         digest.update(piece)
     return digest.hexdigest()
-
-
-def _no_step(description: str) -> None:
-    pass
 
 
 def _size(file: str) -> int:

@@ -24,6 +24,7 @@ from tsarchive.fingerprinting import (
     tensor_digest,
 )
 from tsarchive.formats.registry import format_of
+from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
@@ -41,7 +42,7 @@ def diff(
     b: Subject,
     *,
     only: Collection[Part] = PARTS,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Callable[[str], None] = no_step,
     run: Any = None,
     rtol: float = 1e-5,
     atol: float = 1e-8,
@@ -86,7 +87,7 @@ def compared(
     names: tuple[str, str] = ("before", "after"),
     *,
     only: Collection[Part] = PARTS,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Callable[[str], None] = no_step,
 ) -> DiffReport:
     """Return how the contents of two files differ, which are called so."""
     return _Comparison(before, after, only, step).report(*names)

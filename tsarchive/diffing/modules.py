@@ -125,7 +125,7 @@ def _within(path: str, name: str) -> str:
     return name.removeprefix(f"{path}{_SEPARATOR}") if path else name
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pairing:
     """``after`` leads from the path of each module before to that of the same module after.
 
@@ -165,8 +165,8 @@ class _Pairs:
         for name in own:
             if name in names[0] and name in names[1] and self._is_one(own[name], others[name]):
                 self.pair(names[0].pop(name), names[1].pop(name))
-        self.found.removed |= dict.fromkeys(names[0].values())
-        self.found.added |= dict.fromkeys(names[1].values())
+        self.found.removed.update(dict.fromkeys(names[0].values()))
+        self.found.added.update(dict.fromkeys(names[1].values()))
 
     def _is_one(self, before: str, after: str) -> bool:
         """Whether modules of one name may be one; otherwise that before may be elsewhere now."""

@@ -185,7 +185,7 @@ def _without_name(operation: Operation) -> Hashable:
     return base_name(operation.operator), len(operation.bodies), outputs
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Hunk:
     """Operations that stand on one side alone, or differ in more than can be told of one.
 
@@ -204,8 +204,8 @@ class _Hunk:
         )
 
     def add(self, other: _Hunk) -> None:
-        self.before += other.before
-        self.after += other.after
+        self.before.extend(other.before)
+        self.after.extend(other.after)
 
 
 def _lines(operations: Sequence[Operation]) -> set[int]:

@@ -22,6 +22,7 @@ from tsarchive.fingerprinting import TensorDigest, tensor_digest
 from tsarchive.formats.contents import Elements, TensorContent
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.strides import Piece
+from tsarchive.steps import no_step
 
 # What is compared at a time stays in the caches of the processor.
 _AT_ONCE: Final = 1 << 18
@@ -48,7 +49,7 @@ def tensor_changes(
     *,
     names: Mapping[str, str] | None = None,
     is_common_only: bool = False,
-    step: Callable[[str], None] = lambda tensor: None,
+    step: Callable[[str], None] = no_step,
 ) -> Iterator[Change]:
     """Yield the differences of tensors, by their names after, or before where they are gone.
 

@@ -14,7 +14,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 _MEMBERS: Final = frozenset({"prim::GetAttr", "prim::SetAttr"})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Renamings:
     """Names of before by those of after: of definitions, of the members of a class (by its name
     before), of constants of the table, whose numbers differ, and paths of modules, of which

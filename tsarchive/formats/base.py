@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
     from tsarchive.scanning.collecting import Collected
+    from tsarchive.steps import Step
 
 
 def is_loaded(module: Any) -> TypeGuard[ArchiveModule]:
@@ -758,8 +759,6 @@ class LoadOptions(NamedTuple):
     tensors_on: torch.device | None = None
     infers_foreign: bool = False
 
-
-Step = Callable[[str], None]
 
 # The rule of a finding that says: this is an archive of another kind.
 OTHER_KIND = "file-kind"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from tsarchive.errors import INCOMPLETE
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import OTHER_KIND, Check, Importer, Step, ZipFormat, zip_facts
+from tsarchive.formats.base import OTHER_KIND, Check, Importer, ZipFormat, zip_facts
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
+from tsarchive.steps import Step
 
 from .base import View
 

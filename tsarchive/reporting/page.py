@@ -17,6 +17,7 @@ from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
+from tsarchive.steps import no_step
 from tsarchive.verifying import verify
 
 from .code import code
@@ -103,7 +104,7 @@ def report(
     histograms: str | None = None,
     findings: bool = True,
     rows: int = ROWS,
-    step: Callable[[str], None] = lambda step: None,
+    step: Callable[[str], None] = no_step,
 ) -> Page:
     """Make one HTML page about a file, and write it to ``out`` if given.
 

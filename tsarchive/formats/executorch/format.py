@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from tsarchive.container import Container
     from tsarchive.container.source import Source
     from tsarchive.describing.contents import Facts
-    from tsarchive.formats.base import LoadOptions, OpenedArchive, Step, View
+    from tsarchive.formats.base import LoadOptions, OpenedArchive, View
     from tsarchive.formats.compatibility import Compatibility
     from tsarchive.formats.contents import Contents
     from tsarchive.formats.requests import SaveOptions, VerifyReport
     from tsarchive.operators.releases import Release
     from tsarchive.scanning.collecting import Collected
+    from tsarchive.steps import Step
 
     from .regions import Regions
 

@@ -431,7 +431,7 @@ def _tensor(table: Table) -> Tensor:
         sizes=table.numbers("sizes") or (),
         dim_order=table.numbers("dim_order") or (),
         storage_offset=table.scalar("storage_offset"),
-        requires_grad=table.scalar("requires_grad"),
+        requires_grad=bool(table.scalar("requires_grad")),
         data_index=table.scalar("data_buffer_idx"),
         allocation=allocation,
         layout=table.scalar("layout"),

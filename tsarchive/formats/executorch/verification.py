@@ -18,10 +18,10 @@ from tsarchive.container.source import Source
 from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
-from tsarchive.formats.base import Step
 from tsarchive.formats.executorch.schema import version_problem
 from tsarchive.formats.requests import VerifyReport
 from tsarchive.ir.graph import closure
+from tsarchive.steps import Step
 
 from .content import BUNDLE, BundledProgram, Content, DataFile, Entry, Program, SegmentedFile, Suite
 from .methods import (

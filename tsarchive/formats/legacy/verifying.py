@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import fault
-from tsarchive.formats.base import Step
 from tsarchive.formats.torchscript.verifying.checking import ArchiveCheck, record_findings
 from tsarchive.formats.torchscript.verifying.pickles import (
     debug_findings,
@@ -18,6 +17,7 @@ from tsarchive.formats.torchscript.verifying.pickles import (
     use_findings,
 )
 from tsarchive.frontend import CodeImporter
+from tsarchive.steps import Step
 
 from .inspection import MODEL, LegacyView
 

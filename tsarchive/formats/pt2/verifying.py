@@ -29,7 +29,6 @@ from tsarchive.findings import (
     refused,
     unusual,
 )
-from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import NEWEST_VERSION, OLDEST_VERSION
 from tsarchive.formats.torchscript.pickled import MAX_DEPTH
@@ -42,6 +41,7 @@ from tsarchive.formats.torchscript.verifying.pickles import (
     names_in_pickle,
 )
 from tsarchive.pickler import loads
+from tsarchive.steps import Step
 
 from .payloads import Configured, Payload, Saved, StoredView, saved_payload, weight_records
 from .program_checks import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +53,11 @@ _BYTE_ORDER: Final = "byteorder"
 _TYPE_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
 _COMPLEX: Final = frozenset(Global(name, "complex") for name in ("builtins", "__builtin__"))
 _DEVICE: Final = Global("torch", "device")
+# Shared values are told wherever they stand, and few bytes may lead to many of them: so many values
+# and letters may stand for each byte of a pickle, which is taken for one that is not tiny.
+_SHARED_VALUES: Final = 16
+_SHARED_LETTERS: Final = 256
+_TINY: Final = 1 << 12
 # In checkpoints alone.
 _ORDERED_DICT: Final = Global("collections", "OrderedDict")
 
@@ -176,7 +181,7 @@ class TorchScriptContents(Contents):
         return is_told and self._container.read(_BYTE_ORDER).strip() == b"big"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Met:
     """An object by its number, the name that it was met under, and which tensors are inside it:
     those from ``start`` to ``end``, none as long as it is not complete.
@@ -199,9 +204,9 @@ class Values:
         self._stored = self.stored(record)
         self._objects: dict[int, _Met] = {}
         self._depth = self._letters = 0
-        # Shared values are told wherever they stand: few bytes may lead to many of them.
         own = contents.size(record)
-        self._most_values, self._most_letters = MAX_NAMES + own, MAX_LETTERS + own
+        self._most_values = own + min(MAX_NAMES, _SHARED_VALUES * (own + _TINY))
+        self._most_letters = own + min(MAX_LETTERS, _SHARED_LETTERS * (own + _TINY))
         self._values = 0
 
     def stored(self, record: str) -> StoredTensors:
@@ -271,7 +276,7 @@ class Values:
             plain = {"class": own, "attributes": self._slots(value.state, class_, name)}
         else:
             plain = {"class": own, "state": self._state(value.state, class_, name)}
-        met.end = len(self.tensors)
+        self._objects[id(value)] = replace(met, end=len(self.tensors))
         return plain
 
     def _slots(self, state: dict[Any, Any], class_: ClassType, name: str) -> Plain:

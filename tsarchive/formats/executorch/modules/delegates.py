@@ -35,6 +35,7 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.policy import NO_LIMITS, Guard
 from tsarchive.run.objects import new_object
 from tsarchive.run.slots import set_slot
+from tsarchive.steps import no_step
 
 from .calling_convention import MEMORY, Arguments, result_of, signature_of, with_lock
 from .importer import TRAINING, Data, ProgramImporter, PteImporter, failing_method
@@ -54,7 +55,7 @@ def can_run() -> bool:
 def check_sound(content: bytes) -> None:
     """Raise FormatError where verify finds an error: the runtime checks less."""
     source = Source(memoryview(content))
-    report = verify_executorch(source, kind_of(content) or PTE, lambda step: None)
+    report = verify_executorch(source, kind_of(content) or PTE, no_step)
     for finding in report.findings:
         if finding.severity is Severity.ERROR:
             raise FormatError(

@@ -12,7 +12,6 @@ from typing import Any
 from tsarchive.container import Container
 from tsarchive.errors import ArchiveError, MissingRecordError, SourceError, UnknownOperatorError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault, note, unusual
-from tsarchive.formats.base import Step
 from tsarchive.formats.records import RecordTable, Role
 from tsarchive.formats.torchscript.code_records import (
     NEWEST_VERSION,
@@ -34,6 +33,7 @@ from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.types import SIMPLE_TYPES, STRING, TENSOR, Type
 from tsarchive.pickler import Object, Reduce
+from tsarchive.steps import Step
 
 from .pickles import (
     Pickle,
