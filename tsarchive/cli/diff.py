@@ -117,7 +117,7 @@ def command(
             say(line)
     if not found.compared:
         return UNUSABLE
-    return 0 if found.same else FINDINGS
+    return FINDINGS if found.same is False else 0
 
 
 def _size(file: str) -> int:

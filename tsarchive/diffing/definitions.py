@@ -73,9 +73,11 @@ def _has_one_type(own: Plain, other: Plain, names: Renamings) -> bool:
 
 
 def _value(where: str, before: Plain, after: Plain) -> Iterator[Change]:
-    for path, own, other, is_type in value_changes(before, after, where):
+    for path, own, other, is_type, is_order in value_changes(before, after, where):
         if is_type:
             yield Change(_TYPE, path, own, other, "structure")
+        elif is_order:
+            yield Change("order of keys", path, as_written(own), as_written(other), "structure")
         elif not is_same(without_tensors(own), without_tensors(other)):
             yield Change("attribute", path, as_written(own), as_written(other), "structure")
 
