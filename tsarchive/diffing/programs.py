@@ -287,11 +287,16 @@ def _without(
 
 
 def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
-    """Yield changes but those of members of a class that are told of the values in modules."""
+    """Yield changes but those of members of a class that are told of the values in modules, and
+    those of one constant that a line of the user's source has several times."""
+    seen: set[str] = set()
     for change in changes:
         is_of_class = change.part == "code" and change.kind in _OF_MEMBERS
-        if not (is_of_class and change.where in told):
-            yield change
+        is_of_line = change.kind == "constant" and any(change.source)
+        if (is_of_class and change.where in told) or (is_of_line and repr(change) in seen):
+            continue
+        seen.update([repr(change)] * is_of_line)
+        yield change
 
 
 def _routines(outline: Outline) -> dict[str, Routine]:
