@@ -206,7 +206,9 @@ class ProgramComparison:
         for own, other in self.pairing.after.items():
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
             found.changes += self._renamed_attributes(own, other)
-            found.changes += compare_values(other, *modules, self.names)
+            for change in compare_values(other, *modules, self.names):
+                is_order = change.kind == "attribute order" and self._is_reordered(other)
+                (found.derived if is_order else found.changes).append(change)
         told = {change.where for change in found.changes if change.kind == "attribute"}
         for pair in self._pairs:
             self._definitions(pair, found)
@@ -238,9 +240,23 @@ class ProgramComparison:
         modules = pair.modules[1] | own
         comparison = DefinitionComparison(pair.where, self.names, pair.members, modules)
         comparison.compare(pair.before, pair.after)
-        found.changes += (_everywhere(pair, change) for change in comparison.found.changes)
+        for change in comparison.found.changes:
+            target = found.derived if self._follows(pair, change) else found.changes
+            target.append(_everywhere(pair, change))
         found.derived += (_everywhere(pair, change) for change in comparison.found.derived)
         found.methods += comparison.found.methods
+
+    def _follows(self, pair: _Pair, change: Change) -> bool:
+        """Whether a change follows from modules that came, went or moved in one."""
+        if change.kind == "attribute order":
+            return self._is_reordered(change.where)
+        sizes = tuple(map(len, pair.modules))
+        is_size = change.kind == "constant" and change.where == joined(pair.where, "__len__")
+        return is_size and sizes[0] != sizes[1] and (change.before, change.after) == sizes
+
+    def _is_reordered(self, path: str) -> bool:
+        """Whether a module that moved is now in that of this path."""
+        return any(after.rpartition(".")[0] == path for _, after in self.pairing.moved)
 
     def _appearing(self) -> Iterator[Change]:
         """Yield functions and types of one side alone: something mentions them, which is told."""
