@@ -411,3 +411,19 @@ def test_changes_far_apart_in_repeated_code_are_told_one_by_one(places, extra):
     replaced = [("operator", where, "aten::mul", "aten::div")] * 2
     added = [("code", where, None, extra.strip())] if extra else []
     assert sorted(told(*sides), key=str) == sorted(replaced + added, key=str)
+
+
+def test_lines_that_name_what_did_not_change_are_context():
+    """The compiler names a function that is called twice, and writes others where they are."""
+    old = "    items = self.items\n    return torch.len(items)"
+    called = "__torch__.tests.diffing.test_programs.helper"
+    alone = f"    y = {called}(self.weight, 2, )\n{old}"
+    twice = f"    _9 = {called}\n    y = _9(self.weight, 2, )\n    z = _9(y, 3, )\n{old}"
+    sides = [io.BytesIO(edited(net(), old, text)) for text in (alone, twice)]
+    (method,) = tsarchive.diff(*sides).methods
+    changed = [(row.before, row.after) for row in method.rows if not row.is_same]
+    assert changed == [(None, "    z = _9(y, 3, )")]
+
+
+def test_extra_files_have_a_short_name():
+    assert told(net(), net(), only=["extra"]) == []
