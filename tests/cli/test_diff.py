@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 import tsarchive
-from tests.support.archives import ARCHIVES, records_of
+from tests.support.archives import ARCHIVES, records_of, saved
 from tests.support.command_line import SEQUENTIAL, document, error, run
 from tests.support.verifying import packed
 
@@ -108,3 +110,63 @@ def test_errors_name_the_file(place, tmp_path):
     with pytest.raises(tsarchive.ArchiveError) as raised:
         tsarchive.diff(*paths)
     assert str(raised.value).startswith(f"{paths[place]}: ")
+
+
+class Block(nn.Module):
+    def __init__(self, kind: str, values: list[int]) -> None:
+        super().__init__()
+        self.kind = kind
+        self.values = values
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def written(path, *modules: nn.Module) -> str:
+    path.write_bytes(saved(torch.jit.script(nn.Sequential(*modules))))
+    return str(path)
+
+
+def test_changes_that_are_alike_are_told_as_one(tmp_path):
+    before = written(tmp_path / "a.pt", *(Block("a", [1]) for _ in range(6)))
+    after = written(tmp_path / "b.pt", *(Block("b", [1]) for _ in range(6)))
+    lines = run("diff", before, after).stdout.splitlines()
+    assert lines[:3] == [
+        "in 6 modules", "  attribute kind: a -> b", "    in:   0, 1, 2, 3, and 2 more",
+    ]  # fmt: skip
+    assert lines[-1].startswith("6 changes from")
+
+
+def test_of_long_values_the_part_that_differs_is_shown(tmp_path):
+    values = [*range(1000)]
+    before = written(tmp_path / "a.pt", Block("a", values))
+    after = written(tmp_path / "b.pt", Block("a", [*values[:-1], 5]))
+    (line,) = [
+        line for line in run("diff", before, after).stdout.splitlines() if "attribute" in line
+    ]
+    own, other = line.partition(": ")[2].split(" -> ")
+    assert own.endswith("999]")
+    assert other.endswith("5]")
+    assert len(line) < 120
+
+
+def test_what_is_told_of_a_function_stands_in_it(changed):
+    assert "operator in relu: aten::relu -> aten::tanh" in run("diff", SEQUENTIAL, changed).stdout
+
+
+def test_parts_that_are_not_compared_are_told(tmp_path):
+    path = written(tmp_path / "a.pt", nn.Linear(2, 2))
+    tsarchive.convert(path, tmp_path / "a.pt2", args=(torch.ones(1, 2),))
+    result = run("diff", path, tmp_path / "a.pt2")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == (
+        "NOT COMPARED: code and structure (two formats); --random or --run runs both"
+    )
+    found = document("diff", path, tmp_path / "a.pt2")
+    assert (found["same"], found["not_compared"]) == (None, ["code", "structure"])
+    assert document("diff", path, tmp_path / "a.pt2", "--only", "weights")["same"] is True
+
+
+def test_extra_files_have_both_names(changed):
+    for name in ("extra", "extra files"):
+        assert run("diff", SEQUENTIAL, changed, "--only", name).exit_code == 0

@@ -336,3 +336,94 @@ def test_one_model_has_no_difference(case):
     data = torch_saved(module)
     forms = (module, saved(module, canonical=True), saved(loaded(data)))
     assert [told(data, form) for form in forms] == [[], [], []]
+
+
+class Attribute(nn.Module):
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        if isinstance(value, Tensor):
+            self.register_buffer("value", value)
+        else:
+            self.value = value
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+ONE, TWO = torch.ones(1), torch.zeros(1)
+# Values before and after, the parts whose fingerprints differ, and what is told of each alone.
+OF_PARTS = {
+    "dtype": (
+        torch.zeros(4), torch.ones(4, dtype=torch.int64),
+        {"structure": "tensor dtype", "weights": "tensor dtype"},
+    ),
+    "type and value": (1, 1.5, {"code": "attribute", "structure": "attribute"}),
+    "order of keys": ({"p": ONE, "q": TWO}, {"q": TWO, "p": ONE}, {"structure": "order of keys"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_each_part_whose_fingerprint_differs_has_a_change(name):
+    *values, expected = OF_PARTS[name]
+    sides = [torch_saved(torch.jit.script(Attribute(value))) for value in values]
+    prints = [tsarchive.fingerprint(io.BytesIO(side)) for side in sides]
+    for part in ("code", "structure", "weights"):
+        changes = told(*sides, only=[part])
+        assert {kind for kind, *_ in changes} == {*filter(None, [expected.get(part)])}, part
+        own, other = (getattr(each, part) for each in prints)
+        assert (own == other) == (changes == []), part
+    assert all(where == "value" for _, where, *_ in told(*sides))
+
+
+def test_only_restricts_all_of_the_report():
+    after = edited(net(), "torch.sigmoid(x0)", "torch.cosh(x0)")
+    report = tsarchive.diff(io.BytesIO(net()), io.BytesIO(after), only=["weights"])
+    assert report.same
+    assert not any((report.methods, report.operators_gained, report.operators_lost, report.packing))
+
+
+class Block(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+
+def test_a_change_of_a_class_is_told_of_all_modules_that_have_it():
+    before = torch_saved(torch.jit.script(nn.Sequential(Block(), Block(), Block())))
+    after = edited(before, "torch.relu(x)", "torch.gelu(x)")
+    (change,) = tsarchive.diff(io.BytesIO(before), io.BytesIO(after)).changes
+    assert (change.where, change.also) == ("0.forward", ("1.forward", "2.forward"))
+
+
+@pytest.mark.parametrize("places", [(0.1, 0.9), (0.4, 0.6)])
+@pytest.mark.parametrize("extra", ["", "    x = torch.neg(x)\n"])
+def test_changes_far_apart_in_repeated_code_are_told_one_by_one(places, extra):
+    lines = ["    x = torch.mul(x, times)\n", "    x = torch.tanh(x)\n"] * 400
+    texts = ["".join(lines)]
+    for place in places:
+        lines[int(place * 400) * 2] = "    x = torch.div(x, times)\n"
+    lines[500] += extra
+    texts.append("".join(lines))
+    old = "  return torch.mul(x, times)"
+    sides = [
+        edited(net(), old, text[2:].replace("\n    ", "\n  ") + "  return x") for text in texts
+    ]
+    where = "__torch__.tests.diffing.test_programs.helper"
+    replaced = [("operator", where, "aten::mul", "aten::div")] * 2
+    added = [("code", where, None, extra.strip())] if extra else []
+    assert sorted(told(*sides), key=str) == sorted(replaced + added, key=str)
+
+
+def test_lines_that_name_what_did_not_change_are_context():
+    """The compiler names a function that is called twice, and writes others where they are."""
+    old = "    items = self.items\n    return torch.len(items)"
+    called = "__torch__.tests.diffing.test_programs.helper"
+    alone = f"    y = {called}(self.weight, 2, )\n{old}"
+    twice = f"    _9 = {called}\n    y = _9(self.weight, 2, )\n    z = _9(y, 3, )\n{old}"
+    sides = [io.BytesIO(edited(net(), old, text)) for text in (alone, twice)]
+    (method,) = tsarchive.diff(*sides).methods
+    changed = [(row.before, row.after) for row in method.rows if not row.is_same]
+    assert changed == [(None, "    z = _9(y, 3, )")]
+
+
+def test_extra_files_have_a_short_name():
+    assert told(net(), net(), only=["extra"]) == []

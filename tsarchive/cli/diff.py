@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import groupby
 from math import isfinite
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Divergence,
         MethodChange,
         OperatorUse,
+        SideBySide,
         ValueDifference,
     )
     from tsarchive.diffing.report import Part
@@ -41,6 +42,16 @@ _BAR_FROM: Final = 100 << 20
 # From so many columns on, code stands in two of them.
 _WIDE: Final = 120
 _LONGEST: Final = 100
+# Of two long values so much is shown, and so much of what they begin with alike.
+_LONGEST_OF_TWO: Final = 60
+_ALIKE: Final = 15
+# So many changes that are alike are told as one, with the first modules of them.
+_MANY_ALIKE: Final = 4
+_NAMED: Final = 4
+# More representable numbers between two say nothing.
+_MANY_ULPS: Final = 1_000_000
+# What is told of a function stands in it.
+_IN_CODE: Final = frozenset({"code", "constant", "operator"})
 _OLD: Final = "red"
 _NEW: Final = "green"
 
@@ -52,9 +63,10 @@ def _parts(
     if value is None:
         return None
     names = [name.strip() for name in value.split(",")]
-    if unknown := [name for name in names if name not in _PARTS]:
+    known = _PARTS | {part: part for part in _PARTS.values()}
+    if unknown := [name for name in names if name not in known]:
         raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_PARTS)}.", ctx, param)
-    return tuple(_PARTS[name] for name in names)
+    return tuple(known[name] for name in names)
 
 
 @click.command(cls=PairCommand)
@@ -86,6 +98,10 @@ def command(
     values are apart, and extra files. What the files differ in beside that, such as names of
     variables, packing and debug records, is no change. The exit code is 1 when anything changed,
     2 when a file cannot be read, or the files have nothing in common that can be compared.
+
+    Programs of two formats are not compared, but their weights and extra files: a line says so,
+    "same" is null in JSON, and the exit code is 0 where these do not differ. Run both to compare
+    what they give.
 
     With --run, --random or --arg, which are as those of 'tsarchive run', both models are called
     with the same inputs, and the first module whose output differs is named. Without these nothing
@@ -121,19 +137,16 @@ def command(
         _show_counts(found)
     else:
         _show(found)
+    if found.not_compared and not as_json:
+        parts = " and ".join(found.not_compared)
+        hint = "" if arguments else "; --random or --run runs both"
+        say(f"NOT COMPARED: {parts} (two formats){hint}", "bold red")
     if arguments and not as_json:
         for line in told(found.divergence):
             say(line)
-    return _exit_code(found, has_run=bool(arguments))
-
-
-def _exit_code(found: DiffReport, *, has_run: bool) -> int:
-    """Return the exit code: results are compared, too, where both models have run."""
-    if found.compared:
-        return 0 if found.same else FINDINGS
-    if found.divergence is not None:
-        return FINDINGS
-    return 0 if has_run else UNUSABLE
+    if not found.compared and not arguments:
+        return UNUSABLE
+    return FINDINGS if found.same is False else 0
 
 
 def _size(file: str) -> int:
@@ -163,10 +176,14 @@ def _with_finite(found: Change | Divergence) -> dict[str, Any]:
 
 
 def _show(found: DiffReport) -> None:
-    for module, changes in _by_module(found.changes).items():
+    routines = {method.where for method in found.methods}
+    several, others = _folded(found.changes)
+    for alike in several:
+        _show_alike(alike)
+    for module, changes in _by_module(others).items():
         say(module or "model", "bold")
         for change in changes:
-            _show_change(change, module)
+            _show_change(change, module, routines)
     for method in found.methods:
         _show_code(method)
     _show_operators("operators gained", found.operators_gained)
@@ -174,6 +191,29 @@ def _show(found: DiffReport) -> None:
     for change in found.packing:
         say(f"packing: {_line(change, '')}", "dim")
     _show_total(found)
+
+
+def _folded(changes: Sequence[Change]) -> tuple[list[list[Change]], list[Change]]:
+    """Return the changes that are one in many modules, and the others."""
+    groups: dict[Any, list[Change]] = {}
+    for change in changes:
+        name = change.where.rpartition(".")[2]
+        alone = change.where if change.values is not None else ""
+        key = change.kind, name, repr(change.before), repr(change.after), alone
+        groups.setdefault(key, []).append(change)
+    several = [alike for alike in groups.values() if len(alike) >= _MANY_ALIKE]
+    told = {id(change) for alike in several for change in alike}
+    return several, [change for change in changes if id(change) not in told]
+
+
+def _show_alike(changes: Sequence[Change]) -> None:
+    """Show changes that are alike as one."""
+    modules = dict.fromkeys(_module(change) or "model" for change in changes)
+    say(f"in {len(modules):,} modules", "bold")
+    say(f"  {_line(changes[0], _module(changes[0]))}")
+    names = [*modules]
+    more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    say(f"    in:   {', '.join(names[:_NAMED])}{more}", "dim")
 
 
 def _by_module(changes: Sequence[Change]) -> dict[str, list[Change]]:
@@ -187,37 +227,49 @@ def _by_module(changes: Sequence[Change]) -> dict[str, list[Change]]:
 def _show_total(found: DiffReport) -> None:
     if not found.compared:
         say(f"{found.before} and {found.after} have nothing that can be compared", "bold red")
-    elif found.same:
-        told = ", ".join(found.compared)
-        say(f"{found.before} and {found.after} do not differ: {told}", "bold green")
-    else:
+    elif found.changes:
         say(f"{plural(len(found.changes), 'change')} from {found.before} to {found.after}", "bold")
+    elif found.same is not False:
+        told = ", ".join(found.compared)
+        style = "bold green" if found.same else "bold"
+        say(f"{found.before} and {found.after} do not differ: {told}", style)
+    else:
+        say(f"no change from {found.before} to {found.after}, but another result", "bold")
 
 
 def _module(change: Change) -> str:
     """Return the path of the module that has what changed."""
     if change.kind in ("module", "class", "extra file"):
-        return change.where.rpartition(".")[0] if change.kind == "module" else ""
+        of_kind = {"module": change.where.rpartition(".")[0], "class": change.where}
+        return of_kind.get(change.kind, "")
     return change.where.partition("(")[0].rpartition(".")[0]
 
 
-def _show_change(change: Change, module: str) -> None:
-    say(f"  {_line(change, module)}")
+def _show_change(change: Change, module: str, routines: Collection[str]) -> None:
+    say(f"  {_line(change, module, routines)}")
+    if change.also:
+        more = len(change.also) - _NAMED
+        others = ", ".join(change.also[:_NAMED]) + (f", and {more:,} more" if more > 0 else "")
+        say(f"    and in: {others}", "dim")
     for name, line in zip(("from", "to"), change.source, strict=True):
         if line is not None and (name == "from" or line != change.source[0]):
             say(f"    {name + ':':5} {line}", "dim")
 
 
-def _line(change: Change, module: str) -> str:
+def _line(change: Change, module: str, routines: Collection[str] = ()) -> str:
     where = change.where.removeprefix(f"{module}.") if module else change.where
-    named = f"{change.kind} {where}".rstrip()
+    where = "" if where == module else where
+    is_inside = change.kind in _IN_CODE and change.where in routines
+    named = f"{change.kind} {'in ' * is_inside}{where}".rstrip()
     if change.values is not None:
         return f"{named}: {_distance(change.values)}"
     if change.before is None:
         return f"{named}: added{_added(change.where, change.after)}"
     if change.after is None:
         return f"{named}: removed{_added(change.where, change.before)}"
-    return f"{named}: {_short(change.before)} -> {_short(change.after)}"
+    before, after = _both(change.before, change.after)
+    arrow = " became " if "->" in before + after else " -> "
+    return f"{named}: {before}{arrow}{after}"
 
 
 def _added(where: str, value: Any) -> str:
@@ -226,16 +278,44 @@ def _added(where: str, value: Any) -> str:
 
 def _short(value: Any) -> str:
     """Return a value on one line, cut where it is long."""
-    text = value if isinstance(value, str) else repr(value)
-    text = " / ".join(line.strip() for line in text.split("\n"))
+    text = _in_line(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _in_line(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return " / ".join(line.strip() for line in text.split("\n"))
+
+
+def _both(before: Any, after: Any) -> tuple[str, str]:
+    """Return two values, each on one line: of long ones the part where they differ."""
+    texts = _in_line(before), _in_line(after)
+    start = max(0, _alike(*texts) - _ALIKE)
+    if max(map(len, texts)) <= _LONGEST_OF_TWO:
+        start = 0
+    one, other = (_part(text, start) for text in texts)
+    return one, other
+
+
+def _alike(before: str, after: str) -> int:
+    """Return how many letters two texts begin with alike."""
+    letters = enumerate(zip(before, after, strict=False))
+    ends = (place for place, (one, other) in letters if one != other)
+    return next(ends, min(len(before), len(after)))
+
+
+def _part(text: str, start: int) -> str:
+    """Return what a text has from a place on, as far as there is room."""
+    end = start + _LONGEST_OF_TWO
+    return f"{'...' if start else ''}{text[start:end]}{'...' if text[end:] else ''}"
 
 
 def _distance(found: ValueDifference) -> str:
     differing = f"{found.differing:,} of {found.elements:,} ({found.share:.2%}) differ"
     if found.special:
         return f"{differing}, {found.special}"
-    ulps = "" if found.max_ulps is None else f", {plural(found.max_ulps, 'ulp')}"
+    has_ulps = found.max_ulps is not None and found.max_ulps <= _MANY_ULPS
+    ulps = f", {plural(found.max_ulps or 0, 'ulp')}" if has_ulps else ""
     return (
         f"{differing}, by at most {found.max_absolute:.4g} "
         f"({found.max_relative:.4g} relative{ulps}); "
@@ -257,10 +337,20 @@ def _show_code(method: MethodChange) -> None:
 def _two_columns(method: MethodChange, room: int) -> Iterator[str]:
     for row in method.rows:
         mark = " " if row.is_same else "|"
-        left, right = (_cut(text or "", room) for text in (row.before, row.after))
+        left, right = (_cut(text, room) for text in _from_difference(row, room))
         padding = " " * (room - cells(left))
         styles = ("", "") if row.is_same else (_OLD, _NEW)
         yield f" {styled(left, styles[0])}{padding} {mark} {styled(right, styles[1])}".rstrip()
+
+
+def _from_difference(row: SideBySide, room: int) -> tuple[str, str]:
+    """Return the texts of a row, without what long ones begin with alike."""
+    texts = row.before or "", row.after or ""
+    alike = _alike(*texts)
+    if row.is_same or max(map(len, texts)) <= room or alike < room // 2:
+        return texts
+    start = alike - room // 4
+    return f"~{texts[0][start:]}", f"~{texts[1][start:]}"
 
 
 def _cut(text: str, room: int) -> str:
@@ -277,14 +367,15 @@ def _one_column(method: MethodChange) -> Iterator[str]:
     for is_same, rows in groupby(method.rows, key=lambda row: row.is_same):
         several = [*rows]
         if is_same:
-            yield from (f"  {_cut(row.after or '', _LONGEST)}" for row in several)
+            yield from (f"  {_cut(row.after or row.before or '', _LONGEST)}" for row in several)
             continue
-        for row in several:
+        texts = [_from_difference(row, _LONGEST) for row in several]
+        for row, (before, _) in zip(several, texts, strict=True):
             if row.before is not None:
-                yield styled(f"- {_cut(row.before, _LONGEST)}", _OLD)
-        for row in several:
+                yield styled(f"- {_cut(before, _LONGEST)}", _OLD)
+        for row, (_, after) in zip(several, texts, strict=True):
             if row.after is not None:
-                yield styled(f"+ {_cut(row.after, _LONGEST)}", _NEW)
+                yield styled(f"+ {_cut(after, _LONGEST)}", _NEW)
 
 
 def _show_operators(title: str, uses: Sequence[OperatorUse]) -> None:

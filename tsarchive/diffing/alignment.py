@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 # Sequences whose lengths multiply to more are not compared item by item, which takes that long.
 _MOST_PAIRS: Final = 250_000
+# From here on the longest equal run may lie anywhere in code that repeats itself.
+_MANY_PAIRS: Final = 2_500
+# In long sequences so many items are looked for that one side alone has.
+_MOST_EDITS: Final = 64
 
 
 class Span(NamedTuple):
@@ -39,19 +43,20 @@ def aligned(tiers: Sequence[Keys], *, in_place: Keys | None = None) -> list[Pair
     """Return pairs of positions, increasing on both sides.
 
     Each tier has a key for each item of both sequences. Items with equal keys of the first tier are
-    paired first; those of later tiers pair what is between. Where all keys of ``in_place`` are
-    equal, items are paired one by one.
+    paired first; those of later tiers pair what is between. What the first tier tells apart by
+    more than the item itself is no measure of long ranges, which wait for the second. Where all
+    keys of ``in_place`` are equal, items are paired one by one.
     """
     before, after = tiers[0]
     if in_place is not None and [*in_place[0]] == [*in_place[1]]:
         return [(index, index) for index in range(len(before))]
     pairs: list[Pair] = []
-    for own, other in tiers:
+    for tier, (own, other) in enumerate(tiers):
         found = [
             pair
             for span in spans_between(pairs, len(before), len(after))
             if span.is_shared
-            for pair in _matched(own, other, span)
+            for pair in _matched(own, other, span, has_edits=tier > 0)
         ]
         pairs = sorted(pairs + found)
     return pairs
@@ -65,7 +70,9 @@ def spans_between(pairs: Sequence[Pair], before: int, after: int) -> Iterator[Sp
         last = pair
 
 
-def _matched(before: Sequence[Hashable], after: Sequence[Hashable], whole: Span) -> list[Pair]:
+def _matched(
+    before: Sequence[Hashable], after: Sequence[Hashable], whole: Span, *, has_edits: bool
+) -> list[Pair]:
     """Pair equal keys of a range. What occurs once on both sides splits it, as in patience diff."""
     found: list[Pair] = []
     waiting = [whole]
@@ -79,7 +86,7 @@ def _matched(before: Sequence[Hashable], after: Sequence[Hashable], whole: Span)
             found += anchors
             waiting += _inside(span, anchors)
         else:
-            found += _by_items(before, after, span)
+            found += _by_items(before, after, span, has_edits=has_edits)
     return found
 
 
@@ -139,12 +146,78 @@ def _inside(span: Span, pairs: Sequence[Pair]) -> Iterator[Span]:
         b, a = pair[0] + 1, pair[1] + 1
 
 
-def _by_items(before: Sequence[Hashable], after: Sequence[Hashable], span: Span) -> Iterator[Pair]:
-    """Pair longest equal runs; in ranges too long for that nothing is paired."""
+def _by_items(
+    before: Sequence[Hashable], after: Sequence[Hashable], span: Span, *, has_edits: bool
+) -> Iterator[Pair]:
+    """Pair items in place where most are equal so, else longest equal runs; in long ranges those of
+    the shortest edit, if that is short."""
     own, other = before[span.before : span.before_end], after[span.after : span.after_end]
-    if len(own) * len(other) > _MOST_PAIRS:
-        return
-    matcher = SequenceMatcher(None, own, other, autojunk=False)
-    for block in matcher.get_matching_blocks():
-        for offset in range(block.size):
-            yield span.before + block.a + offset, span.after + block.b + offset
+    found = _in_place(own, other)
+    count = len(own) * len(other)
+    if not found and count > _MANY_PAIRS and has_edits:
+        found = _by_edits(own, other)
+    if not found and count <= (_MOST_PAIRS if has_edits else _MANY_PAIRS):
+        found = _by_runs(own, other)
+    for b, a in found:
+        yield span.before + b, span.after + a
+
+
+def _by_runs(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Pair]:
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    return [(b + offset, a + offset) for b, a, size in blocks for offset in range(size)]
+
+
+def _in_place(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Pair]:
+    """Return the positions that are equal where most are; none otherwise."""
+    if len(before) != len(after):
+        return []
+    rows = enumerate(zip(before, after, strict=True))
+    found = [(place, place) for place, (own, other) in rows if own == other]
+    return found if len(found) * 2 > len(before) else []
+
+
+def _by_edits(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[Pair]:
+    """Return the pairs that the fewest removals and additions leave, by the algorithm of Myers;
+    none where more than a few are needed."""
+    ends: dict[int, int] = {}
+    trace: list[dict[int, int]] = []
+    for edits in range(_MOST_EDITS + 1):
+        trace.append(dict(ends))
+        for diagonal in range(-edits, edits + 1, 2):
+            b = _next_end(ends, diagonal, edits)
+            a = b - diagonal
+            while b < len(before) and 0 <= a < len(after) and before[b] == after[a]:
+                b, a = b + 1, a + 1
+            ends[diagonal] = b
+            if (b, a) == (len(before), len(after)):
+                return _traced(trace, len(before), len(after))
+    return []
+
+
+def _is_added(ends: Mapping[int, int], diagonal: int, edits: int) -> bool:
+    """Return whether the last of so many edits that leads to a diagonal is an addition."""
+    if abs(diagonal) == edits:
+        return diagonal < 0
+    return ends[diagonal - 1] < ends[diagonal + 1]
+
+
+def _next_end(ends: Mapping[int, int], diagonal: int, edits: int) -> int:
+    """Return how far before reaches on a diagonal after another edit."""
+    if not edits:
+        return 0
+    is_added = _is_added(ends, diagonal, edits)
+    return ends[diagonal + 1] if is_added else ends[diagonal - 1] + 1
+
+
+def _traced(trace: Sequence[Mapping[int, int]], b: int, a: int) -> list[Pair]:
+    """Return the pairs on the way back from the ends of both sequences."""
+    found: list[Pair] = []
+    for edits, ends in reversed([*enumerate(trace)]):
+        diagonal = b - a
+        start = _next_end(ends, diagonal, edits)
+        while b > start:
+            b, a = b - 1, a - 1
+            found.append((b, a))
+        if edits:
+            b, a = (b, a - 1) if _is_added(ends, diagonal, edits) else (b - 1, a)
+    return found[::-1]

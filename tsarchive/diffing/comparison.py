@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.call import Call
+from tsarchive.diffing.definitions import Findings
 from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
@@ -35,6 +36,16 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 _VALUES: Final = "tensor values"
 _INPUT: Final = "input"
 _PROGRAM: Final = frozenset({"code", "structure"})
+_EXTRA: Final = "extra files"
+# Changes of names, which tensors below have in theirs.
+_MOVED: Final = frozenset({"module", "attribute renamed"})
+# Other names of parts, as the command line has them.
+_ALIASES: Final[Mapping[str, Part]] = {"extra": _EXTRA}
+# Kinds of changes by the parts that they are of beside their own.
+_OF_OTHERS: Final[Mapping[str, Part]] = {
+    "tensor": "structure", "tensor renamed": "structure", "tensor layout": "weights",
+    "tensor dtype": "weights", "tensor shape": "weights", "tensor flags": "weights",
+}  # fmt: skip
 
 
 def diff(
@@ -54,8 +65,10 @@ def diff(
     Each is a file (path or binary file object), or a module or program that ``save`` takes. Of a
     file nothing runs, and torch is not imported. Changes are told where they are and as little as
     possible: what only follows from another change is left out, and a module that one side lacks
-    is one change. Where the fingerprints are equal there is no change, and only there. ``only``
-    names the parts that are compared. ``step`` is called with the name of each tensor when it has
+    is one change. Where the fingerprints of the parts that are compared are equal there is no
+    change, and only there. Programs of two formats are not compared: ``not_compared`` names such
+    parts, and ``same`` is None where nothing else differs. ``only`` names the parts to compare, and
+    restricts all of the report to them. ``step`` is called with the name of each tensor when it has
     been compared.
 
     With ``run`` both models are loaded and called, and the report's ``divergence`` names the first
@@ -68,6 +81,7 @@ def diff(
     Raises CallError for a part that is unknown and where both models refuse the call, what
     ``fingerprint`` raises, and with ``run`` what ``load`` raises.
     """
+    only = [_ALIASES.get(part, part) for part in only]
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
     with _readable(a) as before, _readable(b) as after:
@@ -127,36 +141,84 @@ class _Comparison:
 
     def report(self, before: str, after: str) -> DiffReport:
         """Return all that differs."""
-        report = DiffReport(before, after, [], tuple(filter(self._is_comparable, self._only)))
-        program = self._program
-        if program is not None:
-            found = program.found()
-            report.changes.extend(found.changes or found.derived)
-            report.methods.extend(found.methods)
-            gained, lost = program.operators()
+        compared = tuple(filter(self._is_comparable, self._only))
+        others = tuple(filter(self._is_unknown, self._only))
+        report = DiffReport(before, after, [], compared, not_compared=others)
+        report.changes.extend(self._changes())
+        if self._program is not None and "code" in self._only:
+            report.methods.extend(self._found.methods)
+            gained, lost = self._program.operators()
             report.operators_gained.extend(gained)
             report.operators_lost.extend(lost)
-        if {"structure", "weights"} & {*self._only}:
-            tensors = [*self._tensors(program)]
-            report.changes[:] = [*self._without_told(report.changes, tensors), *tensors]
-        report.changes.extend(self._untold(report.changes))
-        if "extra files" in report.compared:
+        if _EXTRA in compared:
             report.changes.extend(self._extra_files())
-        report.packing.extend(packing_changes(self._before.opened, self._after.opened))
         if any(self._prefixes):
             before, after = (prefix or "none" for prefix in self._prefixes)
             report.packing.append(Change("prefix of names", "", before, after, None))
-        report.changes[:] = [change for change in report.changes if change.part in self._only]
+        if len(self._only) == len(PARTS):
+            report.packing.extend(packing_changes(self._before.opened, self._after.opened))
         return report
+
+    def _changes(self) -> Sequence[Change]:
+        """Return the changes of the parts of the model, by module."""
+        found: list[Change] = []
+        if self._program is not None:
+            found += self._found.changes or self._found.derived
+        tensors = (
+            [*self._tensors(self._program)] if {"structure", "weights"} & {*self._only} else []
+        )
+        found = [*self._without_told(found, tensors), *tensors]
+        chosen = [change for change in found if self._is_chosen(change)]
+        chosen += self._untold(chosen, found)
+        return sorted(chosen, key=self._place)
+
+    def _is_chosen(self, change: Change) -> bool:
+        """Whether a change is one of a part that is compared."""
+        if change.part in self._only or _OF_OTHERS.get(change.kind) in self._only:
+            return True
+        is_moved = change.kind in _MOVED and "weights" in self._only
+        return is_moved and self._has_tensors(change)
+
+    def _has_tensors(self, change: Change) -> bool:
+        """Whether there are tensors in what came, went, moved or was renamed."""
+        sides = (self._before, change.before), (self._after, change.after)
+        return any(
+            f"{name}.".startswith(f"{path}.")
+            for side, path in sides
+            if path is not None
+            for name in side.contents.tensors
+        )
+
+    def _place(self, change: Change) -> int:
+        """Return the place of what changed in the order of modules: that after, or that before."""
+        path = change.where.partition("(")[0]
+        while path and path not in self._places:
+            path = path.rpartition(".")[0]
+        return self._places.get(path, 0)
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        if self._program is None:
+            return {}
+        return {path: place for place, path in enumerate(self._program.paths)}
+
+    @cached_property
+    def _found(self) -> Findings:
+        assert self._program is not None
+        return self._program.found()
 
     @cached_property
     def _is_one_language(self) -> bool:
         return self._before.contents.language == self._after.contents.language
 
+    def _is_unknown(self, part: Part) -> bool:
+        """Return whether a part of the models is in forms that cannot be compared."""
+        return part != _EXTRA and not self._is_comparable(part)
+
     def _is_comparable(self, part: Part) -> bool:
         """Return whether both sides have a part in forms that can be compared."""
         one, other = self._before.contents, self._after.contents
-        if part == "extra files":
+        if part == _EXTRA:
             return one.may_have_extra_files and other.may_have_extra_files
         if part == "weights" and not self._is_one_language:
             return any(self._names.get(name, name) in other.tensors for name in one.tensors)
@@ -241,11 +303,18 @@ class _Comparison:
             if change.kind != _INPUT or not (is_alone or change.where in told):
                 yield change
 
-    def _untold(self, changes: Sequence[Change]) -> Iterator[Change]:
-        """Yield a part that differs in what no change tells of."""
-        if any(change.kind != _VALUES for change in changes):
+    def _untold(self, chosen: Sequence[Change], found: Sequence[Change]) -> Iterator[Change]:
+        """Yield what tells of a part that differs where nothing chosen does: the changes that are
+        told as those of another part, or else the digests."""
+        if any(change.kind != _VALUES for change in chosen):
             return
+        others = [change for change in found if change.kind != _VALUES]
         for part in self._differing:
+            if part not in self._only:
+                continue
+            if others:
+                yield from (replace(change, part=part) for change in others)
+                return
             one, other = self._before.contents, self._after.contents
             before, after = (part_digest(part, getattr(each, part)) for each in (one, other))
             yield Change(part, "", before, after, part)

@@ -15,6 +15,7 @@ from tsarchive.diffing.routines import compare_routines
 from tsarchive.diffing.side_by_side import side_by_side
 from tsarchive.diffing.translation import Renamings
 from tsarchive.formats.contents import Definition, ModuleContent, Routine
+from tsarchive.ir.names import unmangled_text
 
 _HOOKS: Final = ("forward pre-hooks", "forward hooks")
 _TYPE: Final = "attribute type"
@@ -73,9 +74,11 @@ def _has_one_type(own: Plain, other: Plain, names: Renamings) -> bool:
 
 
 def _value(where: str, before: Plain, after: Plain) -> Iterator[Change]:
-    for path, own, other, is_type in value_changes(before, after, where):
+    for path, own, other, is_type, is_order in value_changes(before, after, where):
         if is_type:
             yield Change(_TYPE, path, own, other, "structure")
+        elif is_order:
+            yield Change("order of keys", path, as_written(own), as_written(other), "structure")
         elif not is_same(without_tensors(own), without_tensors(other)):
             yield Change("attribute", path, as_written(own), as_written(other), "structure")
 
@@ -120,6 +123,7 @@ class DefinitionComparison:
         modules: frozenset[str] = frozenset(),
     ) -> None:
         self.found = Findings()
+        self._changed_constants: list[Change] = []
         self._path = path
         self._names = names
         self._members = members
@@ -179,6 +183,7 @@ class DefinitionComparison:
             (type_, value), (other_type, other_value) = _typed(own), _typed(other)
             if own is None or other is None or not is_same(value, other_value):
                 self._add("constant", where, as_written(value), as_written(other_value))
+                self._changed_constants.append(self.found.changes[-1])
             else:
                 self._add("constant", where, type_, other_type)
 
@@ -196,16 +201,43 @@ class DefinitionComparison:
             self._add(kind, where, own and _signature_of(own), other and _signature_of(other))
             self.found.methods.append(MethodChange(where, side_by_side(own, other)))
 
+    def _is_of_constant(self, change: Change) -> bool:
+        """Whether a constant in code is one of the class, which the compiler writes there."""
+        if change.kind != "constant":
+            return False
+        pair = repr((change.before, change.after))
+        return any(pair in _pairs_in(other) for other in self._changed_constants)
+
     def _routine(self, where: str, before: Routine, after: Routine) -> None:
         if routine_key(before) == routine_key(after):
             return
         self.found.changes += _signature_changes(where, before, after)
         found = compare_routines(where, before, after)
-        self.found.changes += found.changes
+        # Where the text is the same, others tell what its names stand for.
+        is_one_text = _have_one_text(before, after)
+        for change in found.changes:
+            follows = (is_one_text and change.kind == "code") or self._is_of_constant(change)
+            (self.found.derived if follows else self.found.changes).append(change)
         self.found.derived += found.derived
-        if found.changes:
+        if found.changes and not is_one_text:
             rows = side_by_side(before, after, *found.lines)
             self.found.methods.append(MethodChange(where, rows))
+
+
+def _pairs_in(change: Change) -> Iterator[str]:
+    """Yield both values of a constant, and those of its items."""
+    yield repr((change.before, change.after))
+    match change.before, change.after:
+        case (list() | tuple()) as own, (list() | tuple()) as others if len(own) == len(others):
+            yield from map(repr, zip(own, others, strict=True))
+
+
+def _have_one_text(before: Routine, after: Routine) -> bool:
+    """Whether two functions are written alike; those without a text are not."""
+    own, others = (
+        [unmangled_text(place.text) for place in routine.lines()] for routine in (before, after)
+    )
+    return bool(own) and own == others
 
 
 def _slot(plain: Any) -> list[Any] | None:

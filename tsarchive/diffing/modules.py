@@ -16,6 +16,8 @@ from tsarchive.diffing.routines import body_key, digest_of
 from tsarchive.formats.contents import Definition, Outline, Routine
 
 _SEPARATOR: Final = "."
+# More pairs of modules are not weighed by the tensors that they share.
+_MOST_PAIRS: Final = 1_000
 
 
 class Tree:
@@ -29,6 +31,7 @@ class Tree:
         self._names = tensors
         self._digest = digest
         self._keys: dict[str, bytes] = {}
+        self._forms: dict[str, bytes] = {}
         self._definitions: dict[int, str] = {}
 
     @cached_property
@@ -83,6 +86,22 @@ class Tree:
             own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
             known = self._keys[path] = hashlib.sha256(encode(own)).digest()
         return known
+
+    def form(self, path: str) -> bytes:
+        """Return what is equal for modules that are equal but for the elements of tensors."""
+        known = self._forms.get(path)
+        if known is None:
+            module = self.outline.modules[path]
+            tensors = sorted(_within(path, name) for name in self.tensors[path])
+            inner = [[name, self.form(child)] for name, child in self.children[path].items()]
+            own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
+            known = self._forms[path] = hashlib.sha256(encode(own)).digest()
+        return known
+
+    def digests(self, path: str) -> set[tuple[str, str]]:
+        """Return the names and digests of the tensors in a module and those below."""
+        names = (name for inner in self.below(path) for name in self.tensors[inner])
+        return {(_within(path, name), self._digest(name)) for name in names}
 
     def has_tensors(self, path: str) -> bool:
         """Return whether there is a tensor in a module or in those below."""
@@ -197,6 +216,32 @@ class _Pairs:
             if same is not None:
                 self.found.moved.append((own[name], others[same]))
                 self.pair(own.pop(name), others.pop(same))
+        self._pair_alike(own, others)
+
+    def _pair_alike(self, own: dict[str, str], others: dict[str, str]) -> None:
+        """Pair modules that differ in some of their tensors alone: those that share most, and of
+        these those of one name first."""
+        if len(own) * len(others) > _MOST_PAIRS:
+            return
+        shared = (
+            (name, other, self._shared(own[name], others[other]))
+            for name in own
+            for other in others
+        )
+        rows = sorted(
+            (row for row in shared if row[2]), key=lambda row: (-row[2], row[0] != row[1])
+        )
+        for name, other, _ in rows:
+            if name in own and other in others:
+                if name != other:
+                    self.found.moved.append((own[name], others[other]))
+                self.pair(own.pop(name), others.pop(other))
+
+    def _shared(self, before: str, after: str) -> int:
+        """Return how many tensors two modules share that are else alike, 0 where they are not."""
+        if self._before.form(before) != self._after.form(after):
+            return 0
+        return len(self._before.digests(before) & self._after.digests(after))
 
     def find_moved(self) -> None:
         """Pair equal modules among all that one side alone has, or that are in such."""

@@ -49,12 +49,14 @@ def _written_dict(pairs: Sequence[Any]) -> Plain:
 
 
 class ValueChange(NamedTuple):
-    """A part of a value that differs, or where ``is_type`` the type that it tells."""
+    """A part of a value that differs, or where ``is_type`` the type that it tells, and where
+    ``is_order`` the keys of a dict, which stand in another order."""
 
     path: str
     before: Plain
     after: Plain
     is_type: bool = False
+    is_order: bool = False
 
 
 def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChange]:
@@ -79,9 +81,8 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
         case {"tuple": own}, {"tuple": others} if _is_deep(own) and len(own) == len(others):
             yield from _items(own, others, path)
             return
-        case {"dict": own}, {"dict": others} if _is_deep(own) and _keys(own) == _keys(others):
-            for (key, item), (_, its) in zip(own, others, strict=True):
-                yield from value_changes(item, its, f"{path}.{key}")
+        case {"dict": own}, {"dict": others} if _is_deep(own) and _have_same_keys(own, others):
+            yield from _entries(own, others, path)
             return
         case {"type": type_, "value": own}, {"type": other, "value": others}:
             if type_ != other:
@@ -100,6 +101,20 @@ def value_changes(before: Any, after: Any, path: str = "") -> Iterator[ValueChan
 def _items(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[ValueChange]:
     for index, (item, its) in enumerate(zip(before, after, strict=True)):
         yield from value_changes(item, its, f"{path}.{index}")
+
+
+def _entries(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[ValueChange]:
+    """Yield the order of keys where it differs, and what differs of the values of each."""
+    if _keys(before) != _keys(after):
+        orders = ([key for key, _ in side] for side in (before, after))
+        yield ValueChange(path, next(orders), next(orders), is_order=True)
+    items = dict(zip(_keys(after), (item for _, item in after), strict=True))
+    for key, item in before:
+        yield from value_changes(item, items[encode(key)], f"{path}.{key}")
+
+
+def _have_same_keys(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return sorted(_keys(before)) == sorted(_keys(after))
 
 
 def _keys(pairs: Sequence[Any]) -> list[bytes]:

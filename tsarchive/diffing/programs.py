@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import encode
@@ -25,13 +26,17 @@ _OF_MEMBERS: Final = ("attribute", "attribute type")
 
 
 class _Pair(NamedTuple):
-    """Two definitions that are compared, and the path where they are met first."""
+    """Two definitions that are compared, the path where they are met first, and the others.
+
+    ``modules`` are the names of modules in that before, and in that after.
+    """
 
     where: str
     before: Definition
     after: Definition
     members: frozenset[str] = frozenset()
-    modules: frozenset[str] = frozenset()
+    modules: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+    also: tuple[str, ...] = ()
 
 
 class ProgramComparison:
@@ -60,16 +65,19 @@ class ProgramComparison:
     # Which is which
 
     def _all_pairs(self) -> Iterator[_Pair]:
-        """Yield definitions at each path once, and those that no module has."""
-        seen: set[tuple[int, int]] = set()
+        """Yield definitions that modules have, each pair once, and those that no module has."""
+        found: dict[tuple[int, int], _Pair] = {}
         for own, other in self.pairing.after.items():
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
-            before, after = (module.definition for module in modules)
-            if (id(before), id(after)) not in seen:
-                seen.add((id(before), id(after)))
-                children = {*self._trees[0].children[own], *self._trees[1].children[other]}
-                members = frozenset(modules[0].attributes) | frozenset(modules[1].attributes)
-                yield _Pair(other, before, after, members, frozenset(children))
+            key = id(modules[0].definition), id(modules[1].definition)
+            if known := found.get(key):
+                found[key] = known._replace(also=(*known.also, other))
+                continue
+            members = frozenset(modules[0].attributes) | frozenset(modules[1].attributes)
+            children = self._trees[0].children[own], self._trees[1].children[other]
+            inner = frozenset(children[0]), frozenset(children[1])
+            found[key] = _Pair(other, modules[0].definition, modules[1].definition, members, inner)
+        yield from found.values()
         yield from self._others()
 
     def _others(self) -> Iterator[_Pair]:
@@ -100,9 +108,19 @@ class ProgramComparison:
             if self.pairing.after.get(parents[0][0]) == parents[1][0]:
                 class_ = self._outlines[0].modules[parents[0][0]].definition.name
                 names.members.setdefault((class_, parents[0][2]), parents[1][2])
+        for path in self.pairing.removed:
+            self._free_name(path)
         names.constants.update(self._constants())
         for own, other in self.pairing.after.items():
             names.members.update(self._renamed_members(own, other))
+
+    def _free_name(self, path: str) -> None:
+        """Note that a module is gone whose name another has after."""
+        parent, _, name = path.rpartition(".")
+        class_ = self._outlines[0].modules[parent].definition.name
+        renamed = {new for (owner, _), new in self.names.members.items() if owner == class_}
+        if name in renamed and (class_, name) not in self.names.members:
+            self.names.members[class_, name] = f"{name} before"
 
     def _renamed_members(self, own: str, other: str) -> Iterator[tuple[tuple[str, str], str]]:
         """Pair attributes of one side alone that are equal but for their names, in order."""
@@ -149,6 +167,11 @@ class ProgramComparison:
         inside = self._trees[side].tensors_called(name)
         return repr([[t.removeprefix(name), self._digests[side](t)] for t in inside])
 
+    @property
+    def paths(self) -> Iterable[str]:
+        """The paths of modules in their order: those after, then those that were removed."""
+        return dict.fromkeys([*self._outlines[1].modules, *self._outlines[0].modules])
+
     # Tensors
 
     @property
@@ -183,7 +206,9 @@ class ProgramComparison:
         for own, other in self.pairing.after.items():
             modules = self._outlines[0].modules[own], self._outlines[1].modules[other]
             found.changes += self._renamed_attributes(own, other)
-            found.changes += compare_values(other, *modules, self.names)
+            for change in compare_values(other, *modules, self.names):
+                is_order = change.kind == "attribute order" and self._is_reordered(other)
+                (found.derived if is_order else found.changes).append(change)
         told = {change.where for change in found.changes if change.kind == "attribute"}
         for pair in self._pairs:
             self._definitions(pair, found)
@@ -211,11 +236,27 @@ class ProgramComparison:
         key = self._trees[0].key_of(pair.before), self._trees[1].key_of(pair.after)
         if key[0] == key[1]:
             return
-        comparison = DefinitionComparison(pair.where, self.names, pair.members, pair.modules)
+        own = {self.names.member(pair.before.name, name) for name in pair.modules[0]}
+        modules = pair.modules[1] | own
+        comparison = DefinitionComparison(pair.where, self.names, pair.members, modules)
         comparison.compare(pair.before, pair.after)
-        found.changes += comparison.found.changes
-        found.derived += comparison.found.derived
+        for change in comparison.found.changes:
+            target = found.derived if self._follows(pair, change) else found.changes
+            target.append(_everywhere(pair, change))
+        found.derived += (_everywhere(pair, change) for change in comparison.found.derived)
         found.methods += comparison.found.methods
+
+    def _follows(self, pair: _Pair, change: Change) -> bool:
+        """Whether a change follows from modules that came, went or moved in one."""
+        if change.kind == "attribute order":
+            return self._is_reordered(change.where)
+        sizes = tuple(map(len, pair.modules))
+        is_size = change.kind == "constant" and change.where == joined(pair.where, "__len__")
+        return is_size and sizes[0] != sizes[1] and (change.before, change.after) == sizes
+
+    def _is_reordered(self, path: str) -> bool:
+        """Whether a module that moved is now in that of this path."""
+        return any(after.rpartition(".")[0] == path for _, after in self.pairing.moved)
 
     def _appearing(self) -> Iterator[Change]:
         """Yield functions and types of one side alone: something mentions them, which is told."""
@@ -228,6 +269,14 @@ class ProgramComparison:
         """Return the operators that are gained, and those that are lost."""
         before, after = (_routines(outline) for outline in self._outlines)
         return operators_of_one(after, before), operators_of_one(before, after)
+
+
+def _everywhere(pair: _Pair, change: Change) -> Change:
+    """Return a change with the places of the other modules that share the class."""
+    name = change.where.removeprefix(f"{pair.where}.") if pair.where else change.where
+    if name == pair.where:
+        return replace(change, also=pair.also)
+    return replace(change, also=tuple(joined(path, name) for path in pair.also))
 
 
 def _whole(definition: Definition) -> Any:
@@ -254,11 +303,16 @@ def _without(
 
 
 def _once(changes: list[Change], told: set[str]) -> Iterator[Change]:
-    """Yield changes but those of members of a class that are told of the values in modules."""
+    """Yield changes but those of members of a class that are told of the values in modules, and
+    those of one constant that a line of the user's source has several times."""
+    seen: set[str] = set()
     for change in changes:
         is_of_class = change.part == "code" and change.kind in _OF_MEMBERS
-        if not (is_of_class and change.where in told):
-            yield change
+        is_of_line = change.kind == "constant" and any(change.source)
+        if (is_of_class and change.where in told) or (is_of_line and repr(change) in seen):
+            continue
+        seen.update([repr(change)] * is_of_line)
+        yield change
 
 
 def _routines(outline: Outline) -> dict[str, Routine]:

@@ -80,6 +80,7 @@ class Change:
     extra files theirs. ``before`` and ``after`` are what stands there, None where nothing does.
     ``part`` is that of the fingerprint which tells the change, None for what is no part of a model.
     ``source`` are the lines of the user's source, before and after, where debug records tell them.
+    ``also`` are other places of the same change: those of modules that share the class.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class Change:
     part: Part | None
     source: tuple[SourceLine | None, SourceLine | None] = (None, None)
     values: ValueDifference | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +145,11 @@ class Divergence:
 class DiffReport:
     """The differences between two models or files.
 
-    ``changes`` is empty where nothing differs. ``packing`` tells how the files differ in what is no
-    part of the model: the format, the version, the torch that wrote them, records; it does not
-    count as a change. ``compared`` are the parts that both sides have in forms that can be
-    compared. ``divergence`` is set where both were run and gave different results.
+    ``changes`` is empty where nothing differs of what was compared. ``packing`` tells how the files
+    differ in what is no part of the model: the format, the version, the torch that wrote them,
+    records; it does not count as a change. ``compared`` are the parts that both sides have in forms
+    that can be compared, and ``not_compared`` those that were asked for and are in forms that
+    cannot. ``divergence`` is set where both were run and gave different results.
     """
 
     before: str
@@ -158,9 +161,13 @@ class DiffReport:
     operators_gained: list[OperatorUse] = field(default_factory=list)
     operators_lost: list[OperatorUse] = field(default_factory=list)
     divergence: Divergence | None = None
+    not_compared: tuple[Part, ...] = ()
 
     @property
-    def same(self) -> bool:
-        """Whether the models are the same, as far as both have the same parts, and gave the same
-        results where they were run. Files with nothing in common are not the same."""
-        return bool(self.compared) and not self.changes and self.divergence is None
+    def same(self) -> bool | None:
+        """Whether the models are the same in all parts that were asked for, and gave the same
+        results where they were run. None where no difference was found, and a part of the models
+        could not be compared: then it is not known."""
+        if self.changes or self.divergence is not None:
+            return False
+        return None if self.not_compared else True

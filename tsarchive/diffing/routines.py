@@ -609,7 +609,8 @@ def _text(operations: Sequence[Operation]) -> str | None:
 
 
 def _source(operations: Sequence[Operation]) -> SourceLine | None:
-    return source_of(operations[0].place) if operations else None
+    """Return the line of the user that the first operation which has one comes from."""
+    return next(filter(None, (source_of(operation.place) for operation in operations)), None)
 
 
 def source_of(place: Place | None) -> SourceLine | None:

@@ -35,7 +35,8 @@ def side_by_side(
 ) -> Sequence[SideBySide]:
     """Return the lines that differ, each with a few around it.
 
-    Lines of these numbers differ, however alike their texts are.
+    Lines of these numbers differ, however alike their texts are, and no others: names of what is
+    made on the way say nothing. Without numbers the texts tell.
     """
     own, others = ([*routine.lines()] if routine else [] for routine in (before, after))
     rows = [*_rows(own, others, changed_before, changed_after)]
@@ -57,13 +58,23 @@ def _rows(
     for gap, pair in zip(spans_between(pairs, len(own), len(others)), [*pairs, None], strict=True):
         left = own[gap.before : gap.before_end]
         right = others[gap.after : gap.after_end]
-        for row in zip_longest(left, right):
-            yield _Row(*row, False)
+        for one, its in zip_longest(left, right):
+            yield _Row(one, its, not _is_among(one, before, its, after))
         if pair is not None:
             line, other = own[pair[0]], others[pair[1]]
-            is_same = keys[0][pair[0]] == keys[1][pair[1]]
-            is_same = is_same and line.line not in before and other.line not in after
-            yield _Row(line, other, is_same)
+            is_same = keys[0][pair[0]] == keys[1][pair[1]] or bool(before or after)
+            is_named = (before or after) and _is_among(line, before, other, after)
+            yield _Row(line, other, is_same and not is_named)
+
+
+def _is_among(
+    one: Place | None, before: frozenset[int], other: Place | None, after: frozenset[int]
+) -> bool:
+    """Whether either line has one of the numbers; where there are none, all do."""
+    if not before and not after:
+        return True
+    sides = (one, before), (other, after)
+    return any(place is not None and place.line in lines for place, lines in sides)
 
 
 def _key(text: str) -> str:

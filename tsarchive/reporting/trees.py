@@ -120,13 +120,14 @@ def _kinds_by_module(paths: set[str], found: Sequence[Change]) -> dict[str, Coun
     for change in found:
         if change.part == "extra files":
             continue
-        place = next((p for p in (change.where, *_above(change.where)) if p in paths), "")
         told = change.kind
         if change.kind == MODULE and isinstance(change.before, str) and change.after is not None:
             told = f"was {change.before}"
             if change.before in paths:
                 kinds.setdefault(change.before, Counter())[f"is now {change.where}"] += 1
-        kinds.setdefault(place, Counter())[told] += 1
+        for where in (change.where, *change.also):
+            place = next((path for path in (where, *_above(where)) if path in paths), "")
+            kinds.setdefault(place, Counter())[told] += 1
     return kinds
 
 
