@@ -192,7 +192,11 @@ def _remaining(source: Source) -> Iterator[Remaining]:
     """Yield what is left of each archive in a file."""
     own = file_format(source.data)
     if own is not None:
-        yield _of_file(source, own)
+        try:
+            yield _of_file(source, own)
+        except ArchiveError as error:
+            error.hint = error.hint or f"Nothing can be saved. {AGAIN}"
+            raise
         return
     legacy = legacy_records(source.data)
     if legacy is not None:

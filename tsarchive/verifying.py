@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.container import Container, ContainerSurvey, survey
+from tsarchive.container.extent import Extent
 from tsarchive.container.faults import Collected, Stopped
-from tsarchive.container.source import open_source
+from tsarchive.container.source import Source, open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import Step, known_totals
+from tsarchive.formats.base import FileFormat, Step, known_totals
 from tsarchive.formats.registry import damage_of, file_format, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
@@ -52,12 +54,15 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: No
         return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
     own = file_format(opened.data)
     if own is not None:
-        return own.verify(opened, step)
+        extent = _told_extent(opened, own)  # before it is let go of
+        return _with_extent(own.verify(opened, step), extent)
     damage = damage_of(opened)
     if damage is not None:
+        size = len(opened.data)
         opened.close()
         findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
-        return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
+        report = VerifyReport(None, None, size, 0, None, 0, findings.ordered())
+        return _with_extent(report, damage.extent)
     with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:
@@ -66,6 +71,21 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = lambda step: No
         without_checksum = {name for name, record in records.items() if record.crc is None}
         findings.excuse(found.in_doubt | without_checksum)
         return _verified(found.container, found.in_doubt | findings.damaged(), findings, step)
+
+
+def _with_extent(report: VerifyReport, extent: Extent | None) -> VerifyReport:
+    if extent is None:
+        return report
+    return replace(report, expected_bytes=extent.total, is_least=not extent.is_exact)
+
+
+def _told_extent(opened: Source, own: FileFormat) -> Extent | None:
+    """Return how much there is of a file whose head tells of more."""
+    present = len(opened.data)
+    with suppress(ArchiveError), memoryview(opened.data) as data:
+        told = own.told_size(data)
+        return Extent(present, told, is_exact=False) if told > present else None
+    return None
 
 
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
 from tsarchive.container.diagnosis import BOM, diagnose, file_at, marked_as_text
-from tsarchive.container.extent import AGAIN, CUT_SHORT, Extent
+from tsarchive.container.extent import CUT_SHORT, RESCUE, Extent
 from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY, Diagnosis
 from tsarchive.container.remains import Data, Remains
 from tsarchive.errors import ArchiveError
@@ -99,7 +99,7 @@ def _of_legacy_checkpoint(data: Data) -> Diagnosis | None:
     extent = _extent_of_legacy(data)
     if extent is None or extent.missing <= 0:
         return None
-    return Diagnosis(CUT_SHORT, extent.message, AGAIN)
+    return Diagnosis(CUT_SHORT, extent.message, RESCUE, extent=extent)
 
 
 def _extent_of_legacy(data: Data) -> Extent | None:
