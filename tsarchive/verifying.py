@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.container import Container, ContainerSurvey, survey
-from tsarchive.container.extent import Extent
+from tsarchive.container.extent import AGAIN, Extent
 from tsarchive.container.faults import Collected, Stopped
+from tsarchive.container.members import DAMAGED
 from tsarchive.container.source import Source, open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
@@ -96,7 +97,10 @@ def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
         and not container.root
         and zip_format(container.records).was_written_by_zipfile
     )
-    return (f for f in found.findings if not (by_zipfile and f.rule in _OF_ZIPFILE))
+    for finding in found.findings:
+        if not (by_zipfile and finding.rule in _OF_ZIPFILE):
+            # Verifying is what the other hint advises.
+            yield replace(finding, hint=AGAIN) if finding.hint == DAMAGED else finding
 
 
 def _verified(

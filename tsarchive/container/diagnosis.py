@@ -348,10 +348,15 @@ def _holes(data: Data, directory: Directory, damaged: Sequence[Entry]) -> Iterat
         start = entry.header_offset
         if start >= directory.offset:
             continue
-        found = _ZEROS.finditer(data, start, directory.limit(entry))
+        limit = directory.limit(entry)
+        # A hole may begin in the record before, or end in the one behind.
+        found = _ZEROS.finditer(data, max(0, start - _BLOCK), min(limit + _BLOCK, directory.offset))
         for begin, end in (match.span() for match in found):
-            if holes and holes[-1][1] == begin:
-                begin = holes.pop()[0]
+            if begin >= limit or end <= start:
+                continue
+            if holes and holes[-1][1] >= begin:
+                previous = holes.pop()
+                begin, end = previous[0], max(previous[1], end)
             holes.append((begin, end))
     if holes:
         ranges = ", ".join(f"{begin:,} to {end:,}" for begin, end in holes[:_MOST_HOLES])

@@ -33,6 +33,9 @@ class Reason:
             return f"{self.mark}: since {self.first}"
         if self.first == releases[0]:
             return f"{self.mark}: until {self.last}"
+        if self.first == self.last:
+            is_told = f"torch {self.first}" in self.mark
+            return self.mark if is_told else f"{self.mark}: only {self.first}"
         return f"{self.mark}: {Span(self.first, self.last)}"
 
 
