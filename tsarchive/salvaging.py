@@ -249,14 +249,15 @@ def _of_archive(container: Container, lost: Mapping[str, str]) -> Remaining:
             inside = _inside(container, holder)
             named += inside or ()
             used |= set() if inside is None else {holder}
-    records = {
-        name: _viewer(container, name)
-        for name in holders
-        if not any(record.startswith(f"{name}/") or record == name for record in used)
-    }
+    with_folders = {record[:end] for record in used for end in (*_slashes(record), len(record))}
+    records = {name: _viewer(container, name) for name in holders if name not in with_folders}
     gone = {name: why for name, why in lost.items() if _holds_tensors(name, table.role(name))}
     is_swapped = _BYTE_ORDER in container.records and container.read(_BYTE_ORDER).strip() == b"big"
     return Remaining(named, records, gone, is_swapped)
+
+
+def _slashes(name: str) -> list[int]:
+    return [place for place, character in enumerate(name) if character == "/"]
 
 
 def _holds_tensors(name: str, role: Role) -> bool:
