@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,7 +17,14 @@ import torch
 from tsarchive.container import Container
 from tsarchive.container.source import open_source
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import FileFormat, Format, LoadOptions, ZipFormat, leave_out
+from tsarchive.formats.base import (
+    FileFormat,
+    Format,
+    LoadOptions,
+    OpenedArchive,
+    ZipFormat,
+    leave_out,
+)
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
@@ -54,6 +62,7 @@ class Conversion:
 
     ``rewritten`` tells of TorchScript which calls were written with other operators, ``left_out``
     which records were not written: the bytecode for phones, where the code is another now.
+    ``extra_files_left_out`` are the names of extra files that the new file has not.
 
     Of a program of ExecuTorch, ``data`` is the data file that was written beside it, and
     ``agreements`` tell of each method with an example call whether our runner, the runtime and
@@ -69,6 +78,7 @@ class Conversion:
     agreements: tuple[Agreement, ...] = ()
     rewritten: tuple[RewrittenCalls, ...] = ()
     left_out: tuple[str, ...] = ()
+    extra_files_left_out: tuple[str, ...] = ()
 
 
 def convert(
@@ -170,6 +180,7 @@ def _from_archive(
     options: SaveOptions,
 ) -> Conversion:
     opened, source = _opened_archive(src)
+    extra_files = [*OpenedArchive(opened, source).extra_files]
     is_saved = source.saved_kind == destination.kind
     if is_saved and loading.model is None and loading.device is None:
         # With any of the models, all others are saved.
@@ -184,7 +195,16 @@ def _from_archive(
     else:
         step(f"writing {os.fspath(dst)}" if is_saved else destination.conversion)
         written = destination.convert(module, source, dst, example, release, options)
-    return _conversion(src, source.kind, dst, destination, written)
+    kept = _extra_files(dst) if extra_files else ()
+    left_out = tuple(name for name in extra_files if name not in kept)
+    done = _conversion(src, source.kind, dst, destination, written)
+    return replace(done, extra_files_left_out=left_out)
+
+
+def _extra_files(path: str | os.PathLike[str]) -> Sequence[str]:
+    opened, found = _opened_archive(path)
+    with closing(opened):
+        return [*OpenedArchive(opened, found).extra_files]
 
 
 def _from_programs(

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.container import Container, caps
 from tsarchive.container.extent import AGAIN
+from tsarchive.container.left_archives import LeftArchive, left_archives
 from tsarchive.container.reader import RemainingContainer
 from tsarchive.container.remains import Remains, Remnant
 from tsarchive.container.source import Source, open_source
@@ -51,7 +52,11 @@ _STORAGE: Final = re.compile(
 # Members that tell wrong sizes may overlap: so many times the file is read to check them.
 _MOST_READ: Final = 4
 _CHECKPOINT: Final = ".pt"
+_PREFIX: Final = "archive {}/"
+_SPARSE: Final = "it is sparse, and safetensors has dense tensors alone"
+_DAMAGED: Final = "it is damaged or cut short"
 _LOST: Final = "its record is damaged or not there"
+_FOREIGN: Final = "what stands there is not what the directory tells: it is of another file"
 # Few bytes may be expanded to many elements; more than so many times the file only fills the disk.
 _MOST_TIMES: Final = 1 << 6
 _MOST_BYTES: Final = 1 << 30
@@ -83,15 +88,22 @@ class LostTensor:
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """What was saved of a file, and what is known to be lost."""
+    """What was saved of a file, and what is known to be lost.
+
+    ``archives`` counts those that the file has parts of; names from the second on begin with
+    ``archive 2/``. Without ``has_checksums``, as in a file of torch.save of before torch 1.6 or of
+    ExecuTorch, nothing tells whether elements have been changed.
+    """
 
     saved: tuple[SavedTensor, ...]
     lost: tuple[LostTensor, ...]
+    archives: int = 1
+    has_checksums: bool = True
 
     @property
     def ok(self) -> bool:
-        """Return whether everything was saved that is known of."""
-        return not self.lost
+        """Return whether everything was saved that is known of, of a single archive."""
+        return not self.lost and self.archives == 1
 
 
 def salvage(
@@ -122,16 +134,25 @@ def salvage(
     source = open_source(f)
     with not_collecting(), closing(source):
         step("looking for whole records")
-        remaining = _remaining(source)
-        tensors, report = _Sorting(remaining, len(source.data)).result()
+        tensors, report = _Sorting(len(source.data)).result(_remaining(source))
         if not report.saved:
-            problem = "no tensor is whole" if report.lost else "no tensor is found in the file"
-            raise FormatError(f"{problem}: nothing can be saved", hint=AGAIN)
+            raise _nothing(report.lost)
         metadata = _metadata(report.saved)
         target: Any = nullcontext(out) if path is None else replacing(path)
         with target as stream:
             write_safetensors(stream, [_told(tensor, step) for tensor in tensors], metadata)
     return report
+
+
+def _nothing(lost: Sequence[LostTensor]) -> FormatError:
+    """Return the error for a file of which nothing can be saved."""
+    if lost and all(each.reason == _SPARSE for each in lost):
+        return FormatError(
+            "all tensors are sparse, and safetensors has dense tensors alone",
+            hint="Load the file, which may be whole ('tsarchive verify' tells), and save it again",
+        )
+    problem = "no tensor is whole" if lost else "no tensor is found in the file"
+    return FormatError(f"{problem}: nothing can be saved", hint=AGAIN)
 
 
 def _told(tensor: Tensor, step: Step) -> Tensor:
@@ -153,25 +174,33 @@ def _metadata(saved: Sequence[SavedTensor]) -> dict[str, str]:
 
 
 class Remaining(NamedTuple):
-    """What is left of a file.
+    """What is left of an archive.
 
     ``named`` are tensors; ``records`` are those with tensors that are whole, by name, and ``lost``
-    those that are not.
+    those that are not, with the reason.
     """
 
     named: Sequence[Found]
     records: Mapping[str, Callable[[], memoryview]]
-    lost: Sequence[LostTensor]
+    lost: Mapping[str, str]
     is_swapped: bool = False
+    has_checksums: bool = True
 
 
-def _remaining(source: Source) -> Remaining:
+def _remaining(source: Source) -> Iterator[Remaining]:
+    """Yield what is left of each archive in a file."""
     own = file_format(source.data)
     if own is not None:
-        return _of_file(source, own)
+        try:
+            yield _of_file(source, own)
+        except ArchiveError as error:
+            error.hint = error.hint or f"Nothing can be saved. {AGAIN}"
+            raise
+        return
     legacy = legacy_records(source.data)
     if legacy is not None:
-        return _of_archive(_packed(legacy), ())
+        yield _of_archive(_packed(legacy), {})._replace(has_checksums=False)
+        return
     sound: set[int] = set()
     left = _MOST_READ * len(source.data) + caps.FREE_INFLATED_BYTES
 
@@ -186,10 +215,13 @@ def _remaining(source: Source) -> Remaining:
     remains = Remains(source.data, is_sound)
     if not remains.members:
         Container.of_source(source)  # it says what the file is instead
-    members = remains.by_record()
-    whole = {name: member for name, member in members.items() if member.data in sound}
-    lost = [name for name in members if name not in whole]
-    return _of_archive(RemainingContainer(source, whole, remains.root), lost)
+    for archive in left_archives(remains, lambda member: member.data in sound):
+        container = RemainingContainer(source, archive.members, archive.root)
+        yield _of_archive(container, {name: _reason(name, archive) for name in archive.lost})
+
+
+def _reason(record: str, archive: LeftArchive) -> str:
+    return _FOREIGN if record in archive.foreign else _DAMAGED
 
 
 def _packed(records: Mapping[str, bytes | memoryview]) -> Container:
@@ -205,7 +237,7 @@ def _packed(records: Mapping[str, bytes | memoryview]) -> Container:
 # Archives
 
 
-def _of_archive(container: Container, lost: Sequence[str]) -> Remaining:
+def _of_archive(container: Container, lost: Mapping[str, str]) -> Remaining:
     """Return what an archive has; records that are ``lost`` are none of its own."""
     table = zip_format({*container.records, *lost}).table(container)
     holders = [name for name in container.records if _holds_tensors(name, table.role(name))]
@@ -216,18 +248,15 @@ def _of_archive(container: Container, lost: Sequence[str]) -> Remaining:
             inside = _inside(container, holder)
             named += inside or ()
             used |= set() if inside is None else {holder}
-    records = {
-        name: _viewer(container, name)
-        for name in holders
-        if not any(record.startswith(f"{name}/") or record == name for record in used)
-    }
-    gone = [
-        LostTensor(name, "it is damaged or cut short")
-        for name in lost
-        if _holds_tensors(name, table.role(name))
-    ]
+    with_folders = {record[:end] for record in used for end in (*_slashes(record), len(record))}
+    records = {name: _viewer(container, name) for name in holders if name not in with_folders}
+    gone = {name: why for name, why in lost.items() if _holds_tensors(name, table.role(name))}
     is_swapped = _BYTE_ORDER in container.records and container.read(_BYTE_ORDER).strip() == b"big"
     return Remaining(named, records, gone, is_swapped)
+
+
+def _slashes(name: str) -> list[int]:
+    return [place for place, character in enumerate(name) if character == "/"]
 
 
 def _holds_tensors(name: str, role: Role) -> bool:
@@ -299,38 +328,51 @@ def _of_file(source: Source, own: FileFormat) -> Remaining:
         for name, info in uniquely_named(view.tensors())
         if info.storage in opened.records  # others are in data files beside this one
     ]
-    return Remaining(named, {}, ())
+    return Remaining(named, {}, {}, has_checksums=False)
 
 
 class _Sorting:
     """Sorts tensors into those that can be saved and those that are lost."""
 
-    def __init__(self, remaining: Remaining, size: int) -> None:
-        self._remaining = remaining
+    def __init__(self, size: int) -> None:
         self._room = size * _MOST_TIMES + _MOST_BYTES
         self._tensors: list[Tensor] = []
         self._saved: list[SavedTensor] = []
-        self._lost = list(remaining.lost)
+        self._lost: list[LostTensor] = []
         self._names = {_RESERVED}
+        self._prefix = ""
 
-    def result(self) -> tuple[list[Tensor], SalvageReport]:
-        for found in self._remaining.named:
-            reason = self._add(found)
+    def result(self, archives: Iterable[Remaining]) -> tuple[list[Tensor], SalvageReport]:
+        count, has_checksums = 0, True
+        for remaining in archives:
+            if not (remaining.named or remaining.records or remaining.lost):
+                continue
+            count += 1
+            self._prefix = _PREFIX.format(count) if count > 1 else ""
+            has_checksums = has_checksums and remaining.has_checksums
+            self._add_all(remaining)
+        report = SalvageReport(tuple(self._saved), tuple(self._lost), count, has_checksums)
+        return self._tensors, report
+
+    def _add_all(self, remaining: Remaining) -> None:
+        for found in remaining.named:
+            reason = self._add(found, remaining)
             if reason is not None:
-                self._lost.append(LostTensor(found.name, reason))
-        for name, view in self._remaining.records.items():
+                self._lost.append(LostTensor(self._prefix + found.name, reason))
+        for name, view in remaining.records.items():
             self._add_record(name, view)
-        told = {found.info.storage for found in self._remaining.named}
-        lost = tuple(each for each in self._lost if each.name not in told)
-        return self._tensors, SalvageReport(tuple(self._saved), lost)
+        told = {found.info.storage for found in remaining.named}
+        for name, reason in remaining.lost.items():
+            if name not in told:
+                self._lost.append(LostTensor(self._prefix + name, reason))
 
-    def _add(self, found: Found) -> str | None:
+    def _add(self, found: Found, remaining: Remaining) -> str | None:
         """Add a tensor; return why it is lost, or None."""
         name, info, _ = found
         if info.storage is None:
-            return "it is sparse, and safetensors has dense tensors alone"
+            return _SPARSE
         itemsize = info.nbytes // info.elements if info.elements else 1
-        elements = self._elements(found, itemsize)
+        elements = _elements(found, itemsize, remaining)
         if isinstance(elements, str):
             return elements
         self._room -= info.nbytes
@@ -343,29 +385,6 @@ class _Sorting:
         self._saved.append(SavedTensor(own, info.dtype, info.shape, info.nbytes, True))
         return None
 
-    def _elements(self, found: Found, itemsize: int) -> Elements | str:
-        """Return the elements of a tensor, or why they are lost."""
-        info = found.info
-        if not info.elements:
-            return Elements(None, 0, info.shape, (), itemsize, itemsize)
-        if len(info.strides) != len(info.shape):
-            return "its elements lie in an order that is not known"
-        try:
-            data = found.elements()
-        except MissingRecordError:
-            return _LOST
-        except ArchiveError as error:
-            return error.message
-        if info.offset is None:
-            return "where its elements lie is not known"
-        strides = [step * itemsize for step in info.strides]
-        end = sum((n - 1) * step for n, step in zip(info.shape, strides, strict=True)) + itemsize
-        if end > len(data):
-            return f"{end - len(data):,} bytes of it are missing"
-        unit = itemsize // 2 if info.dtype.startswith("complex") else itemsize
-        swapped = self._remaining.is_swapped and unit > 1
-        return Elements(lambda: data, 0, info.shape, strides, itemsize, unit, swapped)
-
     def _add_record(self, name: str, view: Callable[[], memoryview]) -> None:
         own = self._own_name(name)
         size = len(view())
@@ -373,7 +392,32 @@ class _Sorting:
         self._saved.append(SavedTensor(own, "uint8", (size,), size, False))
 
     def _own_name(self, name: str) -> str:
+        name = self._prefix + name
         while name in self._names:
             name += "~"
         self._names.add(name)
         return name
+
+
+def _elements(found: Found, itemsize: int, remaining: Remaining) -> Elements | str:
+    """Return the elements of a tensor, or why they are lost."""
+    info = found.info
+    if not info.elements:
+        return Elements(None, 0, info.shape, (), itemsize, itemsize)
+    if len(info.strides) != len(info.shape):
+        return "its elements lie in an order that is not known"
+    try:
+        data = found.elements()
+    except MissingRecordError:
+        return _FOREIGN if remaining.lost.get(info.storage or "") == _FOREIGN else _LOST
+    except ArchiveError as error:
+        return error.message
+    if info.offset is None:
+        return "where its elements lie is not known"
+    strides = [step * itemsize for step in info.strides]
+    end = sum((n - 1) * step for n, step in zip(info.shape, strides, strict=True)) + itemsize
+    if end > len(data):
+        return f"{end - len(data):,} bytes of it are missing"
+    unit = itemsize // 2 if info.dtype.startswith("complex") else itemsize
+    swapped = remaining.is_swapped and unit > 1
+    return Elements(lambda: data, 0, info.shape, strides, itemsize, unit, swapped)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.container import Container, ContainerSurvey, survey
+from tsarchive.container.extent import AGAIN, Extent
 from tsarchive.container.faults import Collected, Stopped
-from tsarchive.container.source import open_source
+from tsarchive.container.members import DAMAGED
+from tsarchive.container.source import Source, open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
-from tsarchive.formats.base import known_totals
+from tsarchive.formats.base import FileFormat, known_totals
 from tsarchive.formats.registry import damage_of, file_format, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
@@ -53,12 +56,15 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
         return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
     own = file_format(opened.data)
     if own is not None:
-        return own.verify(opened, step)
+        extent = _told_extent(opened, own)  # before it is let go of
+        return _with_extent(own.verify(opened, step), extent)
     damage = damage_of(opened)
     if damage is not None:
+        size = len(opened.data)
         opened.close()
         findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
-        return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
+        report = VerifyReport(None, None, size, 0, None, 0, findings.ordered())
+        return _with_extent(report, damage.extent)
     with survey(opened) as found:
         findings.add(_of_container(found))
         if found.container is None:
@@ -69,6 +75,21 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
         return _verified(found.container, found.in_doubt | findings.damaged(), findings, step)
 
 
+def _with_extent(report: VerifyReport, extent: Extent | None) -> VerifyReport:
+    if extent is None:
+        return report
+    return replace(report, expected_bytes=extent.total, is_least=not extent.is_exact)
+
+
+def _told_extent(opened: Source, own: FileFormat) -> Extent | None:
+    """Return how much there is of a file whose head tells of more."""
+    present = len(opened.data)
+    with suppress(ArchiveError), memoryview(opened.data) as data:
+        told = own.told_size(data)
+        return Extent(present, told, is_exact=False) if told > present else None
+    return None
+
+
 def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
     """Return the findings but for what torch itself wrote, up to 2.7 with Python's zipfile."""
     container = found.container
@@ -77,7 +98,10 @@ def _of_container(found: ContainerSurvey) -> Iterator[Finding]:
         and not container.root
         and zip_format(container.records).was_written_by_zipfile
     )
-    return (f for f in found.findings if not (by_zipfile and f.rule in _OF_ZIPFILE))
+    for finding in found.findings:
+        if not (by_zipfile and finding.rule in _OF_ZIPFILE):
+            # Verifying is what the other hint advises.
+            yield replace(finding, hint=AGAIN) if finding.hint == DAMAGED else finding
 
 
 def _verified(

@@ -17,7 +17,7 @@ from tsarchive.container import NewRecord, write_container
 
 KEYS = {
     "source", "source_kind", "destination", "kind", "bytes", "data", "agreements", "rewritten",
-    "left_out",
+    "left_out", "extra_files_left_out",
 }  # fmt: skip
 
 
@@ -275,3 +275,16 @@ def test_unknown_versions_of_torch(tmp_path):
     assert found["hint"] == "Give a version from 1.4 to 2.15, such as 2.9"
     found = error("convert", SEQUENTIAL, tmp_path / "net.pt2", "--for-torch", "2.9")
     assert found["hint"] == "Leave out --for-torch"
+
+
+def test_extra_files_that_are_left_out_are_named(tmp_path):
+    source, target = tmp_path / "net.pt", tmp_path / "same.pt"
+    module = torch.jit.script(torch.nn.Linear(1, 1))
+    torch.jit.save(module, source, _extra_files={"meta.json": "{}"})
+    assert "extra files" not in run("convert", source, target).stdout
+    assert (
+        "extra files are left out: meta.json"
+        in run("convert", source, target, "--canonical").stdout
+    )
+    done = document("convert", source, target, "--canonical")
+    assert done["extra_files_left_out"] == ["meta.json"]

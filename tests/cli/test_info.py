@@ -21,6 +21,7 @@ PACKED = FIXTURES / "old" / "1.13.1" / "phone_lite.ptl"
 KEYS = {
     "file", "bytes", "kind", "format_version", "root", "byte_order", "serialization_id",
     "compression", "groups", "program", "exported", "executorch", "tensors", "written_by",
+    "extra_files",
 }  # fmt: skip
 PROGRAM_KEYS = {
     "main_class", "has_traced_inputs", "modules", "classes", "methods", "functions",
@@ -333,3 +334,13 @@ def test_packed_layers_and_bytecode_are_named():
     lines = run("info", PACKED).stdout.splitlines()
     (row,) = (line for line in lines if line.startswith("bytecode"))
     assert row.split()[:2] == ["bytecode", "1"]
+
+
+def test_extra_files_are_named(tmp_path):
+    source = tmp_path / "net.pt"
+    module = torch.jit.script(torch.nn.Linear(1, 1))
+    torch.jit.save(module, source, _extra_files={"meta.json": "{}", "notes.txt": ""})
+    assert document("info", source)["extra_files"] == {"meta.json": 2, "notes.txt": 0}
+    shown = run("info", source).stdout
+    assert "meta.json: 2 bytes" in shown
+    assert "notes.txt: 0 bytes" in shown

@@ -159,6 +159,110 @@ def test_forms_of_tensors():
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
+def saved_module(value: float) -> bytes:
+    class Pair(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.full((2,), value))
+            self.u = torch.nn.Parameter(torch.full((2,), value + 0.5))
+
+        def forward(self, x: torch.Tensor):
+            return x
+
+    written = io.BytesIO()
+    torch.jit.save(torch.jit.script(Pair()), written)
+    return written.getvalue()
+
+
+SPLICES = {
+    "to the same byte": lambda first, second, cut: first[:cut] + second[cut:],
+    "to the start": lambda first, second, cut: first[:cut] + second,
+    "of an end": lambda first, second, cut: first[cut:] + second,
+    "of a start": lambda first, second, cut: first + second[:cut],
+}
+
+
+@pytest.mark.parametrize("name", SPLICES)
+def test_no_archive_has_values_of_another(name):
+    first, second = saved_module(1.0), saved_module(2.0)
+    several = 0
+    for cut in range(0, len(first), 50):
+        try:
+            report, found = salvaged(SPLICES[name](first, second, cut))
+        except tsarchive.FormatError:
+            continue
+        named = {tensor.name for tensor in report.saved if tensor.is_named}
+        own = {int(found[key][0]) for key in named & {"w", "u"}}
+        others = {int(found[key][0]) for key in named & {"archive 2/w", "archive 2/u"}}
+        assert len(own) <= 1
+        assert len(others) <= 1
+        several += bool(own and others)
+        assert report.ok == (report.archives == 1 and not report.lost)
+    assert several or name == "to the same byte"
+
+
+def test_a_record_of_another_file_is_lost():
+    report, found = salvaged(saved_module(1.0)[:150] + saved_module(2.0)[150:])
+    assert found["u"].tolist() == [2.5, 2.5]
+    assert [(lost.name, lost.reason.partition(":")[2]) for lost in report.lost] == [
+        ("w", " it is of another file")
+    ]
+
+
+def test_archives_one_behind_the_other_are_both_saved():
+    report, found = salvaged(file_of("torch.save") + file_of("torchscript"))
+    assert (report.archives, report.ok, report.lost) == (2, False, ())
+    for prefix in ("", "archive 2/"):
+        assert all(torch.equal(found[prefix + key], value) for key, value in STATE.items())
+
+
+def test_an_example_of_a_program_is_none_of_its_tensors():
+    data = file_of("pt2")
+    for front in range(0, data.index(b"PK\x03\x04", data.index(b"sample_inputs/model.pt")), 50):
+        try:
+            report, _ = salvaged(data[front:])
+        except tsarchive.FormatError:
+            continue
+        assert {tensor.name for tensor in report.saved if tensor.is_named} <= STATE.keys()
+
+
+VALUES = {key: torch.full((4,), value) for key, value in {"a": 1.0, "b": 2.0, "c": 3.0}.items()}
+MOVES = {
+    "inserted": lambda data, at: data[: at + 4] + b"\x09\x09\x09\x41" + data[at + 4 :],
+    "deleted": lambda data, at: data[:at] + data[at + 8 :],
+    "appended": lambda data, at: data + bytes(4),
+    "cut": lambda data, at: data[:-3],
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_bytes_that_moved_in_a_file_without_checksums(name):
+    data = checkpoint(VALUES, _use_new_zipfile_serialization=False)
+    last = max(data.index(value.numpy().tobytes()) for value in VALUES.values())
+    report, found = salvaged(MOVES[name](data, last))
+    assert not report.has_checksums
+    assert len(found) == 2
+    assert all(torch.equal(VALUES[key], tensor) for key, tensor in found.items())
+    assert {lost.name for lost in report.lost} == VALUES.keys() - found.keys() != set()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_tensors_are_lost_and_no_others(layout):
+    sparse = getattr(torch.eye(3), layout)()
+    report, found = salvaged(checkpoint({"s": sparse, "d": torch.ones(1)}))
+    assert [*found] == ["d"]
+    assert [(lost.name, lost.reason.split(",")[0]) for lost in report.lost] == [
+        ("s", "it is sparse")
+    ]
+
+
+def test_a_file_of_sparse_tensors_alone_is_not_called_damaged():
+    with pytest.raises(tsarchive.FormatError, match="sparse") as raised:
+        tsarchive.salvage(io.BytesIO(checkpoint({"s": torch.eye(3).to_sparse()})), io.BytesIO())
+    assert "Download" not in (raised.value.hint or "")
+
+
 def test_other_dtypes_are_bytes_and_told_in_the_metadata():
     out = io.BytesIO()
     quantized = torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
@@ -265,6 +369,22 @@ def test_the_command(tmp_path):
     assert parsed(out.read_bytes())[0]  # of before
     assert run("tensors", source, "--salvage", out, "--sort", "name").exit_code == 2
     assert run("tensors", source, "--force").exit_code == 2
+
+
+def test_other_files_are_not_called_otherwise(tmp_path):
+    source = tmp_path / "net.pt"
+    source.write_bytes(file_of("torch.save"))
+    refused = run("tensors", source, "--salvage", tmp_path / "out.npz")
+    assert refused.exit_code == 2
+    assert "*.safetensors" in refused.stderr
+
+
+def test_the_command_tells_of_several_archives(tmp_path):
+    source, out = tmp_path / "net.pt", tmp_path / "out.safetensors"
+    source.write_bytes(file_of("torch.save") * 2)
+    shown = run("tensors", source, "--salvage", out)
+    assert shown.exit_code == 1
+    assert "parts of 2 archives are in the file" in shown.stdout
 
 
 def test_torch_is_not_imported(tmp_path):

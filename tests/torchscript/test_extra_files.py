@@ -84,3 +84,10 @@ def test_pt2_archives_have_extra_files_too():
 def test_other_files_have_none():
     with tsarchive.open(FIXTURES / "executorch" / "add.pte") as opened:
         assert dict(opened.extra_files) == {}
+
+
+def test_extra_files_are_asked_for_with_a_dict(tmp_path):
+    path = tmp_path / "net.pt"
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), path)
+    with pytest.raises(tsarchive.CallError, match="is a dict"):
+        tsarchive.load(path, extra_files=["meta.json"])

@@ -19,10 +19,12 @@ from tests.support.command_line import SEQUENTIAL, document, run
 from tests.support.releases import known_archives
 from tsarchive.describing.written import (
     Reason,
+    WrittenBy,
     all_releases,
     as_told,
     common,
     since,
+    surely_differ,
     until,
     written_lines,
 )
@@ -340,3 +342,26 @@ def test_damage_leaves_no_mark():
     assert "debug" not in marks
     assert "bytecode" not in marks
     assert found.compiled_first is None
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        (("2.13", "2.13"), ("2.1", "2.13"), False),
+        (("2.1", "2.3"), ("2.3", "2.5"), False),
+        (("2.1", "2.3"), ("2.4", "2.5"), True),
+        (("2.3", "2.4", True), ("2.3", "2.3"), True),
+        (("2.3", "2.4", True), ("2.3", "2.4"), False),
+        ((None, None), ("2.3", "2.3"), False),
+    ],
+)
+def test_writers_differ_where_no_release_is_of_both(own, other, expected):
+    def written(first, last, is_between=False):
+        return WrittenBy(first, last, (), is_between=is_between)
+
+    assert surely_differ(written(*own), written(*other)) is expected
+
+
+def test_a_mark_of_one_release_says_so():
+    assert str(Reason("it names torch 2.3.0+cpu", "2.3", "2.3")) == "it names torch 2.3.0+cpu"
+    assert str(Reason("a mark", "2.3", "2.3")) == "a mark: only 2.3"

@@ -127,3 +127,35 @@ def test_large_files_are_told_in_mib():
     assert half.message.startswith("it is cut short: 412 of at least 987 MiB are here, at least ")
     last = Extent((987 << 20) - 1, 987 << 20, is_exact=True)
     assert last.message == "it is cut short: 986 of 987 MiB are here, 1 byte is missing"
+
+
+# The last one has no head that tells its size.
+@pytest.mark.parametrize("name", sorted(FILES.keys() - {"before torch 1.3", "inline.pte"}))
+def test_sizes_are_fields_as_well(name):
+    data = FILES[name]
+    report = tsarchive.verify(io.BytesIO(data[: len(data) * 9 // 10]))
+    found = told(report)
+    assert found is not None
+    present, is_exact, total, _ = found
+    assert report.expected_bytes is not None
+    assert report.expected_bytes >= report.bytes
+    if report.kind is None:
+        assert (report.bytes, report.expected_bytes) == (present, total)
+        assert report.is_least is not is_exact
+    assert tsarchive.verify(io.BytesIO(data)).expected_bytes is None
+
+
+def test_zeros_up_to_the_full_size_are_no_missing_bytes():
+    data = FILES["torchscript"]
+    for kept in range(100, len(data) - 512, 50):
+        report = tsarchive.verify(io.BytesIO(data[:kept].ljust(len(data), b"\0")))
+        (found,) = (each for each in report.findings if each.rule == "file-cut-short")
+        assert f"of {len(data):,} on there are only zeros" in found.message
+        assert found.offset is not None
+        assert found.offset <= kept
+
+
+def test_rescue_is_offered_where_bytes_are_missing():
+    for name in ("torchscript", "torch.save", "torch.save before 1.6", "pt2 of files"):
+        report = tsarchive.verify(io.BytesIO(FILES[name][:-100]))
+        assert "--salvage" in (report.findings[0].hint or "")

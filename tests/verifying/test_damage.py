@@ -463,3 +463,16 @@ def test_old_models_of_any_json():
         report = verified(archive(json.dumps(model)).read())
         assert report.findings[0].record == "model.json"
         assert report.verdict == "broken"
+
+
+@pytest.mark.parametrize("shift", [0, 100, 300])
+def test_a_hole_of_one_block_is_told_wherever_it_lies(shift):
+    written = io.BytesIO()
+    torch.save({f"t{index}": torch.full((60,), 7.5) for index in range(20)}, written)
+    whole = written.getvalue()
+    begin = whole.index(struct.pack("<2f", 7.5, 7.5)) + 600 + shift
+    report = verified(whole[:begin] + bytes(512) + whole[begin + 512 :])
+    assert "file-hole" in {finding.rule for finding in report.findings}
+    hints = [finding.hint or "" for finding in report.findings]
+    assert not any("tsarchive verify" in hint for hint in hints)
+    assert not any("x00" in finding.message for finding in report.findings)

@@ -187,6 +187,8 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
         say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
+    if done.extra_files_left_out:
+        say(f"extra files are left out: {', '.join(done.extra_files_left_out)}", "bold yellow")
     if done.data is not None:
         say(f"its constants are in {done.data}")
     elif asked is not None:

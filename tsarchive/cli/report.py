@@ -56,7 +56,7 @@ def command(
     audit find, the tree of modules, operators, code with the lines of user source that it came
     from, tensors, and the memory plan of programs of ExecuTorch over time. Runs nothing of the
     file, and does not import torch. The exit code is 1 when any finding is more than a note; the
-    page is written all the same.
+    page is written all the same. A page of before is replaced.
 
     With --against it shows what changed from one file to another: modules and code side by side,
     tensors with histograms of their changes, operators, extra files, packing. The exit code is 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Smaller files are done before a bar is seen.
 _BAR_FROM: Final = 100 << 20
+_SUFFIX: Final = ".safetensors"
 _ORDERS: dict[str, Callable[[Named], Any]] = {
     "size": lambda named: (-named[1].nbytes, named[0]),
     "name": lambda named: named[0],
@@ -66,8 +67,9 @@ def command(
 
     With --salvage, the records that are still whole, by their CRC-32 where they have one, are
     written to a safetensors file, under the names of their tensors where the records that tell
-    them are whole; others as bytes, under their own names. The exit code is 1 when something is
-    known to be lost, and 2 when nothing could be saved.
+    them are whole; others as bytes, under their own names. Where parts of a second archive are
+    in the file, their names begin with "archive 2/". The exit code is 1 when something is known
+    to be lost or there are several archives, and 2 when nothing could be saved.
 
     \b
     Examples:
@@ -80,6 +82,8 @@ def command(
             raise click.UsageError(
                 "--salvage saves all tensors: it takes --force and --json alone."
             )
+        if not salvage.endswith(_SUFFIX):
+            raise click.UsageError(f"--salvage writes safetensors: name the file *{_SUFFIX}.")
         return _salvage(file, salvage, force=force, as_json=as_json)
     if force:
         raise click.UsageError("--force belongs to --salvage.")
@@ -108,7 +112,8 @@ def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
     if as_json:
         saved = [_saved_document(tensor) for tensor in report.saved]
         lost = [asdict(tensor) for tensor in report.lost]
-        print_json({"file": file, "destination": out, "saved": saved, "lost": lost})
+        counted = {"archives": report.archives, "has_checksums": report.has_checksums}
+        print_json({"file": file, "destination": out, **counted, "saved": saved, "lost": lost})
     else:
         _show_salvage(file, out, report)
     return 0 if report.ok else FINDINGS
@@ -130,6 +135,11 @@ def _show_salvage(file: str, out: str, report: SalvageReport) -> None:
     unnamed = sum(not tensor.is_named for tensor in report.saved)
     if unnamed:
         say(f"the names and dtypes of {unnamed:,} are lost: they are saved as records, in bytes")
+    if report.archives > 1:
+        numbered = 'the names of the second begin with "archive 2/"'
+        say(f"parts of {report.archives:,} archives are in the file: {numbered}", "bold yellow")
+    if not report.has_checksums:
+        say("the file has no checksums: whether elements have been changed is not known")
 
 
 def _document(name: str, info: TensorInfo) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from tsarchive.container.directory import (
     has_directory,
     told_place,
 )
-from tsarchive.container.extent import AGAIN, CUT_SHORT
+from tsarchive.container.extent import CUT_SHORT, RESCUE
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.layout import END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
-from tsarchive.container.remains import Data, Remains
+from tsarchive.container.remains import Data, Remains, Remnant
 
 Sizes = Callable[[Remains], Mapping[str, int]]
 
@@ -44,6 +44,8 @@ _ENOUGH: Final = 8
 _SAMPLE: Final = 1 << 22
 # Downloads leave holes of whole blocks.
 _BLOCK: Final = 512
+# More than stand in a row in headers and in directories.
+_FEW_ZEROS: Final = 128
 _ZEROS: Final = re.compile(rb"\0{%d,}" % _BLOCK)
 _MOST_HOLES: Final = 5
 _MOST_ENDS: Final = 1 << 10
@@ -132,7 +134,7 @@ def _shifted(buffer: memoryview, data: Data, sizes: Sizes) -> Diagnosis | None:
         moved = [entry for entry in moved if entry.header_offset > kept[-1].header_offset]
         return _resumed(kept[-1], moved[0] if moved else None, shift, place.offset)
     if shift < 0:
-        return Diagnosis(SHIFTED, f"its first {-shift:,} bytes are missing", AGAIN)
+        return Diagnosis(SHIFTED, f"its first {-shift:,} bytes are missing", RESCUE)
     return None
 
 
@@ -237,11 +239,14 @@ def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
 
 def _cut(data: Data, remains: Remains, sizes: Sizes) -> Diagnosis:
     zeros = _zeros_at_end(data)
-    if zeros >= _BLOCK and not _may_be_zeros(remains, len(data) - zeros):
-        return _unfinished(data, zeros)
+    last = next(reversed(remains.up_to_the_cut()), None)
+    is_in_record = last is not None and last.end is None
+    if zeros >= (_BLOCK if is_in_record else _FEW_ZEROS):
+        return _unfinished(data, zeros, last if is_in_record else None)
     extent = remains.extent(sizes(remains))
     directory = "among them the directory, which zip archives have at their end"
-    return Diagnosis(CUT_SHORT, f"{extent.message}, {directory}{_where(remains)}", AGAIN)
+    message = f"{extent.message}, {directory}{_where(remains)}"
+    return Diagnosis(CUT_SHORT, message, RESCUE, extent=extent)
 
 
 def _where(remains: Remains) -> str:
@@ -255,19 +260,16 @@ def _where(remains: Remains) -> str:
     return f"; {place} {shown(last.name)}"
 
 
-def _unfinished(data: Data, zeros: int) -> Diagnosis:
+def _unfinished(data: Data, zeros: int, last: Remnant | None = None) -> Diagnosis:
+    """Tell of a file that ends with zeros, which may all be data of its ``last`` member."""
     start = len(data) - zeros
+    may_be_data = last is not None and start <= last.data
+    told = f", unless they are data of record {shown(last.name)}" if last and may_be_data else ""
     message = (
         f"it is cut short: from byte {start:,} of {len(data):,} on there are only zeros, as a "
-        "download leaves that did not finish"
+        f"download leaves that did not finish{told}"
     )
-    return Diagnosis(CUT_SHORT, message, AGAIN, start)
-
-
-def _may_be_zeros(remains: Remains, start: int) -> bool:
-    """Return whether zeros from there to the end may be data of the last member."""
-    members = remains.up_to_the_cut()
-    return bool(members) and members[-1].end is None and start <= members[-1].data
+    return Diagnosis(CUT_SHORT, message, RESCUE, start)
 
 
 def _zeros_at_end(data: Data) -> int:
@@ -346,10 +348,15 @@ def _holes(data: Data, directory: Directory, damaged: Sequence[Entry]) -> Iterat
         start = entry.header_offset
         if start >= directory.offset:
             continue
-        found = _ZEROS.finditer(data, start, directory.limit(entry))
+        limit = directory.limit(entry)
+        # A hole may begin in the record before, or end in the one behind.
+        found = _ZEROS.finditer(data, max(0, start - _BLOCK), min(limit + _BLOCK, directory.offset))
         for begin, end in (match.span() for match in found):
-            if holes and holes[-1][1] == begin:
-                begin = holes.pop()[0]
+            if begin >= limit or end <= start:
+                continue
+            if holes and holes[-1][1] >= begin:
+                previous = holes.pop()
+                begin, end = previous[0], max(previous[1], end)
             holes.append((begin, end))
     if holes:
         ranges = ", ".join(f"{begin:,} to {end:,}" for begin, end in holes[:_MOST_HOLES])

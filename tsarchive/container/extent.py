@@ -11,6 +11,7 @@ _IN_MIB_FROM: Final = 10 * _MIB
 CUT_SHORT: Final = "file-cut-short"
 """The rule that a file which ends too early breaks."""
 AGAIN: Final = "Download or copy it again"
+RESCUE: Final = f"{AGAIN}, or save what is left: 'tsarchive tensors FILE --salvage OUT.safetensors'"
 
 
 class Extent(NamedTuple):

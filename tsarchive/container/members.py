@@ -124,7 +124,7 @@ def _check_stray(entry: Entry, root: str, faults: Faults) -> None:
     )
 
 
-_DAMAGED = "The file is damaged: 'tsarchive verify' tells what may have happened to it"
+DAMAGED = "The file is damaged: 'tsarchive verify' tells what may have happened to it"
 # CRC-32 and sizes in a header whose entry has a descriptor.
 _NOT_YET_KNOWN = (0, 0, 0)
 
@@ -138,12 +138,13 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
     header = LocalHeader(*LOCAL.unpack_from(buffer, start))
     if header.signature != LOCAL_SIGNATURE:
         problem = "there is no local header where the directory says"
-        faults.stop("zip-no-local-header", problem, Place(record, start), hint=_DAMAGED)
+        faults.stop("zip-no-local-header", problem, Place(record, start), hint=DAMAGED)
     extra_start = start + LOCAL.size + header.name_length
     raw_name = bytes(buffer[start + LOCAL.size : extra_start])
     if raw_name != entry.raw_name:
         other = quoted(raw_name.decode("utf-8", "surrogateescape"))
-        problem = f"the local header has another name than the directory: {other}"
+        told = other if raw_name.strip(b"\0") else f"{len(raw_name)} zeros"
+        problem = f"the local header has another name than the directory: {told}"
         faults.report("zip-local-header", problem, Place(record, start))
     data = extra_start + header.extra_length
     # Fast path: the header agrees in the form that torch and other writers use.

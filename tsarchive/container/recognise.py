@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tsarchive.container.extent import AGAIN, Extent
+
 if TYPE_CHECKING:
     import pickletools
 
@@ -117,13 +119,14 @@ class Diagnosis(NamedTuple):
     """What a file is that is no zip archive, or what has happened to it.
 
     ``rule`` is the same in every version; ``message`` tells it, ``hint`` what to do; ``offset`` is
-    the byte where another file begins, or damage.
+    the byte where another file begins, or damage. ``extent`` is how much of the file is there.
     """
 
     rule: str
     message: str
     hint: str
     offset: int | None = None
+    extent: Extent | None = None
 
 
 def _is(what: str) -> str:
@@ -150,6 +153,8 @@ _PICKLE = (
     "tsarchive does not load pickles: 'tsarchive audit' shows what it names",
 )
 
+_SENT_INSTEAD = "The download gave it in place of the file: look at what it says"
+
 # Pattern at the start of the file -> rule, message, hint. The first match counts.
 _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
     (
@@ -162,7 +167,13 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         rb"PK(\x03\x04|\x03?\Z)",
         "file-cut-short",
         "it is cut short: there is no end record, which zip archives have",
-        "Download or copy it again",
+        AGAIN,
+    ),
+    (
+        rb"(?s:(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<Error[ >])",
+        "file-error-message",
+        _is("an error message"),
+        _SENT_INSTEAD,
     ),
     (
         rb"version https://git-lfs\.github\.com/spec/",
@@ -247,14 +258,14 @@ _KINDS: tuple[tuple[bytes, str, str, str], ...] = (
         rb"\s*\{\s*\"(?i:error|message|detail)",
         "file-error-message",
         _is("an error message"),
-        "The download gave it in place of the file: look at what it says",
+        _SENT_INSTEAD,
     ),
 )
 
 _EMPTY = Diagnosis(
     "file-empty",
     _is("an empty file"),
-    "Download or copy it again; a file object that was read needs seek(0) first",
+    f"{AGAIN}; a file object that was read needs seek(0) first",
 )
 _ZEROS = Diagnosis(
     "file-zeros",

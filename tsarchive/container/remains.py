@@ -147,6 +147,7 @@ class Remains:
     ) -> None:
         self.data = data
         self._found = _signatures(data)
+        self._taken: list[tuple[int, int]] = []
         self.members = tuple(self._members(is_sound))
 
     def _members(self, is_sound: Callable[[Remnant], bool]) -> Iterator[Remnant]:
@@ -157,6 +158,7 @@ class Remains:
                 continue
             is_whole = found.end is not None and is_sound(found)
             covered = found.end if is_whole and found.end is not None else self._inside(found.data)
+            self._taken.append((start, covered))
             yield found
 
     def _inside(self, start: int) -> int:
@@ -235,6 +237,14 @@ class Remains:
             if member.name.startswith(prefix) and name and not member.entry.is_folder:
                 found.setdefault(name, member)
         return found
+
+    def directory_entries(self) -> Iterator[int]:
+        """Yield where entries of a directory seem to begin that stand in no member."""
+        starts = [start for start, _ in self._taken]
+        for at in self._found.central:
+            place = bisect_left(starts, at)
+            if not place or at >= self._taken[place - 1][1]:
+                yield at
 
     def extent(self, expected: Mapping[str, int]) -> Extent:
         """Return how much of an archive without an end record there is.

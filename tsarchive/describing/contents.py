@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from .text import NAMES_SHOWN, OPERATORS_SHOWN, Lines, counts_text, listed, named, plural, size
@@ -221,7 +221,8 @@ class TensorFacts(TensorTotals):
 class Facts:
     """Everything. ``program`` is None unless ``kind`` is torchscript, ``exported`` unless it is
     pt2, ``executorch`` unless it is of ExecuTorch, ``tensors`` unless it is one of these and has
-    a program or data. ``written_by`` is None where nothing tells which torch wrote the file."""
+    a program or data. ``written_by`` is None where nothing tells which torch wrote the file.
+    ``extra_files`` are the sizes of extra files, by name."""
 
     file: str
     bytes: int
@@ -237,6 +238,7 @@ class Facts:
     tensors: TensorFacts | None
     executorch: ExecutorchFacts | None = None
     written_by: WrittenBy | None = None
+    extra_files: Mapping[str, int] = field(default_factory=dict)
 
 
 def fact_lines(facts: Facts) -> Lines:
@@ -266,6 +268,8 @@ def fact_lines(facts: Facts) -> Lines:
         yield from exported_lines(facts.exported)
     if facts.tensors is not None:
         yield from _tensor_lines(facts.tensors, has_roles=facts.executorch is None)
+    for number, (name, nbytes) in enumerate(facts.extra_files.items()):
+        yield "" if number else "extra files", f"{name}: {plural(nbytes, 'byte')}"
 
 
 def _program_lines(program: ProgramFacts) -> Lines:

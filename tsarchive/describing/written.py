@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -33,6 +33,9 @@ class Reason:
             return f"{self.mark}: since {self.first}"
         if self.first == releases[0]:
             return f"{self.mark}: until {self.last}"
+        if self.first == self.last:
+            is_told = f"torch {self.first}" in self.mark
+            return self.mark if is_told else f"{self.mark}: only {self.first}"
         return f"{self.mark}: {Span(self.first, self.last)}"
 
 
@@ -107,6 +110,21 @@ def as_told(version: str) -> WrittenBy | None:
         return None
     first = _FIRST_EXPORT if version.startswith(_UNTIL) else release
     return WrittenBy(first, release, (Reason(f"it names torch {version}", first, release),))
+
+
+def surely_differ(found: WrittenBy, other: WrittenBy) -> bool:
+    """Return whether no release may have written both."""
+    releases = all_releases()
+    spans = [_positions(each, releases) for each in (found, other)]
+    return None not in spans and not set.intersection(*map(set, filter(None, spans)))
+
+
+def _positions(found: WrittenBy, releases: Sequence[str]) -> range | None:
+    """Return the places of the releases that may have written a file, doubled for those between."""
+    if found.first is None or found.last is None:
+        return None
+    first, last = releases.index(found.first) * 2, releases.index(found.last) * 2
+    return range(first + 1, last) if found.is_between else range(first, last + 1)
 
 
 def written_lines(found: WrittenBy) -> Lines:

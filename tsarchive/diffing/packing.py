@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from math import gcd
 from typing import Final
@@ -14,7 +15,7 @@ from tsarchive.analyses.encoding import Plain
 from tsarchive.container import Container
 from tsarchive.describing.contents import StorageInfo, TensorInfo
 from tsarchive.describing.text import method_name
-from tsarchive.describing.written import written_lines
+from tsarchive.describing.written import WrittenBy, surely_differ, written_lines
 from tsarchive.diffing.report import Change
 from tsarchive.errors import ArchiveError, MissingRecordError
 from tsarchive.formats.base import Opened, OpenedArchive
@@ -28,6 +29,7 @@ _PAGE: Final = 4096
 # So many records tell the alignment of all.
 _SAMPLE: Final = 8
 _BYTE_ORDER: Final = "byteorder"
+_WRITTEN_BY: Final = "written by"
 # Records of these roles are told by what is in them, or by their number; names of others count.
 _TOLD_OTHERWISE: Final = frozenset(
     {Role.CODE, Role.DEBUG, Role.DEBUG_PICKLE, Role.TENSORS, Role.EXTRA, Role.BYTECODE, Role.NOTES}
@@ -63,7 +65,7 @@ def _described(content: bytes) -> str:
 def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
     """Yield what differs beside the models: format, version, records, what wrote the files.
 
-    What one side does not tell is no difference.
+    What one side does not tell is no difference, nor is a writer that may be the same.
 
     ``where`` is the name of a record that one side alone has, "" for what is of the whole file.
     """
@@ -71,6 +73,8 @@ def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
     facts, others = one.facts(), other.facts()
     for kind in dict.fromkeys([*facts, *others]):
         own, its = facts.get(kind), others.get(kind)
+        if kind == _WRITTEN_BY and not _surely_differ(one.writer, other.writer):
+            continue
         if own != its and None not in (own, its):
             yield Change(kind, "", own, its, None)
     yield from _sharing_changes(one.tensors, other.tensors)
@@ -79,6 +83,10 @@ def packing_changes(before: Opened, after: Opened) -> Iterator[Change]:
             is_gone = name in one.named_records
             own, its = (name, None) if is_gone else (None, name)
             yield Change("record", name, own, its, None)
+
+
+def _surely_differ(own: WrittenBy | None, other: WrittenBy | None) -> bool:
+    return own is not None and other is not None and surely_differ(own, other)
 
 
 def _sharing_changes(
@@ -111,7 +119,7 @@ class _Packing:
 
     def facts(self) -> dict[str, Plain]:
         """Return what is told of the file, by kind; what is not known is left out."""
-        found: dict[str, Plain] = {"format": self.title, "written by": self._written_by()}
+        found: dict[str, Plain] = {"format": self.title, _WRITTEN_BY: self._written_by()}
         with suppress(MissingRecordError):
             found["format version"] = self._archive.format_version
         if isinstance(self._opened, Container):
@@ -147,11 +155,16 @@ class _Packing:
         names = [*islice((name for name in held if records[name].size), _SAMPLE)]
         return gcd(_PAGE, *(records[name].offset for name in names))
 
-    def _written_by(self) -> str | None:
+    @cached_property
+    def writer(self) -> WrittenBy | None:
+        """What wrote the file, None where nothing tells."""
         try:
-            found = self._archive.written_by
+            return self._archive.written_by
         except (ArchiveError, RecursionError):
             return None
+
+    def _written_by(self) -> str | None:
+        found = self.writer
         return None if found is None else next(text for _, text in written_lines(found))
 
     @property

@@ -38,7 +38,7 @@ from tsarchive.errors import (
     SaveError,
     UnsupportedError,
 )
-from tsarchive.formats.records import GROUPS, RecordTable
+from tsarchive.formats.records import GROUPS, RecordTable, Role
 from tsarchive.garbage import collecting, not_collecting
 
 if TYPE_CHECKING:
@@ -269,6 +269,11 @@ def zip_facts(archive: OpenedArchive, file: str, nbytes: int, table: RecordTable
         exported=None,
         tensors=None,
         written_by=archive.written_by,
+        extra_files={
+            record.name.partition("/")[2]: record.size
+            for record in records
+            if table.role(record.name) is Role.EXTRA
+        },
     )
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import pickletools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from io import BytesIO
-from itertools import islice
-from typing import Any, Final
+from itertools import accumulate, islice
+from typing import Any, Final, NamedTuple
 
 from tsarchive.container.diagnosis import BOM, diagnose, file_at, marked_as_text
-from tsarchive.container.extent import AGAIN, CUT_SHORT, Extent
+from tsarchive.container.extent import CUT_SHORT, RESCUE, Extent
 from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY, Diagnosis
 from tsarchive.container.remains import Data, Remains
 from tsarchive.errors import ArchiveError
@@ -52,12 +52,23 @@ def _told_sizes(remains: Remains) -> Mapping[str, int]:
         value = loads(b"".join(member.pieces(remains.data)), record=_PICKLE)
     except ArchiveError:
         return {}
-    return {f"{_FOLDER}{key}": size for key, size in _storages(value).items()}
+    return {f"{_FOLDER}{key}": told.nbytes for key, told in _storages(value).items()}
 
 
-def _storages(value: Any) -> dict[str, int]:
-    """Return the sizes in bytes of all storages in a value, by key."""
-    found: dict[str, int] = {}
+class _Told(NamedTuple):
+    """A storage, as a pickle refers to it; ``itemsize`` is 0 for a kind that is not known."""
+
+    length: int
+    itemsize: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * self.itemsize
+
+
+def _storages(value: Any) -> dict[str, _Told]:
+    """Return all storages in a value, by key."""
+    found: dict[str, _Told] = {}
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -69,7 +80,7 @@ def _storages(value: Any) -> dict[str, int]:
             match each.value:
                 case ("storage", Global(_, kind), str(key), _, int(count), *_):
                     size = 1 if kind == "UntypedStorage" else _itemsize(kind)
-                    found[key] = max(count, 0) * size
+                    found[key] = _Told(max(count, 0), size)
         waiting.extend(parts_of(each))
     return found
 
@@ -88,7 +99,7 @@ def _of_legacy_checkpoint(data: Data) -> Diagnosis | None:
     extent = _extent_of_legacy(data)
     if extent is None or extent.missing <= 0:
         return None
-    return Diagnosis(CUT_SHORT, extent.message, AGAIN)
+    return Diagnosis(CUT_SHORT, extent.message, RESCUE, extent=extent)
 
 
 def _extent_of_legacy(data: Data) -> Extent | None:
@@ -104,12 +115,12 @@ def _extent_of_legacy(data: Data) -> Extent | None:
     except ArchiveError:
         return None
     if keys is None:
-        rest = sum(_COUNT_BYTES + nbytes for nbytes in sizes.values())
+        rest = sum(_COUNT_BYTES + told.nbytes for told in sizes.values())
         return Extent(size, size + 1 + rest, is_exact=False)
     if not isinstance(keys, list) or not set(map(str, keys)) <= sizes.keys():
         return None
-    total = ends[-1] + sum(_COUNT_BYTES + sizes[str(key)] for key in keys)
-    return Extent(size, total, is_exact=all(map(bool, sizes.values())))
+    total = ends[-1] + sum(_COUNT_BYTES + sizes[str(key)].nbytes for key in keys)
+    return Extent(size, total, is_exact=all(told.nbytes for told in sizes.values()))
 
 
 def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
@@ -128,14 +139,28 @@ def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
     with suppress(ArchiveError):
         sizes = _storages(loads(head[begin:end]))
         keys: Any = loads(head[end : ends[-1]])
-        start = ends[-1]
-        for key in map(str, keys if isinstance(keys, list) else ()):
-            start += _COUNT_BYTES
-            content = memoryview(data)[start : start + sizes.get(key, 0)]
-            if len(content) == sizes.get(key):
-                found[f"{_FOLDER}{key}"] = content
-            start += len(content)
+        listed = map(str, keys if isinstance(keys, list) else ())
+        found.update(_storages_behind(memoryview(data)[ends[-1] :], listed, sizes))
     return found
+
+
+def _storages_behind(
+    data: memoryview, keys: Iterable[str], sizes: Mapping[str, _Told]
+) -> Iterator[tuple[str, memoryview]]:
+    """Yield the storages that are where they should be: between counts that are as told.
+
+    They have no checksum, but a count stands before each, and nothing behind the last.
+    """
+    told = [(key, sizes.get(key, _Told(0, 0))) for key in keys]
+    starts = [0, *accumulate(_COUNT_BYTES + each.nbytes for _, each in told)]
+    counts = [each.length.to_bytes(_COUNT_BYTES, "little") for _, each in told]
+    for (key, each), start, count, end, following in zip(
+        told, starts, counts, starts[1:], [*counts[1:], b""], strict=False
+    ):
+        behind = bytes(data[end : end + _COUNT_BYTES])  # the next count may be cut
+        is_there = data[start : start + _COUNT_BYTES] == count and end <= len(data)
+        if is_there and following.startswith(behind):
+            yield f"{_FOLDER}{key}", data[end - each.nbytes : end]
 
 
 def _pickle_ends(data: bytes) -> Iterator[int]:

@@ -50,6 +50,11 @@ class ExtraFiles(Mapping[str, bytes]):
 
         Names that no file has get empty bytes; upper and lower case count as the same.
         """
+        if not isinstance(wanted, dict):
+            raise CallError(
+                f"extra_files is a dict that is filled, not {type(wanted).__name__}",
+                hint='Give {"name": ""}, or an empty dict for all files',
+            )
         for name in wanted:
             if not isinstance(name, str):
                 raise CallError(f"names of extra files are strings, not {type(name).__name__}")

@@ -67,10 +67,11 @@ class VerifyReport:
 
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
     can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
-    the file, 0 where it is not known. ``records`` and ``code_records`` count what was checked,
-    ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it lists none:
-    for archives of other kinds, and those that are too broken. ``findings`` stand in the order
-    of severity, worst first, then of their place.
+    the file, 0 where it is not known; of one that is cut short, ``expected_bytes`` is the size that
+    it had, or the least that it had where ``is_least``. ``records`` and ``code_records`` count what
+    was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
+    lists none: for archives of other kinds, and those that are too broken. ``findings`` stand in
+    the order of severity, worst first, then of their place.
     """
 
     kind: str | None
@@ -80,6 +81,8 @@ class VerifyReport:
     tensors: TensorTotals | None
     code_records: int
     findings: tuple[Finding, ...]
+    expected_bytes: int | None = None
+    is_least: bool = False
 
     @property
     def ok(self) -> bool:

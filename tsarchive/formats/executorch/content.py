@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from tsarchive.container.extent import AGAIN, Extent
+from tsarchive.container.extent import RESCUE, Extent
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 from tsarchive.formats.executorch.schema import (
     BUNDLED_PROGRAM,
@@ -168,7 +168,7 @@ def _segment(table: Table, base: int, limit: int, *, is_rest: bool) -> Segment:
         error = table.buffer.error(table.position, message, limit)
         if is_rest:
             extent = Extent(limit, start + size, is_exact=False)
-            error.hint = f"The file may be cut short: {extent.text}. {AGAIN}"
+            error.hint = f"The file may be cut short: {extent.text}. {RESCUE}"
         raise error
     return Segment(start, size)
 

@@ -166,12 +166,12 @@ def _require(data: memoryview, size: int) -> None:
 
 def _cut_short(header: Header, size: int, message: str, offset: int) -> FormatError:
     """Return the error that a file of this size ends before what its header tells."""
-    from tsarchive.container.extent import AGAIN, Extent  # sound files need it not
+    from tsarchive.container.extent import RESCUE, Extent  # sound files need it not
 
     segments = header.segments_size
     extent = Extent(size, header.told_size, segments is not None or not header.segment_base)
     text = f"{message}; {extent.message}"
-    return FormatError(text, offset=offset, limit=size, hint=AGAIN)
+    return FormatError(text, offset=offset, limit=size, hint=RESCUE)
 
 
 def _error(message: str, offset: int, limit: int | None = None) -> FormatError:

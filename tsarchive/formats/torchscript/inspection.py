@@ -42,7 +42,7 @@ from tsarchive.ir.classes import Attribute, ClassType
 from tsarchive.ir.names import MANGLE_PREFIX, NATIVE_PREFIX
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import TENSOR, Type, annotation
-from tsarchive.pickler import Memoised, Object, Reduce, loads
+from tsarchive.pickler import Global, Memoised, Object, Reduce, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .code_records import CodeRecords, format_version
@@ -267,12 +267,7 @@ class _Described:
             case QuantizedTensor(view):
                 return self._of_view(view, role)
             case SparseTensor(size=size, parts=parts):
-                infos = self._parts(parts)
-                values, nbytes = infos[-1], sum(info.nbytes for info in infos)
-                storages = tuple(_storages(infos))
-                return TensorInfo(
-                    values.dtype, size, (), None, nbytes, role, storages, values.device
-                )
+                return _sparse_info(self._parts(parts), size, role)
         return None
 
     def _parts(self, values: Iterable[Any]) -> list[TensorInfo]:
@@ -298,6 +293,14 @@ class _Described:
             device=storage.device,
             offset=view.offset * itemsize,
         )
+
+
+def _sparse_info(parts: Sequence[TensorInfo], size: tuple[int, ...], role: Role) -> TensorInfo:
+    """Describe a sparse tensor; the last of its parts are the values."""
+    values, nbytes = parts[-1], sum(part.nbytes for part in parts)
+    return TensorInfo(
+        values.dtype, size, (), None, nbytes, role, tuple(_storages(parts)), values.device
+    )
 
 
 def _storages(infos: Iterable[TensorInfo]) -> Iterator[StorageInfo]:
@@ -554,7 +557,23 @@ def tensors_of_pickles(container: Container) -> Iterator[tuple[str, TensorInfo]]
             value = loads(container.read(record), record=record)
             constants = constants_in(value, record)
             roots = [Root(record, "", value)] if record == _DATA else constants
-            yield from named_tensors(roots, lambda _: without_members, container.records)
+            known = _DescribedBySave(record, container.records)
+            walk = _Walk(lambda _: without_members)
+            for root in roots:
+                yield from walk.tensors(root, known)
+
+
+class _DescribedBySave(_Described):
+    """Describes the tensors of torch.save, too; those of which nothing is known are left out."""
+
+    def info(self, value: Any, role: Role) -> TensorInfo | None:
+        match value:
+            case Reduce(Global(name="_rebuild_sparse_tensor"), (Reduce(), tuple(parts))):
+                infos = self._parts(parts)
+                return _sparse_info(infos, (), role) if infos else None
+        with suppress(PickleError):
+            return super().info(value, role)
+        return None
 
 
 def tensors_without_code(container: Container) -> Iterator[tuple[str, TensorInfo]]:

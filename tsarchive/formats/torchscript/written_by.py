@@ -193,7 +193,7 @@ def _reasons(archive: _Archive) -> list[Reason]:
     compiled = archive.debug.compiled()
     if compiled is None or not archive.debug.is_first_save:
         return reasons
-    lines = Reason("lines of torch's sources, compiled as it was saved", *compiled)
+    lines = Reason("lines of torch's sources, compiled in the process that saved it", *compiled)
     together = common([*reasons, lines])
     return reasons if together is None or together.is_between else [*reasons, lines]
 
