@@ -14,13 +14,13 @@ from tsarchive.errors import INCOMPLETE
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import OTHER_KIND, Check, Importer, ZipFormat, zip_facts
 from tsarchive.formats.records import ZIP_NOTES, Reader, RecordTable, Role, Row
-from tsarchive.steps import Step
 
 from .base import View
 
 if TYPE_CHECKING:
     from tsarchive.container import Container, NewRecord
     from tsarchive.describing.contents import Facts, TensorInfo
+    from tsarchive.steps import Step
 
     from .base import LoadOptions, OpenedArchive
     from .contents import Contents
