@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Final, TypeGuard
 
+AGAIN: Final = "Download or copy it again"
+"""The advice for a file that did not arrive whole."""
 INCOMPLETE: Final = "The archive is incomplete: download or copy it again"
 """The hint of errors about parts that are not there."""
 

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.container import Container, caps
-from tsarchive.container.extent import AGAIN
 from tsarchive.container.left_archives import LeftArchive, left_archives
 from tsarchive.container.reader import RemainingContainer
 from tsarchive.container.remains import Remains, Remnant
 from tsarchive.container.source import Source, open_source
 from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
-from tsarchive.errors import ArchiveError, CallError, FormatError, MissingRecordError
+from tsarchive.errors import AGAIN, ArchiveError, CallError, FormatError, MissingRecordError
 from tsarchive.formats.base import FileFormat
 from tsarchive.formats.contents import Elements
 from tsarchive.formats.diagnosing import legacy_records

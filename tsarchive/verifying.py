@@ -10,11 +10,11 @@ from typing import BinaryIO
 
 from tsarchive.archive import Archive
 from tsarchive.container import Container, ContainerSurvey, survey
-from tsarchive.container.extent import AGAIN, Extent
+from tsarchive.container.extent import Extent
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.members import DAMAGED
 from tsarchive.container.source import Source, open_source
-from tsarchive.errors import ArchiveError
+from tsarchive.errors import AGAIN, ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import FileFormat, known_totals
 from tsarchive.formats.registry import damage_of, file_format, zip_format

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tsarchive.errors import AGAIN
+
 _MIB: Final = 1 << 20
 # Smaller files are told in bytes.
 _IN_MIB_FROM: Final = 10 * _MIB
 
 CUT_SHORT: Final = "file-cut-short"
 """The rule that a file which ends too early breaks."""
-AGAIN: Final = "Download or copy it again"
 RESCUE: Final = f"{AGAIN}, or save what is left: 'tsarchive tensors FILE --salvage OUT.safetensors'"
 
 

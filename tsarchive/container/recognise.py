@@ -6,10 +6,12 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tsarchive.container.extent import AGAIN, Extent
+from tsarchive.errors import AGAIN
 
 if TYPE_CHECKING:
     import pickletools
+
+    from tsarchive.container.extent import Extent
 
 # The arguments of opcodes of the protocols 0 and 1, but for counted strings.
 _ARGUMENTS: Final = {

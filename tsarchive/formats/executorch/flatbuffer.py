@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
-from tsarchive.container.extent import AGAIN, Extent
-from tsarchive.errors import FormatError, LimitError
+from tsarchive.container.extent import Extent
+from tsarchive.errors import AGAIN, FormatError, LimitError
 
 from .schema import SCALARS, TEXT, Schema, Slot
 
