@@ -129,8 +129,11 @@ def test_large_files_are_told_in_mib():
     assert last.message == "it is cut short: 986 of 987 MiB are here, 1 byte is missing"
 
 
-# The last one has no head that tells its size.
-@pytest.mark.parametrize("name", sorted(FILES.keys() - {"before torch 1.3", "inline.pte"}))
+# These have no head that tells their size; what is missing at least stands in the hint alone.
+_WITHOUT_SIZE = {"before torch 1.3", "add.pte", "inline.pte", "linear.bpte", "values.pte"}
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - _WITHOUT_SIZE))
 def test_sizes_are_fields_as_well(name):
     data = FILES[name]
     report = tsarchive.verify(io.BytesIO(data[: len(data) * 9 // 10]))
