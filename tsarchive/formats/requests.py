@@ -68,8 +68,8 @@ class VerifyReport:
     ``kind`` is that of :attr:`tsarchive.Archive.kind`, None where the file is no zip archive that
     can be opened; ``format_version`` is None where none can be read. ``bytes`` is the size of
     the file, 0 where it is not known; of one that is cut short, ``expected_bytes`` is the size that
-    it had, the least where ``is_least``, None if unknown. ``records`` and ``code_records`` count what
-    was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
+    it had, the least where ``is_least``, None if unknown. ``records`` and ``code_records`` count
+    what was checked, ``tensors`` what :attr:`tsarchive.Archive.tensors` lists, and is None where it
     lists none: for archives of other kinds, and those that are too broken. ``findings`` stand in
     the order of severity, worst first, then of their place.
     """
