@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = "tsf1"
 """The version of the rules, with which every digest begins."""
+_READ_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,14 @@ def tensor_digest(tensor: TensorContent, reading: Reading) -> str:
     for piece in reading.pieces(tensor.elements):
         digest.add(piece)
     return str(digest)
+
+
+def sha256_of(stream: BinaryIO) -> str:
+    """Return the SHA-256 of a file as it is, from its position on."""
+    digest = hashlib.sha256()
+    while piece := stream.read(_READ_AT_ONCE):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def part_digest(part: str, value: Plain) -> str:

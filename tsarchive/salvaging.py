@@ -21,7 +21,7 @@ from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import AGAIN, ArchiveError, CallError, FormatError, MissingRecordError
 from tsarchive.formats.base import FileFormat
-from tsarchive.formats.contents import Elements
+from tsarchive.formats.contents import Elements, is_big_endian
 from tsarchive.formats.diagnosing import legacy_records
 from tsarchive.formats.records import Role
 from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
@@ -41,7 +41,6 @@ class Found(NamedTuple):
     elements: Callable[[], memoryview]
 
 
-_BYTE_ORDER: Final = "byteorder"
 _RESERVED: Final = "__metadata__"
 # Names of records with elements alone, in any format.
 _STORAGE: Final = re.compile(
@@ -250,8 +249,7 @@ def _of_archive(container: Container, lost: Mapping[str, str]) -> Remaining:
     with_folders = {record[:end] for record in used for end in (*_slashes(record), len(record))}
     records = {name: _viewer(container, name) for name in holders if name not in with_folders}
     gone = {name: why for name, why in lost.items() if _holds_tensors(name, table.role(name))}
-    is_swapped = _BYTE_ORDER in container.records and container.read(_BYTE_ORDER).strip() == b"big"
-    return Remaining(named, records, gone, is_swapped)
+    return Remaining(named, records, gone, is_big_endian(container.records, container.read))
 
 
 def _slashes(name: str) -> list[int]:

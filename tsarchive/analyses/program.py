@@ -26,10 +26,8 @@ from tsarchive.ir.graph import PARAM, Node, Value, carried_values, nested_blocks
 from tsarchive.ir.subtyping import has_unknown
 from tsarchive.ir.types import NamedType, Type
 from tsarchive.operators.overloads import class_of, overloads_of
-from tsarchive.operators.risks import Risk, row_of
+from tsarchive.operators.risks import FORMS, Risk, row_of
 
-# Functions with a bare name that are more than arithmetic; the latter have no place in archives.
-_FORMS: Final = frozenset({"prim::Print", "prim::fork", "prim::awaitable", "prim::tolist"})
 _REMOTE: Final = {name: f"prim::{name}" for name in ("rpc_sync", "rpc_async", "rpc_remote")}
 # What a class may give meaning to by a method whose name begins and ends like this.
 _MAGIC: Final = "__"
@@ -338,7 +336,7 @@ class _Reading:
 
 def _is_operator(node: Node) -> bool:
     """Return whether a node is an operator that the text names, or one to know of."""
-    if node.is_written or node.kind in _FORMS:
+    if node.is_written or node.kind in FORMS:
         return True
     is_operator = node.refusal is not None and not node.kind.startswith("prim::")
     return is_operator and row_of(node.kind).risk is not Risk.COMPUTE

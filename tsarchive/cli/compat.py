@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,17 +11,14 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
-from tsarchive.steps import no_step
 
 from .command import FINDINGS, Command, file_argument, json_option
-from .output import print_json, progress, say, show, table
+from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive import CompatReport
     from tsarchive.formats.compatibility import Reason, Row, Tie
 
-# Smaller files are done before a bar is seen.
-_BAR_FROM: Final = 100 << 20
 _REASONS_SHOWN: Final = 12
 _TIES_SHOWN: Final = 20
 _LINE: Final = "\n"
@@ -58,8 +53,7 @@ def command(file: str, *, versions: str | None, as_json: bool) -> int:
       tsarchive compat model.pt --json
     """
     asked = None if versions is None else _asked(versions)
-    has_bar = not as_json and os.path.isfile(file) and os.stat(file).st_size >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(no_step) as step:
+    with progress_of(*() if as_json else (file,)) as step:
         step(f"reading {file}")
         report = tsarchive.compat(file, asked)
     if as_json:

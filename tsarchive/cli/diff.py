@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
 from itertools import groupby
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
@@ -14,11 +12,10 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import plural
-from tsarchive.steps import no_step
 
 from .command import FINDINGS, UNUSABLE, json_option
 from .git_settings import as_text, git_options, install
-from .output import Column, Table, cells, print_json, progress, say, show, styled, table, width
+from .output import Column, Table, cells, print_json, progress_of, say, show, styled, table, width
 from .running_both import PairCommand, run_arguments, run_options, told
 
 if TYPE_CHECKING:
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
 _PARTS: Final[dict[str, Part]] = {
     "code": "code", "structure": "structure", "weights": "weights", "extra": "extra files",
 }  # fmt: skip
-# Smaller files are done before a bar is seen.
-_BAR_FROM: Final = 100 << 20
 # From so many columns on, code stands in two of them.
 _WIDE: Final = 120
 _LONGEST: Final = 100
@@ -128,8 +123,7 @@ def command(
         install(is_global=is_global, as_json=as_json)
         return 0
     options: dict[str, Any] = {} if only is None else {"only": only}
-    has_bar = sum(map(_size, (a, b))) >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(no_step) as step:
+    with progress_of(a, b) as step:
         found = tsarchive.diff(a, b, step=step, **options, **run_arguments(arguments, given))
     if as_json:
         print_json({"same": found.same, **_fields(found)})
@@ -147,10 +141,6 @@ def command(
     if not found.compared and not arguments:
         return UNUSABLE
     return FINDINGS if found.same is False else 0
-
-
-def _size(file: str) -> int:
-    return os.stat(file).st_size if os.path.isfile(file) else 0
 
 
 def _fields(found: DiffReport) -> dict[str, Any]:

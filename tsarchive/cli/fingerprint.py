@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -16,19 +14,15 @@ import click
 import tsarchive
 from tsarchive.container.source import read_all
 from tsarchive.errors import ArchiveError, CallError, FormatError
-from tsarchive.fingerprinting import VERSION
-from tsarchive.steps import no_step
+from tsarchive.fingerprinting import VERSION, sha256_of
 
 from .command import FINDINGS, UNUSABLE, Command, Failure, describe, json_option, report
-from .output import print_json, progress, say
+from .output import print_json, progress_of, say
 
 if TYPE_CHECKING:
     from tsarchive import Fingerprint
 
 _PARTS: Final = ("code", "structure", "weights", "extra_files")
-# Smaller files are done before a bar is seen.
-_BAR_FROM: Final = 100 << 20
-_READ_AT_ONCE: Final = 1 << 20
 _DIGEST: Final = re.compile(rf"{VERSION}:[0-9a-f]{{64}}", re.IGNORECASE)
 # Names with backslashes or characters that are not printable are written as sha256sum writes them:
 # the line begins with a backslash. Other bytes than ends of lines are \xNN, which it lacks.
@@ -106,8 +100,7 @@ def _each(
     files: Sequence[str], *, weights: bool, is_told: bool, read: Callable[..., _Row]
 ) -> Iterator[_Row]:
     """Yield a row for each file; errors are reported if ``is_told``."""
-    has_bar = sum(map(_size, files)) >= _BAR_FROM
-    with progress(None) if has_bar else nullcontext(no_step) as step:
+    with progress_of(*files) as step:
         for file in files:
             row = _row(read, file, weights=weights, step=step)
             if row.error is not None and is_told:
@@ -134,23 +127,12 @@ def _read_with_digest(file: str, **options: Any) -> _Row:
     with open(file, "rb") as stream:
         before = os.fstat(stream.fileno()).st_mtime_ns
         content: BinaryIO = stream if stream.seekable() else io.BytesIO(read_all(stream))
-        sha256 = _sha256(content)
+        sha256 = sha256_of(content)
         content.seek(0)
         found = tsarchive.fingerprint(content, **options)
         if content is stream and os.fstat(stream.fileno()).st_mtime_ns != before:
             raise FormatError("the file was written to while it was read")
     return _Row(file, found, sha256=sha256)
-
-
-def _sha256(stream: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while piece := stream.read(_READ_AT_ONCE):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def _size(file: str) -> int:
-    return os.stat(file).st_size if os.path.isfile(file) else 0
 
 
 def _document(row: _Row) -> dict[str, Any]:

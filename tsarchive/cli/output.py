@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
@@ -369,6 +369,20 @@ def _as_json(value: Any) -> Any:
 
 STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}
 """The colour of each severity."""
+
+
+# Smaller files are done before a bar is seen.
+_BAR_FROM = 100 << 20
+
+
+@contextmanager
+def progress_of(*files: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step of work on files, where these are large."""
+    from tsarchive.steps import no_step
+
+    sizes = (os.stat(file).st_size for file in files if os.path.isfile(file))
+    with progress(None) if sum(sizes) >= _BAR_FROM else nullcontext(no_step) as step:
+        yield step
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -15,15 +14,13 @@ from tsarchive.describing.contents import totals_of, totals_text
 from tsarchive.describing.text import plural, shape
 
 from .command import FINDINGS, Command, chosen_model, file_argument, json_option, model_option
-from .output import print_json, progress, say, show, table
+from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive import SalvageReport, SavedTensor, TensorInfo
 
     Named = tuple[str, TensorInfo]
 
-# Smaller files are done before a bar is seen.
-_BAR_FROM: Final = 100 << 20
 _SUFFIX: Final = ".safetensors"
 _ORDERS: dict[str, Callable[[Named], Any]] = {
     "size": lambda named: (-named[1].nbytes, named[0]),
@@ -104,11 +101,8 @@ def command(
 
 
 def _salvage(file: str, out: str, *, force: bool, as_json: bool) -> int:
-    if os.stat(file).st_size < _BAR_FROM:
-        report = tsarchive.salvage(file, out, force=force)
-    else:
-        with progress(None) as step:
-            report = tsarchive.salvage(file, out, force=force, step=step)
+    with progress_of(file) as step:
+        report = tsarchive.salvage(file, out, force=force, step=step)
     if as_json:
         saved = [_saved_document(tensor) for tensor in report.saved]
         lost = [asdict(tensor) for tensor in report.lost]

@@ -21,7 +21,7 @@ from tsarchive.container.directory import (
 )
 from tsarchive.container.extent import CUT_SHORT, RESCUE
 from tsarchive.container.faults import Collected, Stopped
-from tsarchive.container.layout import END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
+from tsarchive.container.layout import END, END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
 from tsarchive.container.remains import Data, Remains, Remnant
@@ -229,7 +229,7 @@ def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
     for count, match in enumerate(re.finditer(re.escape(END_SIGNATURE), data)):
         if count == _MOST_ENDS:
             return
-        end = match.start() + 22
+        end = match.start() + END.size
         if end < len(buffer) and has_directory(buffer[:end]):
             yield end
 

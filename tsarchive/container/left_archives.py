@@ -7,17 +7,14 @@ from typing import NamedTuple
 
 from tsarchive.container.directory import DirectoryPlace, Entry, entries_at
 from tsarchive.container.layout import (
-    CENTRAL,
-    CENTRAL_SIGNATURE,
     END,
     END64,
     END64_SIGNATURE,
     END_SIGNATURE,
-    CentralHeader,
     End64Record,
     EndRecord,
 )
-from tsarchive.container.remains import Data, Remains, Remnant
+from tsarchive.container.remains import Data, Remains, Remnant, entry_ends
 
 
 class LeftArchive(NamedTuple):
@@ -160,15 +157,10 @@ def _directories(remains: Remains) -> Iterator[_Directory]:
 
 def _directory_at(data: Data, start: int) -> tuple[_Directory, int]:
     """Return the directory whose first entry stands there, and where it ends."""
-    end, count = start, 0
-    while end + CENTRAL.size <= len(data):
-        header = CentralHeader(*CENTRAL.unpack_from(data, end))
-        if header.signature != CENTRAL_SIGNATURE:
-            break
-        end += CENTRAL.size + header.name_length + header.extra_length + header.comment_length
-        count += 1
+    ends = [start, *entry_ends(data, start)]
+    end = ends[-1]
     with memoryview(data) as buffer:
-        entries = entries_at(buffer, DirectoryPlace(start, end - start, count))
+        entries = entries_at(buffer, DirectoryPlace(start, end - start, len(ends) - 1))
     by_name: dict[str, list[Entry]] = {}
     for entry in entries:
         by_name.setdefault(entry.name, []).append(entry)

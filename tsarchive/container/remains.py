@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from mmap import mmap
 from typing import Final, NamedTuple, TypeAlias
 
@@ -300,15 +301,18 @@ class Remains:
 
     def _directory_size(self, start: int, sizes: Sequence[int]) -> int:
         """Return the size of the directory, by its entries as far as they are there."""
-        position, seen = start, 0
-        while seen < len(sizes) and position + CENTRAL.size <= len(self.data):
-            header = CentralHeader(*CENTRAL.unpack_from(self.data, position))
-            if header.signature != CENTRAL_SIGNATURE:
-                break
-            position += CENTRAL.size + header.name_length + header.extra_length
-            position += header.comment_length
-            seen += 1
-        return position - start + sum(sizes[seen:])
+        ends = [start, *islice(entry_ends(self.data, start), len(sizes))]
+        return ends[-1] - start + sum(sizes[len(ends) - 1 :])
+
+
+def entry_ends(data: Data, start: int) -> Iterator[int]:
+    """Yield where each entry ends of a directory that begins there, as long as there are any."""
+    while start + CENTRAL.size <= len(data):
+        header = CentralHeader(*CENTRAL.unpack_from(data, start))
+        if header.signature != CENTRAL_SIGNATURE:
+            return
+        start += CENTRAL.size + header.name_length + header.extra_length + header.comment_length
+        yield start
 
 
 def _name(raw: bytes, header: LocalHeader) -> str | None:

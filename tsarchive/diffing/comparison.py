@@ -25,6 +25,7 @@ from tsarchive.fingerprinting import (
     tensor_digest,
 )
 from tsarchive.formats.registry import format_of
+from tsarchive.ir.names import closest
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
@@ -191,10 +192,7 @@ class _Comparison:
 
     def _place(self, change: Change) -> int:
         """Return the place of what changed in the order of modules: that after, or that before."""
-        path = change.where.partition("(")[0]
-        while path and path not in self._places:
-            path = path.rpartition(".")[0]
-        return self._places.get(path, 0)
+        return self._places.get(closest(change.where.partition("(")[0], self._places), 0)
 
     @cached_property
     def _places(self) -> Mapping[str, int]:

@@ -244,9 +244,13 @@ def _slot(plain: Any) -> list[Any] | None:
     return None if plain is None else [*plain]
 
 
+def roles_of(slot: Sequence[Any]) -> list[str]:
+    """Return what an attribute is beside its type: a parameter, a buffer, or neither."""
+    return [name for name, is_one in zip(_ROLES, slot[1:], strict=False) if is_one]
+
+
 def _role(slot: Sequence[Any]) -> str | None:
-    roles = [name for name, is_one in zip(_ROLES, slot[1:], strict=False) if is_one]
-    return " and ".join(roles) or None
+    return " and ".join(roles_of(slot)) or None
 
 
 def _typed(plain: Any) -> tuple[Plain, Plain]:

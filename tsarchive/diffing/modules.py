@@ -11,9 +11,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final
 
-from tsarchive.analyses.encoding import encode
+from tsarchive.analyses.encoding import Plain, encode
 from tsarchive.diffing.routines import body_key, digest_of
 from tsarchive.formats.contents import Definition, Outline, Routine
+from tsarchive.ir.names import closest
 
 _SEPARATOR: Final = "."
 # More pairs of modules are not weighed by the tensors that they share.
@@ -65,10 +66,7 @@ class Tree:
 
     def module_of(self, name: str) -> str:
         """Return the path of the module that has what is called so; a module has itself."""
-        path = name
-        while path and path not in self.outline.modules:
-            path = path.rpartition(_SEPARATOR)[0]
-        return path
+        return closest(name, self.outline.modules)
 
     def below(self, path: str) -> Iterator[str]:
         """Yield the path of a module, and those of all modules in it."""
@@ -80,23 +78,24 @@ class Tree:
         """Return what is equal for modules that are equal with all in them."""
         known = self._keys.get(path)
         if known is None:
-            module = self.outline.modules[path]
             tensors = [[_within(path, name), self._digest(name)] for name in self.tensors[path]]
-            inner = [[name, self.key(child)] for name, child in self.children[path].items()]
-            own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
-            known = self._keys[path] = hashlib.sha256(encode(own)).digest()
+            known = self._keys[path] = self._hashed(path, tensors, self.key)
         return known
 
     def form(self, path: str) -> bytes:
         """Return what is equal for modules that are equal but for the elements of tensors."""
         known = self._forms.get(path)
         if known is None:
-            module = self.outline.modules[path]
             tensors = sorted(_within(path, name) for name in self.tensors[path])
-            inner = [[name, self.form(child)] for name, child in self.children[path].items()]
-            own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
-            known = self._forms[path] = hashlib.sha256(encode(own)).digest()
+            known = self._forms[path] = self._hashed(path, tensors, self.form)
         return known
+
+    def _hashed(self, path: str, tensors: Plain, of: Callable[[str], bytes]) -> bytes:
+        """Return the hash of a module that has these tensors, and of those in it."""
+        module = self.outline.modules[path]
+        inner = [[name, of(child)] for name, child in self.children[path].items()]
+        own: list[Any] = [self.key_of(module.definition), module.attributes, tensors, inner]
+        return hashlib.sha256(encode(own)).digest()
 
     def digests(self, path: str) -> set[tuple[str, str]]:
         """Return the names and digests of the tensors in a module and those below."""

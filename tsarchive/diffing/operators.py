@@ -8,11 +8,9 @@ from typing import Final, NamedTuple
 from tsarchive.diffing.report import OperatorUse
 from tsarchive.diffing.routines import base_name, source_of, walk
 from tsarchive.formats.contents import Operation, Routine
-from tsarchive.operators.risks import Risk, row_of
+from tsarchive.operators.risks import FORMS, Risk, row_of
 from tsarchive.policy import Policy
 
-# Of these forms of TorchScript alone is more known than that they compute.
-_FORMS: Final = frozenset({"prim::Print", "prim::fork", "prim::awaitable", "prim::tolist"})
 _NO_OPERATORS: Final = "prim::"
 
 
@@ -51,5 +49,5 @@ def _uses(routines: Mapping[str, Routine]) -> Iterator[_Use]:
     for where, routine in routines.items():
         for operation in walk(routine.body):
             name = operation.operator
-            if "::" in name and (not name.startswith(_NO_OPERATORS) or name in _FORMS):
+            if "::" in name and (not name.startswith(_NO_OPERATORS) or name in FORMS):
                 yield _Use(name, where, operation)

@@ -83,7 +83,7 @@ class ProgramComparison:
     def _others(self) -> Iterator[_Pair]:
         """Pair functions and types: equal ones of one name, then by name, then equal ones."""
         own, others = ([*outline.definitions] for outline in self._outlines)
-        for key in (_whole, _named, _nameless):
+        for key in (definition_key, _named, _nameless):
             waiting: dict[Any, deque[Definition]] = defaultdict(deque)
             for definition in others:
                 waiting[key(definition)].append(definition)
@@ -277,10 +277,6 @@ def _everywhere(pair: _Pair, change: Change) -> Change:
     if name == pair.where:
         return replace(change, also=pair.also)
     return replace(change, also=tuple(joined(path, name) for path in pair.also))
-
-
-def _whole(definition: Definition) -> Any:
-    return definition_key(definition)
 
 
 def _named(definition: Definition) -> Any:

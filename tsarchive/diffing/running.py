@@ -7,6 +7,7 @@ since it was given something else is left to the module that made that.
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -88,7 +89,7 @@ def divergence(
     """
     recording = _Recording(paths or {})
     failed = recording.run(before, call)
-    comparing = _Comparing(recording, {}, tolerance)
+    comparing = _Comparing(recording, tolerance)
     try:
         failed_after = comparing.run(after, call)
     except _Found as found:
@@ -130,13 +131,14 @@ class _Failure(NamedTuple):
         return _line(innermost_origin(self.error)) or self.call.source
 
 
-class _Run:
+class _Run(ABC):
     """One run of a model, in which :meth:`starts` and :meth:`ends` see each call of a module."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._paths = paths
         self._counts: Counter[str] = Counter()
         self._running: list[_Running] = []
+        self.result: Leaves | None = None
 
     def run(self, model: Module, call: Call) -> _Failure | None:
         """Call the model; give what it raised, None where it gave a result."""
@@ -183,15 +185,18 @@ class _Run:
         self.starts(call, leaves_of(given))
 
     def _leave(self, result: Any) -> None:
-        self.ends(self._running.pop(), leaves_of(result))
+        call, leaves = self._running.pop(), leaves_of(result)
+        if call.path == _ROOT:
+            self.result = leaves
+        self.ends(call, leaves)
 
+    @abstractmethod
     def starts(self, call: _Running, given: Leaves) -> None:
         """A call begins with these arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ends(self, call: _Running, result: Leaves) -> None:
         """A call gives this result."""
-        raise NotImplementedError
 
 
 class _Recording(_Run):
@@ -200,7 +205,6 @@ class _Recording(_Run):
     def __init__(self, paths: Mapping[str, str]) -> None:
         super().__init__(paths)
         self.records: dict[tuple[str, int], _Record] = {}
-        self.result: Leaves | None = None
 
     def starts(self, call: _Running, given: Leaves) -> None:
         self.records[call.path, call.number] = _Record(given)
@@ -208,21 +212,16 @@ class _Recording(_Run):
     def ends(self, call: _Running, result: Leaves) -> None:
         key = call.path, call.number
         self.records[key] = self.records[key]._replace(result=result)
-        if call.path == _ROOT:
-            self.result = result
 
 
 class _Comparing(_Run):
     """The second run: raises _Found for the first call that gives another result."""
 
-    def __init__(
-        self, recording: _Recording, paths: Mapping[str, str], tolerance: Tolerance
-    ) -> None:
-        super().__init__(paths)
+    def __init__(self, recording: _Recording, tolerance: Tolerance) -> None:
+        super().__init__({})
         self._records = recording.records
         self._tolerance = tolerance
         self._alike: set[tuple[str, int]] = set()
-        self.result: Leaves | None = None
 
     def starts(self, call: _Running, given: Leaves) -> None:
         record = self._records.get((call.path, call.number))
@@ -231,8 +230,6 @@ class _Comparing(_Run):
 
     def ends(self, call: _Running, result: Leaves) -> None:
         key = call.path, call.number
-        if call.path == _ROOT:
-            self.result = result
         if key not in self._alike:
             return
         # Each is compared once.

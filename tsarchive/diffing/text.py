@@ -7,22 +7,20 @@ as its code has the same text.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.definitions import roles_of
 from tsarchive.diffing.plain_values import as_written
 from tsarchive.errors import ArchiveError
-from tsarchive.fingerprinting import Readable, fingerprint_of, readable_contents
+from tsarchive.fingerprinting import Readable, fingerprint_of, readable_contents, sha256_of
 from tsarchive.formats.contents import Body, Contents, Definition, ModuleContent, Outline, Routine
-from tsarchive.ir.names import MANGLE_PREFIX
+from tsarchive.ir.names import unmangled_text
 
-_MANGLED: Final = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
 # Enough to tell tensors apart, and short enough for a line.
 _DIGITS: Final = 16
-_READ_AT_ONCE: Final = 1 << 20
 _MOST_TEXT: Final = 1 << 14
 
 
@@ -36,15 +34,9 @@ def lines_of(path: str) -> Iterator[str]:
             lines = [*_lines(found)]
     except ArchiveError as error:
         with open(path, "rb") as stream:
-            lines = [f"sha256 {_sha256(stream)}", f"no model that can be compared: {error.message}"]
+            digest = sha256_of(stream)
+        lines = [f"sha256 {digest}", f"no model that can be compared: {error.message}"]
     yield from lines
-
-
-def _sha256(stream: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while piece := stream.read(_READ_AT_ONCE):
-        digest.update(piece)
-    return digest.hexdigest()
 
 
 def _lines(found: Readable) -> Iterator[str]:
@@ -90,14 +82,12 @@ def _definition(definition: Definition) -> Iterator[str]:
 
 
 def _slot(slot: Any) -> str:
-    type_, *roles = slot
-    told = [name for name, has in zip(("parameter", "buffer"), roles, strict=False) if has]
-    return ", ".join([str(type_), *told])
+    return ", ".join([str(slot[0]), *roles_of(slot)])
 
 
 def _routine(name: str, routine: Routine) -> Iterator[str]:
     """Yield the text of a function or, where it has none, its operations."""
-    lines = [_MANGLED.sub("", place.text) for place in routine.lines()]
+    lines = [unmangled_text(place.text) for place in routine.lines()]
     if not lines:
         yield f"  def {name}({_listed(routine.arguments)}) -> {_listed(routine.returns)}".rstrip()
         yield from (f"    {line}" for line in _body(routine.body))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.formats.contents import Body, Definition, Operation, Routine
+from tsarchive.ir.names import closest
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 _MEMBERS: Final = frozenset({"prim::GetAttr", "prim::SetAttr"})
@@ -38,9 +39,7 @@ class Renamings:
 
     def path(self, path: str) -> str:
         """Return the path of what is in a module, or of the module."""
-        parent = path
-        while parent and parent not in self.paths:
-            parent = parent.rpartition(".")[0]
+        parent = closest(path, self.paths)
         renamed = self.paths.get(parent, parent)
         name, dot, rest = path[len(parent) :].removeprefix(".").partition(".")
         inside = self.member(self.classes.get(parent, ""), name) + dot + rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tsarchive.analyses.reading import Fault
@@ -151,17 +151,12 @@ def rows_of(releases: Sequence[Release], found: Callable[[Release], Found]) -> t
         key = reason.kind, reason.about
         later = range(place + 1, len(names))
         since = next((names[i] for i in later if key not in left[i]), None)
-        return _since(reason, reason.since or since)
+        return replace(reason, since=reason.since or since)
 
     return tuple(
         _row(name, each, [ended(place, r) for r in (*each.reasons, *each.at_run)])
         for place, (name, each) in enumerate(zip(names, all_found, strict=True))
     )
-
-
-def _since(reason: Reason, since: str | None) -> Reason:
-    place = (reason.record, reason.line, reason.code, reason.source, reason.places)
-    return Reason(reason.kind, reason.text, reason.about, *place, since, reason.hint)
 
 
 def _row(name: str, found: Found, reasons: Sequence[Reason]) -> Row:

@@ -7,17 +7,19 @@ the sharing and the compression of their storage.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import prod
 from operator import itemgetter
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.errors import FormatError
 from tsarchive.ir.source_ranges import Location
 
 from .strides import Piece, pieces_of
+
+_BYTE_ORDER: Final = "byteorder"
 
 
 class Elements(NamedTuple):
@@ -74,6 +76,11 @@ class Whole(NamedTuple):
     name: str
     layout: str
     shape: Sequence[int]
+
+
+def is_big_endian(records: Container[str], read: Callable[[str], bytes]) -> bool:
+    """Return whether an archive says that its elements are stored big-endian."""
+    return _BYTE_ORDER in records and read(_BYTE_ORDER).strip() == b"big"
 
 
 class TensorContent(NamedTuple):
@@ -206,6 +213,6 @@ class Contents(ABC):
         """Extra files by name."""
 
     @property
+    @abstractmethod
     def outline(self) -> Outline:
         """The parts that are compared with those of another file."""
-        raise NotImplementedError

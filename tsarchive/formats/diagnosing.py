@@ -104,8 +104,7 @@ def _of_legacy_checkpoint(data: Data) -> Diagnosis | None:
 
 def _extent_of_legacy(data: Data) -> Extent | None:
     """Return how much of such a file there is; None where its pickles do not tell."""
-    head, size = bytes(data[:_MOST_PICKLED]), len(data)
-    ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    (head, ends), size = _pickles_of(data), len(data)
     if len(ends) <= _BEFORE_VALUE:
         return Extent(size, size + 1, is_exact=False) if size == len(head) else None
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
@@ -130,8 +129,7 @@ def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
     """
     if not _LEGACY.match(bytes(data[:HEAD_BYTES])):
         return None
-    head = bytes(data[:_MOST_PICKLED])
-    ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    head, ends = _pickles_of(data)
     if len(ends) <= _BEFORE_VALUE:
         return None
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
@@ -161,6 +159,12 @@ def _storages_behind(
         is_there = data[start : start + _COUNT_BYTES] == count and end <= len(data)
         if is_there and following.startswith(behind):
             yield f"{_FOLDER}{key}", data[end - each.nbytes : end]
+
+
+def _pickles_of(data: Data) -> tuple[bytes, list[int]]:
+    """Return the beginning of such a file, and where its pickles end in it."""
+    head = bytes(data[:_MOST_PICKLED])
+    return head, list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
 
 
 def _pickle_ends(data: bytes) -> Iterator[int]:

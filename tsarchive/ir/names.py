@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from tsarchive.errors import SaveError
 
@@ -49,6 +49,14 @@ _MANGLED = re.compile(rf"\b{MANGLE_PREFIX}\d+\.")
 def unmangled_text(text: str) -> str:
     """Return text in which names stand, without the parts that tell apart classes of one name."""
     return _MANGLED.sub("", text) if MANGLE_PREFIX in text else text
+
+
+def closest(path: str, paths: Container[str]) -> str:
+    """Return a dotted path, or else the longest of those that it begins with, which is one of
+    ``paths``; "" where none is."""
+    while path and path not in paths:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def is_identifier(name: str) -> bool:

@@ -46,6 +46,10 @@ class Risk(Enum):
     """An internal of torch, or newer than this table: nobody has looked at it for archives."""
 
 
+FORMS: Final = frozenset({"prim::Print", "prim::fork", "prim::awaitable", "prim::tolist"})
+"""Functions with a bare name that do more than arithmetic, all others of which are syntax."""
+
+
 REFUSED: Final = frozenset(
     {
         Risk.GLOBAL_STATE, Risk.MEMORY, Risk.FILES, Risk.PROCESSES, Risk.NETWORK,

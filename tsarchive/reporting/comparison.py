@@ -22,6 +22,7 @@ from tsarchive.diffing.report import (
     ValueDifference,
 )
 from tsarchive.formats.registry import format_named, title_of
+from tsarchive.ir.names import closest
 
 from .html import (
     LINES_PER_ROW,
@@ -96,9 +97,8 @@ class Comparison:
 
     def name_before(self, name: str) -> str:
         """Return what is called so after by its name before."""
-        moved, path = self.moved, name
-        while path and path not in moved:
-            path = path.rpartition(".")[0]
+        moved = self.moved
+        path = closest(name, moved)
         return moved[path] + name.removeprefix(path) if path else name
 
 
@@ -111,13 +111,8 @@ def header(compared: Comparison) -> Html:
     return joined((heading, tag("p", told)))
 
 
-def _is_whole(report: DiffReport) -> bool:
-    """Return whether all that a model is was compared."""
-    return {"code", "structure", "weights"} <= {*report.compared}
-
-
 def _badges(report: DiffReport) -> Iterator[Html]:
-    if report.same and _is_whole(report):
+    if report.same:
         yield tag("b", "same model", class_="badge good")
     elif report.changes:
         yield tag("a", plural(len(report.changes), "change"), href="#changes",
@@ -134,7 +129,7 @@ def overview(compared: Comparison) -> Section:
 def _verdict(report: DiffReport) -> str:
     if not report.changes:
         parts = " and ".join(report.compared)
-        if _is_whole(report):
+        if not report.not_compared:
             return f"{_SAME} Compared were {parts}."
         return f"{_PARTLY} {parts or 'nothing'}."
     counts = Counter(change.kind for change in report.changes)

@@ -13,6 +13,7 @@ import numpy
 from tsarchive.archive import Archive
 from tsarchive.describing.contents import TensorInfo
 from tsarchive.errors import FormatError, UnsupportedError
+from tsarchive.formats.contents import is_big_endian
 from tsarchive.formats.executorch.view import EXTERNAL
 
 Numbers = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.generic]]
@@ -110,8 +111,7 @@ class Elements:
     @cached_property
     def _order(self) -> Literal["<", ">"]:
         """Return the byte order recorded in the archive; little-endian by default."""
-        is_told = "byteorder" in self._archive.records
-        return ">" if is_told and self._archive.read("byteorder").strip() == b"big" else "<"
+        return ">" if is_big_endian(self._archive.records, self._archive.read) else "<"
 
 
 def _view(data: memoryview, info: TensorInfo, dtype: numpy.dtype[numpy.generic]) -> Stored:

@@ -18,7 +18,14 @@ from tsarchive.analyses.encoding import Plain, ProgramEncoding
 from tsarchive.container import Container
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError, PickleError, UnsupportedError
-from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent, Whole
+from tsarchive.formats.contents import (
+    Contents,
+    Elements,
+    Outline,
+    TensorContent,
+    Whole,
+    is_big_endian,
+)
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
 from tsarchive.ir.types import ANY, DictType, ListType, OptionalType, TupleType, Type
@@ -49,7 +56,6 @@ if TYPE_CHECKING:
 _DATA: Final = "data.pkl"
 _CONSTANTS: Final = "constants.pkl"
 _EXTRA: Final = "extra/"
-_BYTE_ORDER: Final = "byteorder"
 _TYPE_TAG: Final = Global("torch.jit._pickle", "restore_type_tag")
 _COMPLEX: Final = frozenset(Global(name, "complex") for name in ("builtins", "__builtin__"))
 _DEVICE: Final = Global("torch", "device")
@@ -177,8 +183,7 @@ class TorchScriptContents(Contents):
 
     @cached_property
     def _is_big_endian(self) -> bool:
-        is_told = _BYTE_ORDER in self._container.records
-        return is_told and self._container.read(_BYTE_ORDER).strip() == b"big"
+        return is_big_endian(self._container.records, self._container.read)
 
 
 @dataclass(frozen=True, slots=True)
