@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 
-from measured import measured  # noqa: E402
+from measured import measured, table  # noqa: E402
 
 import tsarchive  # noqa: E402
 from tests.fingerprinting.packings import PACKINGS, archives, is_same, records_in  # noqa: E402
@@ -76,10 +76,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(rows, indent=1))
         return
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for row in rows:
-        print(f"| {' | '.join(str(row[column]) for column in COLUMNS)} |")
-    print(f"\n{measured()}")
+    print(f"{table(COLUMNS, rows)}\n\n{measured()}")
 
 
 if __name__ == "__main__":

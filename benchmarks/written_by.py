@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 
-from measured import measured  # noqa: E402
+from measured import measured, table  # noqa: E402
 
 import tsarchive  # noqa: E402
 from tests.support.releases import archives_below, known_archives  # noqa: E402
@@ -70,10 +70,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=1))
         return
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for one in found:
-        print(f"| {' | '.join(str(one[column]) for column in COLUMNS)} |")
-    print(f"\n{measured()}")
+    print(f"{table(COLUMNS, found)}\n\n{measured()}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,13 @@ from torch.export import Dim, export
 
 import tsarchive
 from tests.support.archives import export_saved, saved
-from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
+from tests.support.pt2_archives import (
+    NAMES,
+    changed,
+    fixture,
+    records_in,
+    with_another_bit,
+)
 from tsarchive.diffing import diff
 
 MODEL = "models/model.json"
@@ -184,13 +190,7 @@ def test_a_model_of_several_is_told_by_its_name(tmp_path):
 
 
 def test_one_bit_of_a_weight_is_told_at_its_name(program, tmp_path):
-    records = records_in(program)
-    config = json.loads(records["data/weights/model_weights_config.json"])["config"]
-    name, entry = min(config.items())
-    record = f"data/weights/{entry['path_name']}"
-    data = bytearray(records[record])
-    data[0] ^= 1
-    other = write(tmp_path / "other.pt2", {**records, record: bytes(data)})
+    name, other = with_another_bit(program, tmp_path / "other.pt2")
     (found,) = diff(program, other).changes
     assert (found.kind, found.where) == ("tensor values", name)
     assert found.values is not None

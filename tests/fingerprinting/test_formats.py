@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import sys
 import tracemalloc
@@ -19,7 +18,12 @@ import tsarchive
 from tests.support.archives import ROOT, export_saved, records_of, saved
 from tests.support.command_line import run
 from tests.support.executorch_files import FIXTURES as EXECUTORCH
-from tests.support.pt2_archives import NAMES, changed, fixture, records_in, write
+from tests.support.pt2_archives import (
+    NAMES,
+    changed,
+    fixture,
+    with_another_bit,
+)
 from tests.support.verifying import packed
 from tsarchive.analyses.encoding import encode
 from tsarchive.fingerprinting import readable_contents
@@ -196,13 +200,7 @@ def test_symbols_in_messages_have_no_numbers():
 
 def test_one_bit_of_a_weight_of_a_program_is_seen(tmp_path):
     path = fixture("linear")
-    records = records_in(path)
-    config = json.loads(records["data/weights/model_weights_config.json"])["config"]
-    name, entry = min(config.items())
-    record = f"data/weights/{entry['path_name']}"
-    data = bytearray(records[record])
-    data[0] ^= 1
-    other = write(tmp_path / "other.pt2", {**records, record: bytes(data)})
+    name, other = with_another_bit(path, tmp_path / "other.pt2")
     one, two = tsarchive.fingerprint(path), tsarchive.fingerprint(other)
     assert differing(one, two) == {"weights", "model"}
     assert {key for key, found in one.tensors.items() if two.tensors[key] != found} == {name}

@@ -57,6 +57,17 @@ def changed(path: Path, name: str, change, target: Path) -> Path:
     return write(target, {**records, name: json.dumps(values).encode()})
 
 
+def with_another_bit(path: Path, target: Path) -> tuple[str, Path]:
+    """The name of a weight, and a copy of an archive in which one bit of it is another."""
+    records = records_in(path)
+    config = json.loads(records["data/weights/model_weights_config.json"])["config"]
+    name, entry = min(config.items())
+    record = f"data/weights/{entry['path_name']}"
+    data = bytearray(records[record])
+    data[0] ^= 1
+    return name, write(target, {**records, record: bytes(data)})
+
+
 def payload(path_name: str, meta: dict | None = None, **fields) -> dict:
     """An entry of a configuration of payloads."""
     made = {"path_name": path_name, "is_param": False, "use_pickle": False, "tensor_meta": meta}
