@@ -22,6 +22,7 @@ import tsarchive
 from tsarchive.formats.pt2 import schema
 from tsarchive.formats.pt2.schema import decoded
 from tsarchive.operators.registry import known_operators, untried_torch
+from tsarchive.operators.torch_sources import is_function
 from tsarchive.testing.mutated_archive import mutate_archive
 from tsarchive.testing.mutated_records import mutate_bytes, mutate_code, mutate_json, mutate_pickle
 
@@ -184,9 +185,10 @@ def made(layer: str, seed: int, number: int) -> Input:
 
 def warm_up() -> None:
     """Import everything that inputs may use: our modules, and torch's for sound seeds."""
-    # Errors about operators and torch read files of the package.
+    # Errors about operators and torch, and who wrote an archive, read files of the package.
     known_operators()
     untried_torch()
+    is_function("", "")
     for name in (*_LAZY, *_modules()):
         import_module(name)
     every = (*(door for door, _ in _OF_ARCHIVES), doors.compile_all, doors.run)

@@ -91,8 +91,22 @@ def test_what_is_not_finite_is_counted_apart():
         (torch.tensor(4), (1,)),
         (torch.tensor([math.nan]), ()),
         (torch.tensor([-1.7e308, 1.7e308], dtype=torch.float64), ()),
+        (torch.full((7,), 1e300, dtype=torch.float64), (7,)),
+        (torch.tensor([2**62, 2**62 + 1]), (2,)),
+        (torch.tensor([1.0, 1.0 + 2**-52, 1.0 + 2**-49], dtype=torch.float64), (2, 0, 0, 1)),
+        (torch.tensor([0.0, 5e-324], dtype=torch.float64), (2,)),
     ],
-    ids=["one value", "no elements", "a scalar", "no number", "too wide"],
+    ids=[
+        "one value",
+        "no elements",
+        "a scalar",
+        "no number",
+        "too wide",
+        "a large value",
+        "large integers",
+        "neighbours",
+        "the smallest number",
+    ],
 )
 def test_extremes(tensor, counts):
     found = counted(tensor)

@@ -8,7 +8,7 @@ have a place each. ``fixtures/torch_sources.py`` reads them from the sources of 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from .registry import table_text
@@ -50,13 +50,18 @@ def releases_with(line: Line) -> frozenset[str]:
 
 @lru_cache(512)  # archives give the names
 def _places(file: str, function: str) -> dict[str, list[_Place]]:
-    text, head = table_text(_TABLE), f"{file} {function} "
+    text, head = _text(), f"{file} {function} "
     start = 0 if text.startswith(head) else text.find(f"\n{head}") + 1
     if not start and not text.startswith(head):
         return {}
     cells = text[start + len(head) : text.index("\n", start)].split(" ")
     by_release = (cell.split("=") for cell in cells)
     return {release: [*map(_place, places.split(","))] for release, places in by_release}
+
+
+@cache
+def _text() -> str:
+    return table_text(_TABLE)
 
 
 def _place(text: str) -> _Place:

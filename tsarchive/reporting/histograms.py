@@ -246,8 +246,10 @@ def _counted(stored: Stored | Changed, totals: _Totals) -> Histogram:
     for piece in stored.pieces():
         values = _finite(piece).astype(numpy.float64)
         squares += float(numpy.square(values - mean).sum())
-        if bins:
-            counts += numpy.histogram(values, bins, _range(low, high))[0]
+        if bins > 1:
+            counts += numpy.histogram(values, bins, (low, high))[0]
+        else:
+            counts += values.size
     deviation = math.sqrt(squares / totals.finite) if totals.finite else math.nan
     return Histogram(
         tuple(int(count) * times for count in counts), low, high, mean, deviation,
@@ -261,12 +263,13 @@ def _finite(piece: Numbers) -> Numbers:
 
 
 def _bins(low: float, high: float, *, is_float: bool) -> int:
-    """Return the number of bins; for integers in a short range, one for each."""
-    if low == high or not math.isfinite(high - low):
-        return int(low == high)
-    return _BINS if is_float else int(min(high - low + 1, _BINS))
+    """Return the number of bins, all of which have bounds of their own; for few integers, one each.
 
-
-def _range(low: float, high: float) -> tuple[float, float]:
-    """Return the bounds of the bins, widened if there is only a single value."""
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    A bin two units in the last place wide has them, however its bounds are rounded.
+    """
+    width = high - low
+    if not math.isfinite(width):
+        return 0
+    most = _BINS if is_float else min(width + 1, _BINS)
+    units = width / math.ulp(max(abs(low), abs(high)))
+    return max(1, int(min(most, units / 2)))
