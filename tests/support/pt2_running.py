@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from tsarchive.container import Container, write_container
 from tsarchive.formats.pt2 import schema
@@ -158,7 +158,8 @@ def forms(
 
 def close(found: list[Any], wanted: list[Any]) -> bool:
     """Whether two lists of results are the same: types exactly, floats up to rounding."""
-    return len(found) == len(wanted) and all(map(_is_close, found, wanted))
+    one, other = (tree_flatten(results) for results in (found, wanted))
+    return one[1] == other[1] and all(map(_is_close, one[0], other[0]))
 
 
 def _is_close(one: Any, other: Any) -> bool:
