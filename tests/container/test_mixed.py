@@ -118,6 +118,25 @@ def test_the_place_is_a_number_as_well(name):
     assert [finding.offset for finding in findings if finding.rule == rule] == [PLACES[name]]
 
 
+FIRST_NAME = len(b"archive/data/0")
+# torch begins data at multiples of 64.
+FIRST_DATA = 64
+
+
+@pytest.mark.parametrize("cut", [4, 40, FIRST_DATA, FIRST_DATA + 1])
+def test_an_archive_behind_one_that_is_cut_in_its_head(cut):
+    findings = tsarchive.verify(io.BytesIO(A[:cut] + WIDE)).findings
+    (found,) = [finding for finding in findings if finding.rule.startswith("file-")]
+    assert (found.rule, found.offset) == ("file-two-in-one", cut)
+
+
+@pytest.mark.parametrize("size", [4, 30, 30 + FIRST_NAME - 1, 30 + FIRST_NAME])
+def test_a_name_is_told_where_all_of_it_is_there(size):
+    (found, *_) = tsarchive.verify(io.BytesIO(A + WIDE[:size])).findings
+    name = ", with record archive/data/0" if size == 30 + FIRST_NAME else ""
+    assert found.message.endswith(f"where another begins: an archive{name}")
+
+
 @pytest.mark.parametrize("cut", [7, 100, 16_500, 33_000])
 def test_the_head_of_any_other_version_is_noticed(cut):
     report = tsarchive.verify(io.BytesIO(A[:cut] + B[cut:]))

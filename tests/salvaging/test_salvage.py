@@ -216,6 +216,16 @@ def test_archives_one_behind_the_other_are_both_saved():
         assert all(torch.equal(found[prefix + key], value) for key, value in STATE.items())
 
 
+def test_an_archive_behind_one_that_is_cut_anywhere_is_saved():
+    """Also where the cut is in a header, or where the data of a record begins."""
+    first, second = saved_module(1.0), saved_module(2.0)
+    for cut in range(len(first)):
+        _, found = salvaged(first[:cut] + second)
+        values = [(key.removeprefix("archive 2/"), each.tolist()) for key, each in found.items()]
+        own = [pair for pair in values if pair[1] and pair[1][0] >= 2]
+        assert own == [("w", [2.0, 2.0]), ("u", [2.5, 2.5])], cut
+
+
 def test_an_example_of_a_program_is_none_of_its_tensors():
     data = file_of("pt2")
     for front in range(0, data.index(b"PK\x03\x04", data.index(b"sample_inputs/model.pt")), 50):

@@ -6,7 +6,7 @@ One pass finds all signatures, so the time grows with the size of the file whate
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from mmap import mmap
@@ -14,7 +14,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import caps
 from tsarchive.container.contents import checked_pieces
-from tsarchive.container.directory import Entry, apply_zip64, parse_extra, zip64_field
+from tsarchive.container.directory import (
+    Entry,
+    apply_zip64,
+    has_directory,
+    parse_extra,
+    zip64_field,
+)
 from tsarchive.container.extent import Extent
 from tsarchive.container.faults import STRICT, Collected, Place
 from tsarchive.container.layout import (
@@ -155,21 +161,34 @@ class Remains:
         covered = 0
         for start in self._found.headers:
             found = None if start < covered else self._member(start)
-            if found is None:
+            if found is None or self._is_continued(found):
                 continue
             is_whole = found.end is not None and is_sound(found)
-            covered = found.end if is_whole and found.end is not None else self._inside(found.data)
+            covered = found.end if is_whole and found.end is not None else self._inside(found)
             self._taken.append((start, covered))
             yield found
 
-    def _inside(self, start: int) -> int:
-        """Return where members may follow in the data that begins there.
+    def _is_continued(self, member: Remnant) -> bool:
+        """Return whether a header is cut off, and goes on with that of the data behind it."""
+        place = bisect_right(self._found.headers, member.entry.header_offset)
+        following = next(iter(self._found.headers[place : place + 1]), member.data)
+        if following >= member.data or member.end is None:
+            return False
+        other = self._member(following)
+        return other is not None and other.end == member.end
 
-        They are not those of an archive that the data is itself.
+    def _inside(self, member: Remnant) -> int:
+        """Return where members may follow behind the signature of one that does not hold.
+
+        They are not those of an archive that its data is itself. One that ends the file is in no
+        record, which a directory would follow: the file was cut where the data began.
         """
+        start = member.data
         if bytes(self.data[start : start + len(LOCAL_SIGNATURE)]) != LOCAL_SIGNATURE:
-            return start
+            return member.entry.header_offset + len(LOCAL_SIGNATURE)
         with memoryview(self.data) as view:
+            if has_directory(view[start:]):
+                return start
             found = re.compile(re.escape(END_SIGNATURE)).search(view, start)
         return len(self.data) if found is None else found.end()
 
