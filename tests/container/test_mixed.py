@@ -23,6 +23,7 @@ def network(seed: int, width: int = 64) -> bytes:
 A, B, WIDE = network(1), network(2), network(3, 80)
 PROGRAM = (FIXTURES / "executorch" / "add.pte").read_bytes()
 HALF = 20_000
+DIRECTORY = b"PK\x01\x02"
 END = f"{len(A):,}"
 assert len(A) == len(B)
 
@@ -75,6 +76,11 @@ MIXED = {
     ),
     "zeros at the end of a program": (
         PROGRAM[:100] + bytes(len(PROGRAM) - 100), "file-cut-short", ("from byte ", "zeros"),
+    ),
+    "zeros for an end record": (A[:-60] + bytes(60), "file-cut-short", ("from byte ", "zeros")),
+    "another end": (
+        A[:-60] + b"x" * 60, "file-two-in-one",
+        (f"no end record behind its directory, which begins at byte {A.index(DIRECTORY):,}",),
     ),
     "line ends of Windows": (A.replace(b"\n", b"\r\n"), "file-text-mode", ("carriage return",)),
     "read as UTF-8": (

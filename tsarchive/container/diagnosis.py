@@ -257,9 +257,22 @@ def _cut(data: Data, remains: Remains, sizes: Sizes) -> Diagnosis:
     if zeros >= (_BLOCK if is_in_record else _FEW_ZEROS):
         return _unfinished(data, zeros, last if is_in_record else None)
     extent = remains.extent(sizes(remains))
+    if extent.missing <= 0:
+        return _unfinished(data, zeros) if zeros else _without_end(remains)
     directory = "among them the directory, which zip archives have at their end"
     message = f"{extent.message}, {directory}{_where(remains)}"
     return Diagnosis(CUT_SHORT, message, RESCUE, extent=extent)
+
+
+def _without_end(remains: Remains) -> Diagnosis:
+    """Tell of a file that is long enough for its end record, and has none."""
+    start = remains.directory_start
+    where = "" if start is None else f" behind its directory, which begins at byte {start:,}"
+    message = (
+        f"there is no end record{where}: part of another file, or of another version of this one, "
+        "may stand there"
+    )
+    return Diagnosis(TWO_IN_ONE, message, RESCUE, start)
 
 
 def _where(remains: Remains) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from mmap import mmap
 from typing import Final, NamedTuple, TypeAlias
 
@@ -273,16 +272,16 @@ class Remains:
         """
         size = len(self.data)
         members = self.up_to_the_cut()
-        last = members[-1] if members else None
-        start = self._directory_start(last)
+        start = self.directory_start
         is_padded = bool(members) and all(member.is_padded for member in members)
         sizes = [_entry_size(member.entry) for member in members]
         ends = _ENDS_OF_TORCH if is_padded else END.size
         if start is not None:
-            return Extent(size, start + self._directory_size(start, sizes) + ends, is_padded)
+            end = start + self._directory_size(start, members, sizes)
+            return Extent(size, end + ends, is_padded)
         names = {member.name for member in members}
         prefix = f"{self.root}/" if self.root else ""
-        start = self._least_end(last, expected)
+        start = self._least_end(members[-1] if members else None, expected)
         for name in (f"{prefix}{record}" for record in expected):
             if name not in names:
                 start += LOCAL.size + len(name) + expected[name.removeprefix(prefix)]
@@ -310,18 +309,32 @@ class Remains:
         parts = (CENTRAL_SIGNATURE[:count] for count in range(len(CENTRAL_SIGNATURE) - 1, 0, -1))
         return next((len(part) for part in parts if tail.endswith(part)), 0)
 
-    def _directory_start(self, last: Remnant | None) -> int | None:
-        """Return where the directory begins, if it does: right behind the last member."""
-        if last is None or last.end is None:
+    @property
+    def directory_start(self) -> int | None:
+        """Where the directory begins, if it does: right behind the last member."""
+        members = self.up_to_the_cut()
+        end = members[-1].end if members else None
+        if end is None:
             return None
-        place = bisect_left(self._found.central, last.end)
-        starts = self._found.central[place : place + 1]
-        return last.end if list(starts) == [last.end] else None
+        place = bisect_left(self._found.central, end)
+        return end if list(self._found.central[place : place + 1]) == [end] else None
 
-    def _directory_size(self, start: int, sizes: Sequence[int]) -> int:
+    def _directory_size(self, start: int, members: Sequence[Remnant], sizes: Sequence[int]) -> int:
         """Return the size of the directory, by its entries as far as they are there."""
-        ends = [start, *islice(entry_ends(self.data, start), len(sizes))]
+        ends = [start]
+        for member, end in zip(members, entry_ends(self.data, start), strict=False):
+            if not self._is_entry_of(member, ends[-1]):
+                break
+            ends.append(end)
         return ends[-1] - start + sum(sizes[len(ends) - 1 :])
+
+    def _is_entry_of(self, member: Remnant, start: int) -> bool:
+        """Return whether the entry of a directory that begins there has the name of a member."""
+        name = member.entry.raw_name
+        begin = start + CENTRAL.size
+        header = CentralHeader(*CENTRAL.unpack_from(self.data, start))
+        found = bytes(self.data[begin : begin + header.name_length])
+        return len(name) == header.name_length and name.startswith(found)
 
 
 def entry_ends(data: Data, start: int) -> Iterator[int]:
