@@ -212,14 +212,14 @@ class DefinitionComparison:
         if routine_key(before) == routine_key(after):
             return
         self.found.changes += _signature_changes(where, before, after)
-        found = compare_routines(where, before, after)
+        found = compare_routines(where, before, after, self._is_of_constant)
         # Where the text is the same, others tell what its names stand for.
         is_one_text = _have_one_text(before, after)
         for change in found.changes:
-            follows = (is_one_text and change.kind == "code") or self._is_of_constant(change)
+            follows = is_one_text and change.kind == "code"
             (self.found.derived if follows else self.found.changes).append(change)
-        self.found.derived += found.derived
-        if found.changes and not is_one_text:
+        self.found.derived += (*found.told, *found.derived)
+        if (found.changes or found.told) and not is_one_text:
             rows = side_by_side(before, after, *found.lines)
             self.found.methods.append(MethodChange(where, rows))
 
