@@ -87,7 +87,8 @@ MIXED = {
         A.decode("utf-8", "replace").encode(), "file-text-mode", ("no UTF-8 have been replaced",),
     ),
     "a program behind a program": (
-        PROGRAM * 2, "executorch-rest", (f"begins at byte {len(PROGRAM)}", "an ExecuTorch program"),
+        PROGRAM * 2, "file-two-in-one",
+        (f"the first ends at byte {len(PROGRAM)}", "an ExecuTorch program"),
     ),
     "gzip": (gzip.compress(A), "file-gzip", ("compressed with gzip",)),
 }  # fmt: skip
@@ -97,7 +98,7 @@ MIXED = {
 def test_what_happened_is_named(name):
     data, rule, words = MIXED[name]
     report = tsarchive.verify(io.BytesIO(data))
-    assert not report.ok
+    assert report.verdict in ("broken", "another kind")
     (found,) = [finding for finding in report.findings if finding.rule == rule]
     assert all(word in found.message for word in words), found.message
 

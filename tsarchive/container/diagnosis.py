@@ -190,8 +190,11 @@ def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
 
 def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
     what = file_at(buffer, end)
-    if what is None:
-        return None
+    return None if what is None else two_in_one(what, end, first)
+
+
+def two_in_one(what: str, end: int, first: str = "the first") -> Diagnosis:
+    """Tell of a file behind which another one begins."""
     message = f"it is two files in one: {first} ends at byte {end:,}, where another begins: {what}"
     hint = f"Download it again, or cut it in two at byte {end:,}"
     return Diagnosis(TWO_IN_ONE, message, hint, end)
