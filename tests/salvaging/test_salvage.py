@@ -124,6 +124,15 @@ def test_the_names_of_a_cut_checkpoint_are_known():
     assert [lost.name for lost in report.lost] == ["2.weight", "2.bias"]
 
 
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}])
+@pytest.mark.parametrize("number", [1 << 33, 2**64 - 1, -(1 << 100)])
+def test_names_stand_beside_numbers_of_any_size(options, number):
+    """Such as steps, times in nanoseconds, and seeds."""
+    report, found = salvaged(checkpoint({"seed": number, "w": torch.ones(3)}, **options))
+    assert report.ok
+    assert [(name, value.tolist()) for name, value in found.items()] == [("w", [1.0, 1.0, 1.0])]
+
+
 def test_a_record_inside_of_a_damaged_one_is_none_of_the_archive():
     """A cut record that is an archive has records of the same names."""
     data = file_of("pt2")
