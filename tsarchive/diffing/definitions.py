@@ -62,7 +62,7 @@ def compare_values(
     slots_after = after.definition.attributes
     kept = _kept(declared, slots_after), _kept(slots_after, declared)
     if not [*_order(path, *kept)]:  # which is told of the class
-        known = {*kept[0]}
+        known = {*kept[0], *({*order} - declared.keys() - slots_after.keys())}
         orders = ([name for name in side if name in known] for side in (order, after.order))
         yield from _order(path, *orders)
 

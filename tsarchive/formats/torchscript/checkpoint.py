@@ -46,7 +46,7 @@ class CheckpointContents(TorchScriptContents):
     def outline(self) -> Outline:
         found = dict(uniquely_named(_leaves(self.structure, "")))
         root = Definition("", {"kind": "checkpoint"}, {}, {}, {})
-        return Outline({"": ModuleContent(root, found, [*found])}, [])
+        return Outline({"": ModuleContent(root, found, [*filter(None, found)])}, [])
 
     def root(self) -> Value:
         return loads(
