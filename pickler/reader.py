@@ -56,14 +56,20 @@ _DEFAULT_LIMITS = Limits()
 
 
 def loads(
-    data: bytes | memoryview, *, record: str | None = None, limits: Limits = _DEFAULT_LIMITS
+    data: bytes | memoryview,
+    *,
+    record: str | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
+    any_int: bool = False,
 ) -> Value:
     """Return the value of a pickle record; ``record`` is its name for errors.
 
     A value that the pickle refers to twice is one object. Tagged lists, tensors, complex numbers
     and ``OrderedDict`` stay Reduce nodes; every tuple is a plain one and every ``memo`` is SHARED,
     so ``dumps`` does not give the same bytes again. No value contains itself, and the number of
-    references to shared values is bounded, so that a walk along every reference ends.
+    references to shared values is bounded, so that a walk along every reference ends. With
+    ``any_int`` integers have any length, as Python writes them in files of torch.save; in
+    TorchScript they have 32 or 64 bits.
 
     Raises PickleError, with the offset of the opcode, for whatever torch's unpickler would reject,
     and for input that it accepts without a defined meaning: targets and arguments of wrong type,
@@ -72,7 +78,7 @@ def loads(
     size = memoryview(data).nbytes
     if size > limits.max_bytes:
         raise PickleError("the pickle is too large", record=record, limit=limits.max_bytes)
-    machine = _Machine(bytes(data), record, limits)
+    machine = _Machine(bytes(data), record, limits, any_int=any_int)
     return machine.run()
 
 
@@ -83,11 +89,12 @@ class _Machine:
     """
 
     __slots__ = (
-        "data", "items_left", "limits", "marks", "memo", "record", "shared", "stack", "unbuilt",
-        "values_left",
+        "any_int", "data", "items_left", "limits", "marks", "memo", "record", "shared", "stack",
+        "unbuilt", "values_left",
     )  # fmt: skip
 
-    def __init__(self, data: bytes, record: str | None, limits: Limits) -> None:
+    def __init__(self, data: bytes, record: str | None, limits: Limits, *, any_int: bool) -> None:
+        self.any_int = any_int
         self.data = data
         self.record = record
         self.limits = limits
@@ -185,10 +192,21 @@ class _Machine:
         return position + 1
 
     def long1(self, position: int) -> int:
-        if (length := self.data[position]) != 8:
+        length, start = self.data[position], position + 1
+        if length == 8:
+            self.stack += _INT8(self.data, start)
+            return start + 8
+        if not self.any_int:
             self.fail(f"LONG1 of {length} bytes, not 8", position - 1, hint=_NOT_TORCHSCRIPT)
-        self.stack += _INT8(self.data, position + 1)
-        return position + 9
+        self.stack.append(int.from_bytes(self.bytes_at(start, length), "little", signed=True))
+        return start + length
+
+    def bytes_at(self, start: int, length: int) -> bytes:
+        """Return bytes of an argument. Raises IndexError where the pickle ends before."""
+        found = self.data[start : start + length]
+        if len(found) < length:
+            raise IndexError
+        return found
 
     def binunicode(self, position: int) -> int:
         (length,) = _UINT4(self.data, position)

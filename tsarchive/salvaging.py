@@ -204,7 +204,7 @@ def _remaining(source: Source) -> Iterator[Remaining]:
 
     def is_sound(member: Remnant) -> bool:
         nonlocal left
-        if member.is_in(len(source.data)):
+        if member.is_in(len(source.data)) and member.is_bounded:
             left -= max(member.entry.stored_size, member.entry.size)
         if left >= 0 and member.is_whole(source.data):
             sound.add(member.data)

@@ -23,6 +23,7 @@ def network(seed: int, width: int = 64) -> bytes:
 A, B, WIDE = network(1), network(2), network(3, 80)
 PROGRAM = (FIXTURES / "executorch" / "add.pte").read_bytes()
 HALF = 20_000
+DIRECTORY = b"PK\x01\x02"
 END = f"{len(A):,}"
 assert len(A) == len(B)
 
@@ -76,12 +77,18 @@ MIXED = {
     "zeros at the end of a program": (
         PROGRAM[:100] + bytes(len(PROGRAM) - 100), "file-cut-short", ("from byte ", "zeros"),
     ),
+    "zeros for an end record": (A[:-60] + bytes(60), "file-cut-short", ("from byte ", "zeros")),
+    "another end": (
+        A[:-60] + b"x" * 60, "file-two-in-one",
+        (f"no end record behind its directory, which begins at byte {A.index(DIRECTORY):,}",),
+    ),
     "line ends of Windows": (A.replace(b"\n", b"\r\n"), "file-text-mode", ("carriage return",)),
     "read as UTF-8": (
         A.decode("utf-8", "replace").encode(), "file-text-mode", ("no UTF-8 have been replaced",),
     ),
     "a program behind a program": (
-        PROGRAM * 2, "executorch-rest", (f"begins at byte {len(PROGRAM)}", "an ExecuTorch program"),
+        PROGRAM * 2, "file-two-in-one",
+        (f"the first ends at byte {len(PROGRAM)}", "an ExecuTorch program"),
     ),
     "gzip": (gzip.compress(A), "file-gzip", ("compressed with gzip",)),
 }  # fmt: skip
@@ -91,7 +98,7 @@ MIXED = {
 def test_what_happened_is_named(name):
     data, rule, words = MIXED[name]
     report = tsarchive.verify(io.BytesIO(data))
-    assert not report.ok
+    assert report.verdict in ("broken", "another kind")
     (found,) = [finding for finding in report.findings if finding.rule == rule]
     assert all(word in found.message for word in words), found.message
 
@@ -116,6 +123,25 @@ def test_the_place_is_a_number_as_well(name):
     data, rule, _ = MIXED[name]
     findings = tsarchive.verify(io.BytesIO(data)).findings
     assert [finding.offset for finding in findings if finding.rule == rule] == [PLACES[name]]
+
+
+FIRST_NAME = len(b"archive/data/0")
+# torch begins data at multiples of 64.
+FIRST_DATA = 64
+
+
+@pytest.mark.parametrize("cut", [4, 40, FIRST_DATA, FIRST_DATA + 1])
+def test_an_archive_behind_one_that_is_cut_in_its_head(cut):
+    findings = tsarchive.verify(io.BytesIO(A[:cut] + WIDE)).findings
+    (found,) = [finding for finding in findings if finding.rule.startswith("file-")]
+    assert (found.rule, found.offset) == ("file-two-in-one", cut)
+
+
+@pytest.mark.parametrize("size", [4, 30, 30 + FIRST_NAME - 1, 30 + FIRST_NAME])
+def test_a_name_is_told_where_all_of_it_is_there(size):
+    (found, *_) = tsarchive.verify(io.BytesIO(A + WIDE[:size])).findings
+    name = ", with record archive/data/0" if size == 30 + FIRST_NAME else ""
+    assert found.message.endswith(f"where another begins: an archive{name}")
 
 
 @pytest.mark.parametrize("cut", [7, 100, 16_500, 33_000])

@@ -90,6 +90,18 @@ def test_changes_of_a_checkpoint_have_their_places(name):
     assert [(c.kind, c.where) for c in found if c.kind != "attribute order"] == expected
 
 
+@pytest.mark.parametrize("held", [1, torch.ones(1)])
+@pytest.mark.parametrize("nest", [lambda state: state, lambda state: {"state": state}])
+def test_the_order_of_keys_of_a_checkpoint_is_told(held, nest):
+    before, after = nest({"b": held, "a": 2}), nest({"a": 2, "b": held})
+    (found,) = diff(checkpoint(before), checkpoint(after)).changes
+    assert (found.kind, found.where) == ("attribute order", "")
+    orders = [
+        [name[-1] for name in side if name[-1] in "ab"] for side in (found.before, found.after)
+    ]
+    assert orders == [["b", "a"], ["a", "b"]]
+
+
 def test_a_key_is_no_text_that_looks_like_it():
     before, after = {"state": {0: 1}}, {"state": {"0": 1}}
     (found,) = diff(checkpoint(before), checkpoint(after)).changes

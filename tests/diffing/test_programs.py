@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import UserList
 from functools import cache
 
 import pytest
@@ -12,6 +13,9 @@ from torch import Tensor, nn
 import tsarchive
 from tests.support.archives import loaded, records_of, saved, torch_saved
 from tests.support.verifying import packed
+from tsarchive.fingerprinting import readable_contents
+from tsarchive.frontend.places import RecordPlaces
+from tsarchive.ir.source_ranges import Range, Source, TaggedRange
 
 
 def helper(x: Tensor, times: int) -> Tensor:
@@ -237,6 +241,80 @@ def test_much_of_a_function_is_one_change():
     assert (kind, where) == ("code", "inner.forward")
     assert "torch.relu(x0)" in before
     assert "torch.atan2(first, second)" in after
+
+
+HELPER = "__torch__.tests.diffing.test_programs.helper"
+# Statements of a function before and after, where that is one change.
+STATEMENTS = {
+    "items of a dict": ('d = {"a": x, "b": y}', 'd = {"b": y, "a": x}'),
+    "numbers of a dict": ('d = {"a": 1, "b": 2}', 'd = {"b": 2, "a": 1}'),
+    "values of a dict": ('d = {"a": 1, "b": 2}', 'd = {"a": 2, "b": 1}'),
+    "constants of a call": ("d = torch.sum(x, [1], True)", "d = torch.sum(y, [1], False)"),
+    "constants that are swapped": ("d = torch.clamp(x, 1, 2)", "d = torch.clamp(x, 2, 1)"),
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_line_tells_its_constants_as_well(name):
+    old = "  return torch.mul(x, times)"
+    sides = [
+        edited(net(), old, f"  y = torch.neg(x)\n  {statement}\n  return y")
+        for statement in STATEMENTS[name]
+    ]
+    assert told(*sides) == [("code", HELPER, *STATEMENTS[name])]
+
+
+class Scaled(nn.Module):
+    __constants__ = ["scale", "shift"]  # noqa: RUF012
+
+    def __init__(self, scale: float, shift: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.shift = shift
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.scale + self.scale
+        x = x * self.scale - self.scale
+        return torch.clamp(x, self.scale, self.shift) / self.scale
+
+
+@pytest.mark.parametrize("values", [(3.0, 2.0), (2.0, 1.0)])
+def test_a_constant_that_all_of_the_code_has_is_told_of_the_class_alone(values):
+    sides = (torch.jit.script(Scaled(*each)) for each in ((1.0, 2.0), values))
+    assert {where for _, where, _, _ in told(*sides)} <= {"scale", "shift"}
+
+
+def test_operations_on_one_line_share_its_text():
+    """A line may have thousands, and be as long."""
+    with readable_contents(io.BytesIO(net()), debug=True) as readable:
+        module = readable.contents.outline.modules["inner"]
+        operations = module.definition.routines["forward"].body.operations
+    (first, second) = (each.place for each in operations[-2:])
+    assert first.line == second.line
+    assert first.text is second.text
+
+
+class Rows(UserList):
+    """Rows of a debug record that say which of them are read, one by one."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.read = set()
+
+    def __getitem__(self, place):
+        assert isinstance(place, int)
+        self.read.add(place)
+        return super().__getitem__(place)
+
+
+def test_a_place_on_a_long_line_reads_no_others():
+    source = Source("x = 1", "a.py", 1)
+    rows = Rows(TaggedRange(offset, Range(source, 0, 1)) for offset in range(100))
+    places = RecordPlaces("code/a.py", lambda: "y" * 100, {"code/a.py": rows})
+    assert places.range_at(1, 0) is not None  # which reads where each begins
+    rows.read.clear()
+    assert places.range_at(1, 50) == rows.data[50].range
+    assert rows.read == {50}
 
 
 def test_blocks_that_are_nested_deeply_are_compared():

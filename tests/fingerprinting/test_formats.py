@@ -310,6 +310,9 @@ VALUES = {
     "set": ({1, 2}, {1, 3}),
     "frozen set": (frozenset({1, 2}), {1, 2}),
     "complex": (1 + 2j, 1 - 2j),
+    "int of five bytes": (1 << 33, 1 << 34),
+    "int of no sign": (2**64 - 1, -1),
+    "int of many bytes": (1 << 1000, 1 << 1001),
 }
 
 

@@ -1,5 +1,6 @@
 """What the reader makes of pickles, and every fault that it reports."""
 
+import pickle
 import tracemalloc
 
 import pytest
@@ -357,3 +358,14 @@ def test_deep_tuple_is_no_key():
     doubled = b"".join(b"h%c" % level + b"h%c\x86q%c" % (level, level + 1) for level in range(200))
     with pytest.raises(PickleError, match="tuple is in the key"):
         read(b"()q\x00" + doubled + b"l}h\xc8Ns\x86")
+
+
+@pytest.mark.parametrize("number", [0, -1, 1 << 33, 2**64 - 1, -(1 << 100), 1 << 2030])
+def test_integers_of_files_of_torch_save_have_any_length(number):
+    """Python writes as few bytes as it takes."""
+    pickled = pickle.dumps([number], 2)
+    memoized = pickled.replace(b"q\x00", b"")
+    assert loads(memoized, any_int=True) == [number]
+    for end in range(len(memoized)):
+        with pytest.raises(PickleError):
+            loads(memoized[:end], any_int=True)

@@ -152,6 +152,17 @@ def test_renamed_modules_stand_beside_what_they_were():
     assert "none" not in page.by_id("table-tensors").text
 
 
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (8, ""), (10, " and 2 more")])
+def test_changes_name_all_modules_that_share_a_class(count, more):
+    one, other = (
+        saved(torch.jit.script(nn.Sequential(*(kind() for _ in range(count)))))
+        for kind in (nn.ReLU, nn.Tanh)
+    )
+    rows = read(made(one, other).html).by_id("changes").one("tbody").all("tr")
+    cells = [cell.text for row in rows for cell in (row.all("th") + row.all("td"))]
+    assert f"{', '.join(map(str, range(min(count, 8))))}{more}" in cells
+
+
 def test_histograms_are_those_that_are_asked_for(models):
     assert data_of(read(made(*models, histograms="*.bias").html)).get("tensors") is None
 

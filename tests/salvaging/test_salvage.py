@@ -124,6 +124,15 @@ def test_the_names_of_a_cut_checkpoint_are_known():
     assert [lost.name for lost in report.lost] == ["2.weight", "2.bias"]
 
 
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}])
+@pytest.mark.parametrize("number", [1 << 33, 2**64 - 1, -(1 << 100)])
+def test_names_stand_beside_numbers_of_any_size(options, number):
+    """Such as steps, times in nanoseconds, and seeds."""
+    report, found = salvaged(checkpoint({"seed": number, "w": torch.ones(3)}, **options))
+    assert report.ok
+    assert [(name, value.tolist()) for name, value in found.items()] == [("w", [1.0, 1.0, 1.0])]
+
+
 def test_a_record_inside_of_a_damaged_one_is_none_of_the_archive():
     """A cut record that is an archive has records of the same names."""
     data = file_of("pt2")
@@ -214,6 +223,16 @@ def test_archives_one_behind_the_other_are_both_saved():
     assert (report.archives, report.ok, report.lost) == (2, False, ())
     for prefix in ("", "archive 2/"):
         assert all(torch.equal(found[prefix + key], value) for key, value in STATE.items())
+
+
+def test_an_archive_behind_one_that_is_cut_anywhere_is_saved():
+    """Also where the cut is in a header, or where the data of a record begins."""
+    first, second = saved_module(1.0), saved_module(2.0)
+    for cut in range(len(first)):
+        _, found = salvaged(first[:cut] + second)
+        values = [(key.removeprefix("archive 2/"), each.tolist()) for key, each in found.items()]
+        own = [pair for pair in values if pair[1] and pair[1][0] >= 2]
+        assert own == [("w", [2.0, 2.0]), ("u", [2.5, 2.5])], cut
 
 
 def test_an_example_of_a_program_is_none_of_its_tensors():

@@ -158,6 +158,21 @@ def test_zeros_up_to_the_full_size_are_no_missing_bytes():
         assert found.offset <= kept
 
 
+@pytest.mark.parametrize("filling", [b"\0", b"x", b"PK"])
+@pytest.mark.parametrize("name", ["torchscript", "torch.save", "before torch 1.3"])
+def test_no_bytes_are_missing_of_a_directory_whose_end_is_overwritten(name, filling):
+    data = FILES[name]
+    begin = data.index(b"PK\x01\x02")
+    for kept in range(begin + 4, len(data) - 8, 31):
+        for more in (0, 1000):
+            size = len(data) + more
+            damaged = data[:kept] + (filling * size)[: size - kept]
+            report = tsarchive.verify(io.BytesIO(damaged))
+            assert not report.ok
+            assert told(report) is None, kept
+            assert report.expected_bytes is None
+
+
 def test_rescue_is_offered_where_bytes_are_missing():
     for name in ("torchscript", "torch.save", "torch.save before 1.6", "pt2 of files"):
         report = tsarchive.verify(io.BytesIO(FILES[name][:-100]))

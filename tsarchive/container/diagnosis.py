@@ -125,8 +125,8 @@ def _shifted(buffer: memoryview, data: Data, sizes: Sizes) -> Diagnosis | None:
     if not moved or not shift:
         return None
     remains = Remains(data)
-    if any(member.data == shift for member in remains.members):
-        return _cut(data, remains, sizes)  # the directory is that of an archive in a record
+    if any(_has_inside(member, shift, data) for member in remains.members):
+        return _cut(data, remains, sizes)
     if shift > 0 and len(moved) == len(ordered):
         return _in_front(buffer, data, shift)
     kept = list(takewhile(lambda e: _is_at(buffer, e, e.header_offset), ordered))
@@ -145,6 +145,18 @@ def _is_at(buffer: memoryview, entry: Entry, start: int) -> bool:
     header = LocalHeader(*LOCAL.unpack_from(buffer, start))
     name = bytes(buffer[start + LOCAL.size : start + LOCAL.size + header.name_length])
     return header.signature == LOCAL_SIGNATURE and name == entry.raw_name
+
+
+def _has_inside(member: Remnant, start: int, data: Data) -> bool:
+    """Return whether the archive that begins there is in a member of another one.
+
+    Otherwise that one was cut where the data of its member begins, and another archive follows.
+    """
+    if member.data != start or member.end == start:
+        return False
+    with memoryview(data) as view:
+        ends_the_file = has_directory(view[start:])
+    return not ends_the_file or member.is_whole(data)
 
 
 def _resumed(last: Entry, first: Entry | None, shift: int, directory: int) -> Diagnosis:
@@ -178,8 +190,11 @@ def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
 
 def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
     what = file_at(buffer, end)
-    if what is None:
-        return None
+    return None if what is None else two_in_one(what, end, first)
+
+
+def two_in_one(what: str, end: int, first: str = "the first") -> Diagnosis:
+    """Tell of a file behind which another one begins."""
     message = f"it is two files in one: {first} ends at byte {end:,}, where another begins: {what}"
     hint = f"Download it again, or cut it in two at byte {end:,}"
     return Diagnosis(TWO_IN_ONE, message, hint, end)
@@ -211,17 +226,18 @@ def file_at(buffer: memoryview, start: int) -> str | None:
     """Say what kind of file begins there; None where nothing is known."""
     head = bytes(buffer[start : start + HEAD_BYTES])
     if head.startswith(LOCAL_SIGNATURE):
-        return f"an archive, with record {_member_at(buffer, start)}"
+        name = _name_at(buffer, start)
+        return f"an archive, with record {name}" if name else "an archive"
     kind = recognise(head)
     return None if kind.rule in _UNKNOWN else _noun(kind)
 
 
-def _member_at(buffer: memoryview, start: int) -> str:
-    """Return the name in the header of a member, as it is shown."""
-    name_start = start + LOCAL.size
-    length = int.from_bytes(buffer[name_start - 4 : name_start - 2], "little")
-    name = bytes(buffer[name_start : name_start + length])
-    return shown(name.decode("utf-8", "backslashreplace"))
+def _name_at(buffer: memoryview, start: int) -> str:
+    """Return the name in the header of a member, as it is shown; "" where it is cut off."""
+    begin = start + LOCAL.size
+    length = int.from_bytes(buffer[begin - 4 : begin - 2], "little")
+    name = bytes(buffer[begin : begin + length])
+    return shown(name.decode("utf-8", "backslashreplace")) if len(name) == length else ""
 
 
 def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
@@ -244,9 +260,22 @@ def _cut(data: Data, remains: Remains, sizes: Sizes) -> Diagnosis:
     if zeros >= (_BLOCK if is_in_record else _FEW_ZEROS):
         return _unfinished(data, zeros, last if is_in_record else None)
     extent = remains.extent(sizes(remains))
+    if extent.missing <= 0:
+        return _unfinished(data, zeros) if zeros else _without_end(remains)
     directory = "among them the directory, which zip archives have at their end"
     message = f"{extent.message}, {directory}{_where(remains)}"
     return Diagnosis(CUT_SHORT, message, RESCUE, extent=extent)
+
+
+def _without_end(remains: Remains) -> Diagnosis:
+    """Tell of a file that is long enough for its end record, and has none."""
+    start = remains.directory_start
+    where = "" if start is None else f" behind its directory, which begins at byte {start:,}"
+    message = (
+        f"there is no end record{where}: part of another file, or of another version of this one, "
+        "may stand there"
+    )
+    return Diagnosis(TWO_IN_ONE, message, RESCUE, start)
 
 
 def _where(remains: Remains) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from tsarchive.container.directory import DirectoryPlace, Entry, entries_at
 from tsarchive.container.layout import (
+    CENTRAL_SIGNATURE,
     END,
     END64,
     END64_SIGNATURE,
     END_SIGNATURE,
+    LOCAL_SIGNATURE,
     End64Record,
     EndRecord,
 )
@@ -157,7 +160,9 @@ def _directories(remains: Remains) -> Iterator[_Directory]:
 
 def _directory_at(data: Data, start: int) -> tuple[_Directory, int]:
     """Return the directory whose first entry stands there, and where it ends."""
-    ends = [start, *entry_ends(data, start)]
+    ends = [start]
+    for end in takewhile(lambda each: _is_uncut(data, ends[-1], each), entry_ends(data, start)):
+        ends.append(end)
     end = ends[-1]
     with memoryview(data) as buffer:
         entries = entries_at(buffer, DirectoryPlace(start, end - start, len(ends) - 1))
@@ -168,6 +173,13 @@ def _directory_at(data: Data, start: int) -> tuple[_Directory, int]:
     is_complete = told is not None and (told.size, told.entries) == (end - start, len(entries))
     begin = start - told.offset if told is not None and is_complete else None
     return _Directory(by_name, begin, start), end
+
+
+def _is_uncut(data: Data, start: int, end: int) -> bool:
+    """Return whether no other header begins in an entry of a directory: otherwise it is cut off,
+    and another file begins there."""
+    entry = bytes(data[start + len(CENTRAL_SIGNATURE) : end])
+    return LOCAL_SIGNATURE not in entry and CENTRAL_SIGNATURE not in entry
 
 
 def _told_place(data: Data, end: int) -> DirectoryPlace | None:

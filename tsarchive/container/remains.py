@@ -6,15 +6,20 @@ One pass finds all signatures, so the time grows with the size of the file whate
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from mmap import mmap
 from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.container import caps
 from tsarchive.container.contents import checked_pieces
-from tsarchive.container.directory import Entry, apply_zip64, parse_extra, zip64_field
+from tsarchive.container.directory import (
+    Entry,
+    apply_zip64,
+    has_directory,
+    parse_extra,
+    zip64_field,
+)
 from tsarchive.container.extent import Extent
 from tsarchive.container.faults import STRICT, Collected, Place
 from tsarchive.container.layout import (
@@ -155,21 +160,34 @@ class Remains:
         covered = 0
         for start in self._found.headers:
             found = None if start < covered else self._member(start)
-            if found is None:
+            if found is None or self._is_continued(found):
                 continue
             is_whole = found.end is not None and is_sound(found)
-            covered = found.end if is_whole and found.end is not None else self._inside(found.data)
+            covered = found.end if is_whole and found.end is not None else self._inside(found)
             self._taken.append((start, covered))
             yield found
 
-    def _inside(self, start: int) -> int:
-        """Return where members may follow in the data that begins there.
+    def _is_continued(self, member: Remnant) -> bool:
+        """Return whether a header is cut off, and goes on with that of the data behind it."""
+        place = bisect_right(self._found.headers, member.entry.header_offset)
+        following = next(iter(self._found.headers[place : place + 1]), member.data)
+        if following >= member.data or member.end is None:
+            return False
+        other = self._member(following)
+        return other is not None and other.end == member.end
 
-        They are not those of an archive that the data is itself.
+    def _inside(self, member: Remnant) -> int:
+        """Return where members may follow behind the signature of one that does not hold.
+
+        They are not those of an archive that its data is itself. One that ends the file is in no
+        record, which a directory would follow: the file was cut where the data began.
         """
+        start = member.data
         if bytes(self.data[start : start + len(LOCAL_SIGNATURE)]) != LOCAL_SIGNATURE:
-            return start
+            return member.entry.header_offset + len(LOCAL_SIGNATURE)
         with memoryview(self.data) as view:
+            if has_directory(view[start:]):
+                return start
             found = re.compile(re.escape(END_SIGNATURE)).search(view, start)
         return len(self.data) if found is None else found.end()
 
@@ -254,16 +272,16 @@ class Remains:
         """
         size = len(self.data)
         members = self.up_to_the_cut()
-        last = members[-1] if members else None
-        start = self._directory_start(last)
+        start = self.directory_start
         is_padded = bool(members) and all(member.is_padded for member in members)
         sizes = [_entry_size(member.entry) for member in members]
         ends = _ENDS_OF_TORCH if is_padded else END.size
         if start is not None:
-            return Extent(size, start + self._directory_size(start, sizes) + ends, is_padded)
+            end = start + self._directory_size(start, members, sizes)
+            return Extent(size, end + ends, is_padded)
         names = {member.name for member in members}
         prefix = f"{self.root}/" if self.root else ""
-        start = self._least_end(last, expected)
+        start = self._least_end(members[-1] if members else None, expected)
         for name in (f"{prefix}{record}" for record in expected):
             if name not in names:
                 start += LOCAL.size + len(name) + expected[name.removeprefix(prefix)]
@@ -291,18 +309,32 @@ class Remains:
         parts = (CENTRAL_SIGNATURE[:count] for count in range(len(CENTRAL_SIGNATURE) - 1, 0, -1))
         return next((len(part) for part in parts if tail.endswith(part)), 0)
 
-    def _directory_start(self, last: Remnant | None) -> int | None:
-        """Return where the directory begins, if it does: right behind the last member."""
-        if last is None or last.end is None:
+    @property
+    def directory_start(self) -> int | None:
+        """Where the directory begins, if it does: right behind the last member."""
+        members = self.up_to_the_cut()
+        end = members[-1].end if members else None
+        if end is None:
             return None
-        place = bisect_left(self._found.central, last.end)
-        starts = self._found.central[place : place + 1]
-        return last.end if list(starts) == [last.end] else None
+        place = bisect_left(self._found.central, end)
+        return end if list(self._found.central[place : place + 1]) == [end] else None
 
-    def _directory_size(self, start: int, sizes: Sequence[int]) -> int:
+    def _directory_size(self, start: int, members: Sequence[Remnant], sizes: Sequence[int]) -> int:
         """Return the size of the directory, by its entries as far as they are there."""
-        ends = [start, *islice(entry_ends(self.data, start), len(sizes))]
+        ends = [start]
+        for member, end in zip(members, entry_ends(self.data, start), strict=False):
+            if not self._is_entry_of(member, ends[-1]):
+                break
+            ends.append(end)
         return ends[-1] - start + sum(sizes[len(ends) - 1 :])
+
+    def _is_entry_of(self, member: Remnant, start: int) -> bool:
+        """Return whether the entry of a directory that begins there has the name of a member."""
+        name = member.entry.raw_name
+        begin = start + CENTRAL.size
+        header = CentralHeader(*CENTRAL.unpack_from(self.data, start))
+        found = bytes(self.data[begin : begin + header.name_length])
+        return len(name) == header.name_length and name.startswith(found)
 
 
 def entry_ends(data: Data, start: int) -> Iterator[int]:

@@ -62,7 +62,7 @@ def compare_values(
     slots_after = after.definition.attributes
     kept = _kept(declared, slots_after), _kept(slots_after, declared)
     if not [*_order(path, *kept)]:  # which is told of the class
-        known = {*kept[0]}
+        known = {*kept[0], *({*order} - declared.keys() - slots_after.keys())}
         orders = ([name for name in side if name in known] for side in (order, after.order))
         yield from _order(path, *orders)
 
@@ -212,14 +212,14 @@ class DefinitionComparison:
         if routine_key(before) == routine_key(after):
             return
         self.found.changes += _signature_changes(where, before, after)
-        found = compare_routines(where, before, after)
+        found = compare_routines(where, before, after, self._is_of_constant)
         # Where the text is the same, others tell what its names stand for.
         is_one_text = _have_one_text(before, after)
         for change in found.changes:
-            follows = (is_one_text and change.kind == "code") or self._is_of_constant(change)
+            follows = is_one_text and change.kind == "code"
             (self.found.derived if follows else self.found.changes).append(change)
-        self.found.derived += found.derived
-        if found.changes and not is_one_text:
+        self.found.derived += (*found.told, *found.derived)
+        if (found.changes or found.told) and not is_one_text:
             rows = side_by_side(before, after, *found.lines)
             self.found.methods.append(MethodChange(where, rows))
 

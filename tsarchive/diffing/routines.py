@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -29,17 +29,21 @@ _MOST_LIKENESSES: Final = 2_500
 
 
 class Found(NamedTuple):
-    """The differences of two functions: those that no other explains, those that follow from
-    others, and the numbers of the lines that differ, before and after."""
+    """The differences of two functions: those that no other explains, those that are ``told``
+    elsewhere, those that follow from others, and the numbers of the lines that differ, before and
+    after."""
 
     changes: Sequence[Change]
+    told: Sequence[Change]
     derived: Sequence[Change]
     lines: tuple[frozenset[int], frozenset[int]]
 
 
-def compare_routines(where: str, before: Routine, after: Routine) -> Found:
+def compare_routines(
+    where: str, before: Routine, after: Routine, is_told: Callable[[Change], bool]
+) -> Found:
     """Return the differences between two bodies, whose names are those of after."""
-    comparison = _Comparison(where, _Side(before), _Side(after))
+    comparison = _Comparison(where, _Side(before), _Side(after), is_told)
     comparison.function()
     return comparison.found()
 
@@ -215,8 +219,11 @@ def _lines(operations: Sequence[Operation]) -> set[int]:
 class _Comparison:
     """Compares two functions, block by block. ``_map`` leads from values before to those after."""
 
-    def __init__(self, where: str, before: _Side, after: _Side) -> None:
+    def __init__(
+        self, where: str, before: _Side, after: _Side, is_told: Callable[[Change], bool]
+    ) -> None:
         self._where = where
+        self._is_told = is_told
         self._before, self._after = before, after
         self._map: dict[int, int] = {}
         self._mapped: set[int] = set()
@@ -229,17 +236,20 @@ class _Comparison:
     def found(self) -> Found:
         """Return what was found; where most of a function differs, that is one change."""
         total = max(self._before.count, self._after.count)
-        told: list[Change | _Hunk] = []
+        own: list[Change | _Hunk] = []
+        told: list[Change] = []
         for change in self._changes:
             if isinstance(change, _Hunk) and self._is_derived(change):
                 self._derived.append(self._code(change))
-            else:
+            elif isinstance(change, Change) and self._is_told(change):
                 told.append(change)
-        changes = [c if isinstance(c, Change) else self._code(c) for c in _merged(told)]
-        if len(changes) > _FEW and self._differing * 2 > total:
+            else:
+                own.append(change)
+        changes = [c if isinstance(c, Change) else self._code(c) for c in _merged(own)]
+        if len(changes) > _FEW and (self._differing - len(told)) * 2 > total:
             changes = [self._all_of_it()]
         before, after = self._lines
-        return Found(changes, self._derived, (frozenset(before), frozenset(after)))
+        return Found(changes, told, self._derived, (frozenset(before), frozenset(after)))
 
     def _is_derived(self, hunk: _Hunk) -> bool:
         """Whether the lines are the same: what they do follows from something else then."""
@@ -361,12 +371,21 @@ class _Comparison:
             own = [*own[:_BEFORE_CARRIED], *(own[b + _BEFORE_CARRIED] for b, _ in carried)]
             others = [*others[:_BEFORE_CARRIED], *(others[a + _BEFORE_CARRIED] for _, a in carried)]
         if len(own) == len(others):
+            count = len(self._changes)
             results = [self._input(old, new, *row) for row in zip(own, others, strict=True)]
-            is_told = all(results)
+            is_told = all(results) and not self._are_reordered(self._changes[count:])
+            if not is_told:  # the line tells the constants as well
+                del self._changes[count:]
         else:
             is_told = self._are_alike(old, new)
         if not is_told:
             self._hunk([old], [new], is_certain=len(own) == len(others))
+
+    def _are_reordered(self, noted: Sequence[Change | _Hunk]) -> bool:
+        """Return whether constants of an operation are the same ones in another order."""
+        others = [each for each in noted if isinstance(each, Change) and not self._is_told(each)]
+        values = ([repr(each.before) for each in others], [repr(each.after) for each in others])
+        return len(others) > 1 and sorted(values[0]) == sorted(values[1])
 
     def _input(self, old: Operation, new: Operation, own: Plain, other: Plain) -> bool:
         """Compare an input, and note another constant; return whether all is told of it."""

@@ -49,7 +49,7 @@ def _told_sizes(remains: Remains) -> Mapping[str, int]:
     if member is None or not member.is_whole(remains.data):
         return {}
     try:
-        value = loads(b"".join(member.pieces(remains.data)), record=_PICKLE)
+        value = loads(b"".join(member.pieces(remains.data)), record=_PICKLE, any_int=True)
     except ArchiveError:
         return {}
     return {f"{_FOLDER}{key}": told.nbytes for key, told in _storages(value).items()}
@@ -109,7 +109,7 @@ def _extent_of_legacy(data: Data) -> Extent | None:
         return Extent(size, size + 1, is_exact=False) if size == len(head) else None
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
     try:
-        sizes = _storages(loads(head[begin:end]))
+        sizes = _storages(loads(head[begin:end], any_int=True))
         keys: Any = loads(head[end : ends[-1]]) if ends[-1] != end else None
     except ArchiveError:
         return None
@@ -135,7 +135,7 @@ def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
     found: dict[str, bytes | memoryview] = {_PICKLE: head[begin:end]}
     with suppress(ArchiveError):
-        sizes = _storages(loads(head[begin:end]))
+        sizes = _storages(loads(head[begin:end], any_int=True))
         keys: Any = loads(head[end : ends[-1]])
         listed = map(str, keys if isinstance(keys, list) else ())
         found.update(_storages_behind(memoryview(data)[ends[-1] :], listed, sizes))

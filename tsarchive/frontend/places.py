@@ -55,8 +55,8 @@ class RecordPlaces:
             return None
         first = bisect_right(self._offsets, self._starts[line - 1] + column) - 1
         after = bisect_left(self._offsets, self._starts[line])
-        rows = self._rows[max(first, 0) : after]
-        return next((row.range for row in rows if row.range and row.range.source.text), None)
+        ranges = (self._rows[place].range for place in range(max(first, 0), after))
+        return next((each for each in ranges if each and each.source.text), None)
 
 
 class CodePlace(NamedTuple):

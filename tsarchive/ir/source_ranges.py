@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 # A line of a Python stack: what is recorded for nodes of traced graphs.
@@ -39,12 +41,26 @@ class Range(NamedTuple):
         source = self.source
         if not source.text:
             return None
-        before = source.text.encode("utf-8", "surrogateescape")[: self.begin].count(b"\n")
-        text = source.text.split("\n")[before]
-        stack = re.match(_STACK_FRAME, text)
-        if stack is not None:
-            return Location(stack[1], int(stack[2]), "")
-        return Location(source.filename or "", source.first_line + before, text.strip())
+        _, starts = _lines_of(source)
+        return _location(source, bisect_right(starts, self.begin) - 1)
+
+
+# Many ranges of one function are asked one after the other.
+@lru_cache(maxsize=8)
+def _lines_of(source: Source) -> tuple[Sequence[str], Sequence[int]]:
+    """Return the lines of a source, and the byte at which each begins."""
+    lines = source.text.split("\n")
+    return lines, [0, *accumulate(byte_length(line) + 1 for line in lines[:-1])]
+
+
+@lru_cache(maxsize=64)
+def _location(source: Source, before: int) -> Location:
+    """Return the line of a source that has so many ``before`` it."""
+    lines, _ = _lines_of(source)
+    stack = re.match(_STACK_FRAME, lines[before])
+    if stack is not None:
+        return Location(stack[1], int(stack[2]), "")
+    return Location(source.filename or "", source.first_line + before, lines[before].strip())
 
 
 class Location(NamedTuple):

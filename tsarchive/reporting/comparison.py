@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tsarchive.analyses.encoding import Plain
 from tsarchive.archive import Archive
 from tsarchive.describing.contents import TensorInfo, fact_lines
-from tsarchive.describing.text import plural, size
+from tsarchive.describing.text import listed, plural, size
 from tsarchive.diffing.report import (
     Change,
     DiffReport,
@@ -195,6 +195,8 @@ def _lines(change: Change) -> MethodChange | None:
     return MethodChange(change.where, rows)
 
 
+# So many places of one change are named.
+_PLACES: Final = 8
 _LISTED: Final = ("what", "where", "before", "after", "user source")
 
 
@@ -218,11 +220,17 @@ def _change_row(change: Change) -> list[Cell]:
     sources = dict.fromkeys(str(source) for source in change.source if source is not None)
     return [
         Cell(change.kind),
-        Cell(change.where or ("(root)" if change.part else ""), is_code=True),
+        Cell(_places(change), value=change.where, is_code=True),
         Cell(pair[0], value=before, is_code=True),
         Cell(pair[1], value=after, is_code=True),
         Cell(" → ".join(sources), is_code=True),
     ]
+
+
+def _places(change: Change) -> str:
+    """Return where a change is, and the other places of it."""
+    root = "(root)" if change.part else ""
+    return listed([change.where or root, *change.also], _PLACES)
 
 
 def _distance(found: ValueDifference) -> str:

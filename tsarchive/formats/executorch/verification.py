@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain as chained
 from typing import Final, NamedTuple
 
-from tsarchive.container.diagnosis import changed_on_the_way, file_at
+from tsarchive.container.diagnosis import changed_on_the_way, file_at, two_in_one
 from tsarchive.container.remains import Data
 from tsarchive.container.source import Source
 from tsarchive.describing.contents import totals_of
@@ -361,9 +361,19 @@ def content_findings(content: Content) -> Iterator[Finding]:
         where = "at the end" if is_rest else "in front of a segment"
         message = f"{len(data):,} bytes {where} belong to nothing"
         what = file_at(data, 0)
+        if what is not None and is_rest:
+            yield _two_in_one(what, start)
+            continue
         if what is not None:
             message += f"; another file begins at byte {start:,}: {what}"
         yield _unusual("executorch-rest", message, None, start)
+
+
+def _two_in_one(what: str, start: int) -> Finding:
+    """Return the finding that another file follows, which runtimes pass over."""
+    told = two_in_one(what, start)
+    warning, nature = Severity.WARNING, Nature.BROKEN
+    return Finding(told.rule, warning, nature, told.message, None, start, hint=told.hint)
 
 
 def _content(content: Content) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import PickleError, UnsupportedError
 from tsarchive.formats.contents import Definition, ModuleContent, Outline, Whole
 from tsarchive.ir.types import Type
-from tsarchive.pickler import Global, PersistentId, Reduce, Value
+from tsarchive.pickler import Global, PersistentId, Reduce, Value, loads
 from tsarchive.pickler.values import STORAGE_TYPES
 
 from .contents import TorchScriptContents, Values, joined
@@ -46,7 +46,12 @@ class CheckpointContents(TorchScriptContents):
     def outline(self) -> Outline:
         found = dict(uniquely_named(_leaves(self.structure, "")))
         root = Definition("", {"kind": "checkpoint"}, {}, {}, {})
-        return Outline({"": ModuleContent(root, found, [*found])}, [])
+        return Outline({"": ModuleContent(root, found, [*filter(None, found)])}, [])
+
+    def root(self) -> Value:
+        return loads(
+            self._container.read(self.values_record), record=self.values_record, any_int=True
+        )
 
     def values_in(self, record: str) -> Values:
         return _CheckpointValues(self, record)

@@ -554,7 +554,7 @@ def tensors_of_pickles(container: Container) -> Iterator[tuple[str, TensorInfo]]
     without_members = ClassType("")
     for record in (_DATA, _CONSTANTS):
         if record in container.records:
-            value = loads(container.read(record), record=record)
+            value = loads(container.read(record), record=record, any_int=True)
             constants = constants_in(value, record)
             roots = [Root(record, "", value)] if record == _DATA else constants
             known = _DescribedBySave(record, container.records)

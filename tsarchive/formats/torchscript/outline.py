@@ -214,6 +214,7 @@ class _Places:
     def __init__(self, debug: DebugRecords) -> None:
         self._debug = debug
         self._records: dict[str, RecordPlaces] = {}
+        self._texts: dict[tuple[str, int], str] = {}
 
     def of(self, node: Node) -> Place | None:
         """Return the place of a node; None for one that no text stands for."""
@@ -222,7 +223,15 @@ class _Places:
             return None
         places = self._record(place)
         origin = _Origin(places, place.line, place.column)
-        return Place(_line(places, place.line).strip(), origin, place.line)
+        return Place(self._text(places, place.line), origin, place.line)
+
+    def _text(self, places: RecordPlaces, line: int) -> str:
+        """Return the text of a line, which all operations on it share."""
+        key = places.record, line
+        known = self._texts.get(key)
+        if known is None:
+            known = self._texts[key] = _line(places, line).strip()
+        return known
 
     def lines(self, graph: Block) -> Sequence[Place]:
         """Return the lines of the text of a function, from that which names it on."""
