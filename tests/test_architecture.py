@@ -31,13 +31,14 @@ FLOOR = {
 }  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.caching": set(),
-    "tsarchive.container": set(),
+    "tsarchive.container": {"tsarchive.remote"},
     "tsarchive.errors": set(),
     "tsarchive.findings": set(),
     "tsarchive.garbage": set(),
     "tsarchive.ir": set(),
     "tsarchive.lazy_members": set(),
     "tsarchive.pickler": set(),
+    "tsarchive.remote": set(),
     "tsarchive.steps": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
@@ -171,6 +172,12 @@ MAY_IMPORT = {
         "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
         "tsarchive.ir", "tsarchive.scanning", "tsarchive.verifying",
     },
+    "tsarchive.survey": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.fingerprinting", "tsarchive.formats",
+        "tsarchive.formats.registry", "tsarchive.operators", "tsarchive.remote",
+        "tsarchive.reporting", "tsarchive.verifying",
+    },
 }  # fmt: skip
 
 # Files that must work without torch installed: opening, listing and checking a file use them.
@@ -202,8 +209,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.ties", "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-    "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning", "tsarchive.steps",
-    "tsarchive.strict_json", "tsarchive.verifying",
+    "tsarchive.remote", "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning",
+    "tsarchive.steps", "tsarchive.strict_json", "tsarchive.survey", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

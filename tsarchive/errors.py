@@ -169,6 +169,10 @@ class LimitError(ArchiveError, RuntimeError):
     """Code of an archive exceeded a bound of :class:`tsarchive.Limits`."""
 
 
+class RemoteError(ArchiveError, OSError):
+    """A file elsewhere cannot be read or written, or is no longer the one that was opened."""
+
+
 class SaveError(ArchiveError, ValueError):
     """The module cannot be written as an archive that reads back as the same module."""
 

@@ -13,7 +13,7 @@ from tsarchive.container.directory import Entry
 from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
 from tsarchive.container.members import Members, check_descriptor, locate_data, read_members
-from tsarchive.container.source import Closing, PartOfSource, Source, open_source
+from tsarchive.container.source import Closing, PartOfSource, Source, Span, open_source
 from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
 
 if TYPE_CHECKING:
@@ -128,9 +128,11 @@ class Container(Closing):
 
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
-        data = self.view(name)
+        start, stop = self._place(name)
+        if self.records[name].method != STORED:
+            return Source(self.view(name))
         assert self._source is not None
-        return PartOfSource(data, self._source)
+        return PartOfSource(self._source, start, stop)
 
     def size(self, name: str) -> int | None:
         """Return the size of a record's data in bytes; None when there is no such record."""
@@ -171,10 +173,15 @@ class Container(Closing):
         Raises MissingRecordError, and FormatError when its header contradicts the directory or
         the file was written to since it was opened.
         """
+        start, stop = self._place(name)
+        return self.buffer()[start:stop]
+
+    def _place(self, name: str) -> Span:
+        """Return where the stored data of a record is in the file."""
         entry = self._entry(name)
-        buffer = self.buffer()
-        data = locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
-        return buffer[data : data + entry.stored_size]
+        with self.buffer() as buffer:
+            data = locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+        return Span(data, data + entry.stored_size)
 
     def buffer(self) -> memoryview:
         """Return the bytes of the whole file.
@@ -275,14 +282,14 @@ class RemainingContainer(Container):
         with self._buffer(contents=False) as buffer:
             return b"".join(self._member(name).pieces(buffer))
 
-    def payload(self, name: str) -> memoryview:
-        member = self._member(name)
-        return self.buffer()[member.data : member.data + member.entry.stored_size]
-
     def view(self, name: str) -> memoryview:
         if self._member(name).entry.method == STORED:
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
+
+    def _place(self, name: str) -> Span:
+        member = self._member(name)
+        return Span(member.data, member.data + member.entry.stored_size)
 
     def _member(self, name: str) -> Remnant:
         found = self._members.get(name)

@@ -8,7 +8,8 @@ import os
 import stat
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Iterable
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
@@ -17,6 +18,13 @@ from tsarchive.errors import ArchiveError, CallError
 
 class FileChanged(Stopped):
     """The file is no longer the one that was opened, so nothing more can be read."""
+
+
+class Span(NamedTuple):
+    """The bytes from ``start`` up to ``stop``."""
+
+    start: int
+    stop: int
 
 
 class Source:
@@ -32,11 +40,29 @@ class Source:
         self, data: mmap.mmap | bytearray | memoryview, descriptor: int | None = None
     ) -> None:
         """Take ownership of ``data`` and, when it is a map, of a descriptor of the file."""
-        self.data = data
+        self._data = data
         self._descriptor = descriptor
         if descriptor is not None:
             self._written = os.fstat(descriptor).st_mtime_ns
             self._release = weakref.finalize(self, os.close, descriptor)
+
+    @property
+    def data(self) -> mmap.mmap | bytearray | memoryview:
+        """All bytes of the file."""
+        return self._data
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return len(self._data)
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        """Return the bytes from ``start`` to ``stop``, or to the end of the file, uncopied."""
+        with memoryview(self._data) as buffer:
+            return buffer[start:stop]
+
+    def prefetch(self, spans: Iterable[Span]) -> None:
+        """Get the bytes of these spans at once, since ``piece`` is going to be asked for them."""
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Raise FormatError when the file has another size than when it was opened.
@@ -45,7 +71,7 @@ class Source:
         """
         if self._descriptor is None:
             return
-        status, before = os.fstat(self._descriptor), len(self.data)
+        status, before = os.fstat(self._descriptor), len(self._data)
         if status.st_size != before:
             problem = f"the file had {before} bytes when it was opened and has {status.st_size} now"
         elif contents and status.st_mtime_ns != self._written:
@@ -60,17 +86,17 @@ class Source:
 
         Otherwise all that was read of a large file counts as memory of this process.
         """
-        if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            self.data.madvise(mmap.MADV_DONTNEED)
+        if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Release the file. Views of the data stay valid and keep what they need of it."""
         if self._descriptor is not None:
             self._descriptor = None
             self._release()
-        if isinstance(self.data, mmap.mmap):
+        if isinstance(self._data, mmap.mmap):
             try:
-                self.data.close()
+                self._data.close()
             except BufferError:
                 # Views lie in the map: it is unmapped with the last of them.
                 return
@@ -79,9 +105,25 @@ class Source:
 class PartOfSource(Source):
     """A byte range of another source, whose file it shares."""
 
-    def __init__(self, data: memoryview, whole: Source) -> None:
-        super().__init__(data)
+    def __init__(self, whole: Source, start: int, stop: int) -> None:
+        super().__init__(memoryview(b""))
         self._whole = whole
+        self._start, self._stop = start, stop
+
+    @property
+    def data(self) -> memoryview:
+        return self._whole.piece(self._start, self._stop)
+
+    @property
+    def size(self) -> int:
+        return self._stop - self._start
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        first = self._start + start
+        return self._whole.piece(first, min(self._start + stop, self._stop))
+
+    def prefetch(self, spans: Iterable[Span]) -> None:
+        self._whole.prefetch(Span(self._start + a, self._start + b) for a, b in spans)
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Delegate to the other source."""

@@ -1,0 +1,113 @@
+"""A file elsewhere as a source, of which only what is asked for is fetched."""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tsarchive.container import caps
+from tsarchive.container.faults import Faults
+from tsarchive.container.source import Source, Span
+from tsarchive.errors import FormatError
+from tsarchive.remote.ranges import Ranges
+
+# Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
+_TAIL_BYTES: Final = 128 << 10
+# Bytes between two spans that cost less than another request.
+_GAP_BYTES: Final = 64 << 10
+
+
+class RangedSource(Source):
+    """A file elsewhere: what is asked for is fetched once, and kept in memory of its size.
+
+    Memory that nothing was written to takes no space.
+    """
+
+    def __init__(self, ranges: Ranges) -> None:
+        """Take ownership of ``ranges``."""
+        tail = ranges.tail(_TAIL_BYTES)
+        if tail.size > caps.MAX_COPIED_BYTES:
+            problem = f"{ranges.name} has {tail.size:,} bytes, which are not read into memory"
+            raise FormatError(problem, limit=caps.MAX_COPIED_BYTES)
+        super().__init__(mmap.mmap(-1, tail.size) if tail.size else memoryview(b""))
+        self._ranges = ranges
+        self._present = _Spans()
+        self._put(tail.size - len(tail.data), tail.data)
+
+    @property
+    def data(self) -> mmap.mmap | bytearray | memoryview:
+        self.prefetch([Span(0, self.size)])
+        return self._data
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        self.prefetch([Span(start, min(stop, self.size))])
+        return super().piece(start, stop)
+
+    def prefetch(self, spans: Iterable[Span]) -> None:
+        missing = _merged(
+            (gap for span in spans for gap in self._present.missing(span)), _GAP_BYTES
+        )
+        if not missing:
+            return
+        with memoryview(self._data) as arena:
+            self._ranges.read_into(
+                [(span.start, arena[span.start : span.stop]) for span in missing]
+            )
+        for span in missing:
+            self._present.add(span)
+
+    def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
+        """Do nothing: every range is of the version that was opened."""
+
+    def let_go(self) -> None:
+        """Do nothing: what was fetched is kept."""
+
+    def close(self) -> None:
+        self._ranges.close()
+        super().close()
+
+    def _put(self, start: int, data: bytes) -> None:
+        if data:
+            self._data[start : start + len(data)] = data
+            self._present.add(Span(start, start + len(data)))
+
+
+class _Spans:
+    """Spans that neither overlap nor touch, in order."""
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+
+    def add(self, span: Span) -> None:
+        near = self._near(span)
+        joined = [span, *self._spans[near]]
+        self._spans[near] = [Span(min(s.start for s in joined), max(s.stop for s in joined))]
+
+    def missing(self, span: Span) -> Iterator[Span]:
+        """Yield the parts of a span that are in none."""
+        at = span.start
+        for own in self._spans[self._near(span)]:
+            if at < own.start:
+                yield Span(at, own.start)
+            at = max(at, own.stop)
+        if at < span.stop:
+            yield Span(at, span.stop)
+
+    def _near(self, span: Span) -> slice:
+        """Return where the spans are that overlap or touch one."""
+        first = bisect_left(self._spans, span.start, key=lambda own: own.stop)
+        last = bisect_left(self._spans, span.stop + 1, lo=first, key=lambda own: own.start)
+        return slice(first, last)
+
+
+def _merged(spans: Iterable[Span], gap: int) -> list[Span]:
+    """Return spans in order, as one where no more than ``gap`` bytes are between them."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and span.start - found[-1].stop <= gap:
+            found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
+        else:
+            found.append(span)
+    return found
