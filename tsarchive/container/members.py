@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tsarchive.container.directory import Directory, Entry, apply_zip64, parse_extra, read_directory
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import (
+    ALIGNMENT,
     DESCRIPTOR,
     DESCRIPTOR64,
     DESCRIPTOR_SIGNATURE,
@@ -159,6 +160,19 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
         rule = "zip-overlap" if is_told_twice else "zip-local-header"
         faults.stop(rule, problem, Place(record, start))
     return data
+
+
+def usual_place(entry: Entry, limit: int) -> int | None:
+    """Return where the data of a stored entry is if torch's writer has put it there.
+
+    It is told by what follows and by the alignment, without the local header. None where these
+    leave no choice or several.
+    """
+    sizes = (DESCRIPTOR.size, DESCRIPTOR64.size) if entry.flags & FLAG_DESCRIPTOR else (0,)
+    least = entry.header_offset + LOCAL.size + len(entry.raw_name)
+    starts = [limit - size - entry.stored_size for size in sizes]
+    fitting = [start for start in starts if start >= least and start % ALIGNMENT == 0]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _compare_fields(

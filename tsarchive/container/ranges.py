@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import threading
+import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -22,7 +24,8 @@ _GAP_BYTES: Final = 64 << 10
 class RangedSource(Source):
     """A file elsewhere: what is asked for is fetched once, and kept in memory of its size.
 
-    Memory that nothing was written to takes no space.
+    Memory that nothing was written to takes no space. The connection is released when all of the
+    file is there, or with this object. Several threads may ask.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -31,9 +34,11 @@ class RangedSource(Source):
         if tail.size > caps.MAX_COPIED_BYTES:
             problem = f"{ranges.name} has {tail.size:,} bytes, which are not read into memory"
             raise FormatError(problem, limit=caps.MAX_COPIED_BYTES)
-        super().__init__(mmap.mmap(-1, tail.size) if tail.size else memoryview(b""))
+        super().__init__(_private_memory(tail.size) if tail.size else memoryview(b""))
         self._ranges = ranges
+        self._release_connection = weakref.finalize(self, ranges.close)
         self._present = _Spans()
+        self._lock = threading.Lock()
         self._put(tail.size - len(tail.data), tail.data)
 
     @property
@@ -46,17 +51,30 @@ class RangedSource(Source):
         return super().piece(start, stop)
 
     def prefetch(self, spans: Iterable[Span]) -> None:
-        missing = _merged(
-            (gap for span in spans for gap in self._present.missing(span)), _GAP_BYTES
-        )
-        if not missing:
-            return
-        with memoryview(self._data) as arena:
-            self._ranges.read_into(
-                [(span.start, arena[span.start : span.stop]) for span in missing]
-            )
-        for span in missing:
-            self._present.add(span)
+        with self._lock:
+            missing = self._missing(spans)
+            if not missing:
+                return
+            with memoryview(self._data) as arena:
+                self._ranges.read_into(
+                    [(span.start, arena[span.start : span.stop]) for span in missing]
+                )
+            for span in missing:
+                self._present.add(span)
+            if not any(self._present.missing(Span(0, self.size))):
+                self._release_connection()
+
+    def _missing(self, spans: Iterable[Span]) -> list[Span]:
+        """Return what to fetch: never what is there, which may have been written to since."""
+        wanted = (gap for span in spans for gap in self._present.missing(span))
+        return [gap for near in _merged(wanted, _GAP_BYTES) for gap in self._present.missing(near)]
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return True
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        return super().piece(start, stop)
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Do nothing: every range is of the version that was opened."""
@@ -65,13 +83,20 @@ class RangedSource(Source):
         """Do nothing: what was fetched is kept."""
 
     def close(self) -> None:
-        self._ranges.close()
+        self._release_connection()
         super().close()
 
     def _put(self, start: int, data: bytes) -> None:
         if data:
             self._data[start : start + len(data)] = data
             self._present.add(Span(start, start + len(data)))
+
+
+def _private_memory(size: int) -> mmap.mmap:
+    """Return memory that processes forked from this one have copies of, as of a mapped file."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class _Spans:

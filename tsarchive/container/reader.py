@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -12,9 +12,15 @@ from tsarchive.container.contents import checked_pieces, crc32
 from tsarchive.container.directory import Entry
 from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
-from tsarchive.container.members import Members, check_descriptor, locate_data, read_members
+from tsarchive.container.members import (
+    Members,
+    check_descriptor,
+    locate_data,
+    read_members,
+    usual_place,
+)
 from tsarchive.container.source import Closing, PartOfSource, Source, Span, open_source
-from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
+from tsarchive.errors import INCOMPLETE, ArchiveError, FormatError, MissingRecordError
 
 if TYPE_CHECKING:
     from tsarchive.container.remains import Remnant
@@ -176,6 +182,50 @@ class Container(Closing):
         start, stop = self._place(name)
         return self.buffer()[start:stop]
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the file is one of which records are fetched."""
+        return self._source is not None and self._source.is_elsewhere
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Get these records at once, in parallel, where the file is elsewhere.
+
+        Names of no records are passed over. Raises RemoteError where they cannot be fetched.
+        """
+        entries = [self._entries[name] for name in names if name in self._entries]
+        limit = self._directory.limit
+        self._opened.prefetch(Span(entry.header_offset, limit(entry)) for entry in entries)
+
+    def awaited(self, name: str) -> memoryview | None:
+        """Return where the data of a stored record is going to be, before it is fetched.
+
+        None where that is not known, and for data that is compressed. ``arrive`` fetches it.
+        """
+        entry = self._entry(name)
+        start = usual_place(entry, self._directory.limit(entry))
+        if entry.method != STORED or start is None:
+            return None
+        return self._opened.memory(start, start + entry.stored_size)
+
+    def arrive(self, names: Collection[str]) -> None:
+        """Fetch the data of records that ``awaited`` has given the memory of.
+
+        Raises RemoteError where they cannot be fetched, FormatError when the data is elsewhere in
+        the file.
+        """
+        self.prefetch(names)
+        for name in names:
+            entry = self._entry(name)
+            if self._place(name).start != usual_place(entry, self._directory.limit(entry)):
+                problem = "the data of the record is not where torch's writers put it"
+                raise FormatError(problem, record=name, hint="Load it without lazy=True")
+
+    @property
+    def _opened(self) -> Source:
+        if self._source is None:
+            raise ArchiveError("the container is closed", hint="Open it again")
+        return self._source
+
     def _place(self, name: str) -> Span:
         """Return where the stored data of a record is in the file."""
         entry = self._entry(name)
@@ -216,10 +266,8 @@ class Container(Closing):
             return locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
 
     def _buffer(self, *, contents: bool) -> memoryview:
-        if self._source is None:
-            raise ArchiveError("the container is closed", hint="Open it again")
-        self._source.require_unchanged(STRICT, contents=contents)
-        return memoryview(self._source.data)
+        self._opened.require_unchanged(STRICT, contents=contents)
+        return memoryview(self._opened.data)
 
 
 class ChangedContainer(Container):
@@ -254,6 +302,19 @@ class ChangedContainer(Container):
     def payload(self, name: str) -> memoryview:
         changed = self._changed.get(name)
         return self._container.payload(name) if changed is None else memoryview(changed)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return self._container.is_elsewhere
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        self._container.prefetch(name for name in names if name not in self._changed)
+
+    def awaited(self, name: str) -> memoryview | None:
+        return None if name in self._changed else self._container.awaited(name)
+
+    def arrive(self, names: Collection[str]) -> None:
+        self._container.arrive(names)
 
     def buffer(self) -> memoryview:
         return self._container.buffer()

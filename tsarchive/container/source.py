@@ -64,6 +64,15 @@ class Source:
     def prefetch(self, spans: Iterable[Span]) -> None:
         """Get the bytes of these spans at once, since ``piece`` is going to be asked for them."""
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether bytes have to be fetched before they are there."""
+        return False
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        """Return where the bytes from ``start`` to ``stop`` are once they are fetched."""
+        return self.piece(start, stop)
+
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Raise FormatError when the file has another size than when it was opened.
 
@@ -124,6 +133,14 @@ class PartOfSource(Source):
 
     def prefetch(self, spans: Iterable[Span]) -> None:
         self._whole.prefetch(Span(self._start + a, self._start + b) for a, b in spans)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return self._whole.is_elsewhere
+
+    def memory(self, start: int, stop: int) -> memoryview:
+        first = self._start + start
+        return self._whole.memory(first, min(self._start + stop, self._stop))
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Delegate to the other source."""
