@@ -478,6 +478,8 @@ class Format(ABC):
     """True if the container of an importer has code that is already for the device."""
     makes_classes_of_objects: ClassVar[bool] = False
     """True if classes are made of what modules hold, and so not before an archive is loaded."""
+    loads_lazily: ClassVar[bool] = False
+    """True if tensors can be fetched when modules first hand them out."""
     is_saved_again: ClassVar[bool] = True
     """True if a file that was read can be written again."""
 
@@ -754,7 +756,8 @@ class LoadOptions(NamedTuple):
 
     ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
     it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code;
-    ``infers_foreign`` lets code that calls libraries that are not here be read.
+    ``infers_foreign`` lets code that calls libraries that are not here be read; ``lazy`` leaves
+    tensors of a file elsewhere there until modules hand them out.
     """
 
     device: torch.device | None
@@ -763,6 +766,7 @@ class LoadOptions(NamedTuple):
     data: Any = None
     tensors_on: torch.device | None = None
     infers_foreign: bool = False
+    lazy: bool = False
 
 
 # The rule of a finding that says: this is an archive of another kind.

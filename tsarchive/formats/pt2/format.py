@@ -75,6 +75,7 @@ class _Pt2(ZipFormat):
     encoded = ("programs", "JSON is encoded")
     conversion = "exporting"
     has_programs = True
+    loads_lazily = True
     what_it_is = "a PT2 archive of torch.export"
     what_to_do = (
         "tsarchive.load reads it, 'tsarchive code' lists its program, and 'tsarchive convert' "
@@ -123,7 +124,9 @@ class _Pt2(ZipFormat):
     def importer(self, opened: Container, options: LoadOptions) -> Importer:
         from .importer import Pt2Importer
 
-        return Pt2Importer(opened, options.device, options.guard, options.model)
+        return Pt2Importer(
+            opened, options.device, options.guard, options.model, lazy=options.lazy
+        )
 
     def makes_classes(self, name: str) -> bool:
         return name in (_PROGRAM, "archive_format") or name.startswith("models/")

@@ -94,8 +94,28 @@ def names_in(root: Any) -> Iterator[str]:
 
 def storages_of(root: Any) -> dict[str, str]:
     """Return the device of each storage, by its key: the name of its record in the folder."""
+    return _storages_among(reachable(root))
+
+
+def storages_outside(root: Any, is_inside: Callable[[Object, str], bool]) -> dict[str, str]:
+    """Return the same, without those that are only in attributes of objects that are "inside"."""
+    seen: set[int] = set()
+    pending, found = [root], []
+    while pending:
+        value = pending.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            found.append(value)
+            if isinstance(value, Object) and isinstance(value.state, dict):
+                pending += [v for name, v in value.state.items() if not is_inside(value, name)]
+            else:
+                pending += parts_of(value)
+    return _storages_among(found)
+
+
+def _storages_among(values: Iterable[Any]) -> dict[str, str]:
     devices = {}
-    for value in reachable(root):
+    for value in values:
         match value:
             case PersistentId(value=("storage", _, str(key), str(device), *_)):
                 devices[key] = device
