@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source
+from tsarchive.container.source import Source, Span
 from tsarchive.errors import FormatError
 
 from .contents import Elements, TensorContent
@@ -27,6 +27,16 @@ class Reading:
         self._source = source
         self._most = len(source.data) * _MOST_TIMES + _MOST_BYTES
         self._read = 0
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the file is one of which each byte has to be fetched."""
+        return self._source.is_elsewhere
+
+    def fetch(self) -> None:
+        """Get all of a file elsewhere at once, since its tensors are going to be read."""
+        if self.is_elsewhere:
+            self._source.prefetch([Span(0, self._source.size)])
 
     def require_unchanged(self) -> None:
         """Raise FormatError when the file was written to since it was opened."""

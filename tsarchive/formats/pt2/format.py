@@ -124,9 +124,7 @@ class _Pt2(ZipFormat):
     def importer(self, opened: Container, options: LoadOptions) -> Importer:
         from .importer import Pt2Importer
 
-        return Pt2Importer(
-            opened, options.device, options.guard, options.model, lazy=options.lazy
-        )
+        return Pt2Importer(opened, options.device, options.guard, options.model, lazy=options.lazy)
 
     def makes_classes(self, name: str) -> bool:
         return name in (_PROGRAM, "archive_format") or name.startswith("models/")

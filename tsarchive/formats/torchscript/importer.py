@@ -234,12 +234,12 @@ class Importer(BaseImporter):
         self.container.prefetch(f"{folder}/{key}" for key in storages if key not in later)
         return lambda key: later[key] if key in later else view(f"{folder}/{key}")
 
-    def _is_in_table(self, owner: Object, name: str) -> bool:
+    def _is_in_table(self, owner: Object, name: Any, value: Any) -> bool:
         """Return whether an attribute is a plain tensor in a table of its module."""
         class_ = self.code.find(owner.cls.qualified_name)
         if not isinstance(class_, ClassType) or class_.has_state_methods:
             return False
-        attribute, value = class_.attributes.get(name), owner.state[name]
+        attribute = class_.attributes.get(name)
         is_plain = isinstance(value, Reduce) and is_dense(value)
         return is_plain and attribute is not None and slot_kind(class_, attribute) in FINDERS
 

@@ -97,8 +97,11 @@ def storages_of(root: Any) -> dict[str, str]:
     return _storages_among(reachable(root))
 
 
-def storages_outside(root: Any, is_inside: Callable[[Object, str], bool]) -> dict[str, str]:
-    """Return the same, without those that are only in attributes of objects that are "inside"."""
+def storages_outside(root: Any, is_inside: Callable[[Object, Any, Any], bool]) -> dict[str, str]:
+    """Return the same, without those that only attributes hold which are inside of something.
+
+    ``is_inside`` is given an object, and the name and value of its attribute.
+    """
     seen: set[int] = set()
     pending, found = [root], []
     while pending:
@@ -107,7 +110,8 @@ def storages_outside(root: Any, is_inside: Callable[[Object, str], bool]) -> dic
             seen.add(id(value))
             found.append(value)
             if isinstance(value, Object) and isinstance(value.state, dict):
-                pending += [v for name, v in value.state.items() if not is_inside(value, name)]
+                state = value.state.items()
+                pending += [own for name, own in state if not is_inside(value, name, own)]
             else:
                 pending += parts_of(value)
     return _storages_among(found)
