@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import torch
 
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError
 from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
-from tsarchive.formats.registry import format_of, opened_file
+from tsarchive.formats.registry import format_of, opened_file, opened_source
 
 # A plain load takes it: who asks for ``load`` waits for it then, not with the first file.
 from tsarchive.formats.torchscript import importer as _  # noqa: F401
@@ -103,7 +104,9 @@ def load(
 
             beside = opened_data(data)
         options = LoadOptions(given_device(map_location), guard, model, beside, lazy=lazy)
-        opened = opened_file(f)
+        source = open_source(f)
+        source.expect_all()
+        opened = opened_source(source)
         if extra_files is not None:
             from tsarchive.formats.extra_files import ExtraFiles
 

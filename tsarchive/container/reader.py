@@ -19,7 +19,8 @@ from tsarchive.container.members import (
     read_members,
     usual_place,
 )
-from tsarchive.container.source import Closing, PartOfSource, Source, Span, open_source
+from tsarchive.container.opening import open_source
+from tsarchive.container.source import Closing, PartOfSource, Source, Span
 from tsarchive.errors import INCOMPLETE, ArchiveError, FormatError, MissingRecordError
 
 if TYPE_CHECKING:
@@ -100,8 +101,10 @@ class Container(Closing):
     def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Container:
         """Open a path or a binary file object; only the end and the directory are read.
 
-        A file on disk is mapped privately into memory, anything else is read into memory. A file
-        object is read from its position on; it is not needed afterwards.
+        A file on disk is mapped privately into memory. Of a file elsewhere, and of an object that
+        reads and seeks, only what is needed is read, so the object has to stay open until the
+        container is closed. Anything else (a pipe, io.BytesIO, a decompressor) is read into memory.
+        A file object is read from its position on.
 
         Raises FormatError when the file is not a zip archive, is cut short, or contradicts itself;
         when records overlap, share a name (regardless of letter case, kinds of slashes and
@@ -117,9 +120,7 @@ class Container(Closing):
     def of_source(cls, opened: Source) -> Container:
         """Open the container in these bytes, which are released when it cannot be opened."""
         try:
-            with memoryview(opened.data) as buffer:
-                members = read_members(buffer, STRICT)
-            return cls(opened, members)
+            return cls(opened, read_members(opened, STRICT))
         except BaseException:
             opened.close()
             raise
@@ -134,11 +135,24 @@ class Container(Closing):
 
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
-        start, stop = self._place(name)
+        source = self._sound(contents=True)
         if self.records[name].method != STORED:
             return Source(self.view(name))
-        assert self._source is not None
-        return PartOfSource(self._source, start, stop)
+        return PartOfSource(source, *self._place(source, name))
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Get all of these records, with their headers, at once where the file is elsewhere.
+
+        Raises MissingRecordError, and RemoteError when they cannot be had.
+        """
+        self._sound(contents=False).prefetch(self.spans(names))
+
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield where these records are in the file, each with its header and what follows it.
+
+        Raises MissingRecordError.
+        """
+        return (self._directory.span(self._entry(name)) for name in names)
 
     def size(self, name: str) -> int | None:
         """Return the size of a record's data in bytes; None when there is no such record."""
@@ -154,12 +168,14 @@ class Container(Closing):
         """
         entry = self._entry(name)
         limit = self._directory.limit(entry)
-        with self._buffer(contents=False) as buffer:
-            data = locate_data(buffer, entry, limit, name, STRICT)
-            check_descriptor(buffer, entry, data, limit, name, STRICT)
-            with buffer[data : data + entry.stored_size] as payload:
-                at = Place(name, data)
-                return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
+        source = self._sound(contents=False)
+        if source.is_elsewhere:
+            self.prefetch((name,))
+        data = locate_data(source, entry, limit, name, STRICT)
+        check_descriptor(source, entry, data, limit, name, STRICT)
+        with source.piece(data, data + entry.stored_size) as payload:
+            at = Place(name, data)
+            return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
 
     def view(self, name: str) -> memoryview:
         """Return the data of a record as writable bytes; writing does not change the file.
@@ -179,22 +195,15 @@ class Container(Closing):
         Raises MissingRecordError, and FormatError when its header contradicts the directory or
         the file was written to since it was opened.
         """
-        start, stop = self._place(name)
-        return self.buffer()[start:stop]
+        source = self._sound(contents=True)
+        if source.is_elsewhere:
+            self.prefetch((name,))
+        return source.piece(*self._place(source, name))
 
     @property
     def is_elsewhere(self) -> bool:
         """Return whether the file is one of which records are fetched."""
         return self._source is not None and self._source.is_elsewhere
-
-    def prefetch(self, names: Iterable[str]) -> None:
-        """Get these records at once, in parallel, where the file is elsewhere.
-
-        Names of no records are passed over. Raises RemoteError where they cannot be fetched.
-        """
-        entries = [self._entries[name] for name in names if name in self._entries]
-        limit = self._directory.limit
-        self._opened.prefetch(Span(entry.header_offset, limit(entry)) for entry in entries)
 
     def awaited(self, name: str) -> memoryview | None:
         """Return where the data of a stored record is going to be, before it is fetched.
@@ -205,7 +214,7 @@ class Container(Closing):
         start = usual_place(entry, self._directory.limit(entry))
         if entry.method != STORED or start is None:
             return None
-        return self._opened.memory(start, start + entry.stored_size)
+        return self._sound(contents=True).memory(start, start + entry.stored_size)
 
     def arrive(self, names: Collection[str]) -> None:
         """Fetch the data of records that ``awaited`` has given the memory of.
@@ -213,24 +222,32 @@ class Container(Closing):
         Raises RemoteError where they cannot be fetched, FormatError when the data is elsewhere in
         the file.
         """
+        source = self._sound(contents=True)
         self.prefetch(names)
         for name in names:
             entry = self._entry(name)
-            if self._place(name).start != usual_place(entry, self._directory.limit(entry)):
+            expected = usual_place(entry, self._directory.limit(entry))
+            if self._place(source, name).start != expected:
                 problem = "the data of the record is not where torch's writers put it"
                 raise FormatError(problem, record=name, hint="Load it without lazy=True")
 
     @property
-    def _opened(self) -> Source:
-        if self._source is None:
-            raise ArchiveError("the container is closed", hint="Open it again")
-        return self._source
+    def nbytes(self) -> int:
+        """The size of the file in bytes. Raises what ``piece`` raises."""
+        return self._sound(contents=False).size
 
-    def _place(self, name: str) -> Span:
+    def piece(self, start: int, stop: int) -> memoryview:
+        """Return bytes of the file.
+
+        Raises ArchiveError when the container is closed, FormatError when the file has changed its
+        size since it was opened.
+        """
+        return self._sound(contents=False).piece(start, stop)
+
+    def _place(self, source: Source, name: str) -> Span:
         """Return where the stored data of a record is in the file."""
         entry = self._entry(name)
-        with self.buffer() as buffer:
-            data = locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+        data = locate_data(source, entry, self._directory.limit(entry), name, STRICT)
         return Span(data, data + entry.stored_size)
 
     def buffer(self) -> memoryview:
@@ -239,7 +256,7 @@ class Container(Closing):
         Raises ArchiveError when the container is closed, FormatError when the file was written
         to since it was opened.
         """
-        return self._buffer(contents=True)
+        return memoryview(self._sound(contents=True).data)
 
     def close(self) -> None:
         """Release the file. Views handed out stay valid and keep what they need of it."""
@@ -261,13 +278,14 @@ class Container(Closing):
         return entry
 
     def _offset(self, name: str) -> int:
-        entry = self._entry(name)
-        with self._buffer(contents=False) as buffer:
-            return locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+        return self._place(self._sound(contents=False), name).start
 
-    def _buffer(self, *, contents: bool) -> memoryview:
-        self._opened.require_unchanged(STRICT, contents=contents)
-        return memoryview(self._opened.data)
+    def _sound(self, *, contents: bool) -> Source:
+        """Return the bytes of a file that is open and has not changed."""
+        if self._source is None:
+            raise ArchiveError("the container is closed", hint="Open it again")
+        self._source.require_unchanged(STRICT, contents=contents)
+        return self._source
 
 
 class ChangedContainer(Container):
@@ -307,9 +325,6 @@ class ChangedContainer(Container):
     def is_elsewhere(self) -> bool:
         return self._container.is_elsewhere
 
-    def prefetch(self, names: Iterable[str]) -> None:
-        self._container.prefetch(name for name in names if name not in self._changed)
-
     def awaited(self, name: str) -> memoryview | None:
         return None if name in self._changed else self._container.awaited(name)
 
@@ -318,6 +333,16 @@ class ChangedContainer(Container):
 
     def buffer(self) -> memoryview:
         return self._container.buffer()
+
+    @property
+    def nbytes(self) -> int:
+        return self._container.nbytes
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        return self._container.piece(start, stop)
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        self._container.prefetch(name for name in names if name not in self._changed)
 
     def close(self) -> None:
         self._container.close()
@@ -340,7 +365,7 @@ class RemainingContainer(Container):
         return None if member is None else member.entry.size
 
     def read(self, name: str) -> bytes:
-        with self._buffer(contents=False) as buffer:
+        with memoryview(self._sound(contents=False).data) as buffer:
             return b"".join(self._member(name).pieces(buffer))
 
     def view(self, name: str) -> memoryview:
@@ -348,7 +373,10 @@ class RemainingContainer(Container):
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
 
-    def _place(self, name: str) -> Span:
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Do nothing: all of the file was read to find the members."""
+
+    def _place(self, source: Source, name: str) -> Span:
         member = self._member(name)
         return Span(member.data, member.data + member.entry.stored_size)
 

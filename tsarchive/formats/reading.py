@@ -25,7 +25,7 @@ class Reading:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._most = len(source.data) * _MOST_TIMES + _MOST_BYTES
+        self._most = source.size * _MOST_TIMES + _MOST_BYTES
         self._read = 0
 
     @property
@@ -36,6 +36,7 @@ class Reading:
     def fetch(self) -> None:
         """Get all of a file elsewhere at once, since its tensors are going to be read."""
         if self.is_elsewhere:
+            self._source.expect_all()
             self._source.prefetch([Span(0, self._source.size)])
 
     def require_unchanged(self) -> None:
