@@ -111,7 +111,8 @@ class _ModuleTensors:
         """
         awaited = [*self.still_awaited()]
         try:
-            for container, records in _by_container(_places(awaited)).items():
+            places = ((one.container, one.record) for one in awaited)
+            for container, records in _by_container(places).items():
                 container.arrive(records)
         except ArchiveError as error:
             name = (first or awaited[0]).name
@@ -128,18 +129,6 @@ class _ModuleTensors:
                 module.__dict__[kind] = table.plain
 
 
-def fetch_below(root: torch.nn.Module) -> None:
-    """Fetch all that is not there yet of a module and those below it, in parallel.
-
-    Raises what a look at them would raise.
-    """
-    tables = (module.__dict__[kind.value] for module in root.modules() for kind in TABLES)
-    waiting = {id(table.awaited): table.awaited for table in tables if isinstance(table, _Table)}
-    fetch(_places(one for tensors in waiting.values() for one in tensors.still_awaited()))
-    for tensors in waiting.values():
-        tensors.arrive()
-
-
 Places: TypeAlias = Iterable[tuple[Container, str]]
 """Records, each in its container."""
 
@@ -148,10 +137,6 @@ def fetch(places: Places) -> None:
     """Fetch records in parallel. Raises RemoteError where they cannot be fetched."""
     for container, records in _by_container(places).items():
         container.prefetch(records)
-
-
-def _places(awaited: Iterable[_Awaited]) -> Places:
-    return ((one.container, one.record) for one in awaited)
 
 
 def _by_container(places: Places) -> dict[Container, list[str]]:

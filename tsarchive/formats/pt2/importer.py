@@ -133,10 +133,10 @@ class Tensors:
             return made.set_(storage, view.offset, view.shape, view.strides)
 
     def _target(self, view: StoredView) -> torch.device:
-        stored = parse_device(view.device)
-        if stored is None:
+        found = _target(view, self._device)
+        if found is None:
             raise FormatError(f"unknown device {view.device!r}", record=view.storage.name)
-        return stored if self._device is None or stored.type == "meta" else self._device
+        return found
 
     def _dtype(self, view: StoredView) -> torch.dtype:
         name = schema.DTYPES[view.dtype].dtype
@@ -162,6 +162,14 @@ class Tensors:
         if target.type != "cpu":
             made = move_tensor(made, target, view.storage.name)
         return made.untyped_storage()
+
+
+def _target(view: StoredView, given: torch.device | None) -> torch.device | None:
+    """Return the device that a tensor goes to, ``given`` or its own; None for an unknown one."""
+    stored = parse_device(view.device)
+    if stored is None:
+        return None
+    return stored if given is None or stored.type == "meta" else given
 
 
 def _reach(view: StoredView) -> int:
@@ -598,12 +606,17 @@ class Pt2Importer:
         if self.container.is_elsewhere:
             from tsarchive.formats.awaited import fetch
 
-            storages = (view.storage for view in dense.values())
-            fetch(storage.place for storage in storages if storage.name not in later)
+            needed = (v.storage for v in dense.values() if self._device_type(v) != "meta")
+            fetch(storage.place for storage in needed if storage.name not in later)
         built = self._built(self._module, views, Tensors(dense.values(), self.device, later))
         if self._awaited is not None:
             self._awaited.name_after(built)
         return built  # type: ignore[no-any-return]
+
+    def _device_type(self, view: StoredView) -> str:
+        """Return the kind of device that a tensor goes to, empty where there is none such."""
+        device = _target(view, self.device)
+        return "" if device is None else device.type
 
     def _later(
         self, views: Mapping[str, StoredView], awaited: AwaitedStorages
@@ -615,8 +628,7 @@ class Pt2Importer:
             view = views.get(state.target)
             if view is None:
                 continue
-            device = parse_device(view.device) if self.device is None else self.device
-            is_on_cpu = device is not None and device.type == "cpu"
+            is_on_cpu = self._device_type(view) == "cpu"
             if state.kind in _IN_TABLES and is_on_cpu and view.has_data:
                 place = awaited.memory(*view.storage.place)
                 if place is not None:

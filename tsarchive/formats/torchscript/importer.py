@@ -224,14 +224,15 @@ class Importer(BaseImporter):
         if not self.container.is_elsewhere:
             return lambda key: view(f"{folder}/{key}")
         later: dict[str, memoryview] = {}
-        storages = storages_of(root)
+        goes_to = {key: self._device_type(saved) for key, saved in storages_of(root).items()}
         if awaited is not None:
             now = storages_outside(root, self._is_in_table)
-            for key in storages.keys() - now.keys():
+            for key in goes_to.keys() - now.keys():
                 place = awaited.memory(self.container, f"{folder}/{key}")
-                if place is not None and self._stays_on_cpu(storages[key]):
+                if place is not None and goes_to[key] == "cpu":
                     later[key] = place
-        self.container.prefetch(f"{folder}/{key}" for key in storages if key not in later)
+        needed = (key for key, kind in goes_to.items() if kind != "meta" and key not in later)
+        self.container.prefetch(f"{folder}/{key}" for key in needed)
         return lambda key: later[key] if key in later else view(f"{folder}/{key}")
 
     def _is_in_table(self, owner: Object, name: Any, value: Any) -> bool:
@@ -243,9 +244,12 @@ class Importer(BaseImporter):
         is_plain = isinstance(value, Reduce) and is_dense(value)
         return is_plain and attribute is not None and slot_kind(class_, attribute) in FINDERS
 
-    def _stays_on_cpu(self, saved_on: str) -> bool:
-        device = parse_device(saved_on) if self.device is None else self.device
-        return device is not None and device.type == "cpu"
+    def _device_type(self, saved_on: str) -> str:
+        """Return the kind of device that a tensor goes to, empty where there is none such."""
+        saved = parse_device(saved_on)
+        is_meta = saved is not None and saved.type == "meta"
+        device = saved if self.device is None or is_meta else self.device
+        return "" if device is None else device.type
 
 
 def _supported_version(container: Container) -> int:
