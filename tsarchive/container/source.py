@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
 from tsarchive.errors import ArchiveError, CallError
+from tsarchive.remote import is_url, located
 
 
 class FileChanged(Stopped):
@@ -138,10 +139,17 @@ _REPLACE = "Open it again, and replace files by renaming instead of writing into
 def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRICT) -> Source:
     """Map the file, or read it when it cannot be mapped: a pipe, a buffer, a decompressor.
 
-    The map is private: it may be written to, and the file does not change. Raises CallError for
-    anything but a path or a binary file object, OSError when it cannot be read. Any other failure
-    of a file object is a fault.
+    The map is private: it may be written to, and the file does not change. Of a URL, what is asked
+    for is fetched. Raises CallError for anything but a path, a URL or a binary file object, OSError
+    when it cannot be read, RemoteError where that is of a URL. Any other failure of a file object
+    is a fault.
     """
+    source = located(source)
+    if is_url(source):
+        from tsarchive.container.ranges import RangedSource
+        from tsarchive.remote.opening import ranges_of
+
+        return RangedSource(ranges_of(source))
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
             return _source_of(file, faults)
