@@ -121,7 +121,9 @@ class Client:
         except asyncio.TimeoutError:
             raise Unfinished("the server is silent for too long") from None
         except aiohttp.ClientConnectorError as error:
-            raise Unfinished(f"no connection: {error.os_error.strerror or error.os_error}") from None
+            raise Unfinished(
+                f"no connection: {error.os_error.strerror or error.os_error}"
+            ) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
             raise Unfinished("the connection breaks off") from None
         except aiohttp.ClientError as error:
