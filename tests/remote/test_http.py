@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable
-from email.utils import format_datetime
 from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import NamedTuple
 
 import pytest
@@ -223,7 +222,7 @@ def test_servers_without_ranges_are_read_whole(server, fault):
 def test_large_files_are_not_read_whole(server, fault):
     server.fault = fault
     limit = len(CONTENT) - 1
-    with pytest.raises(RemoteError, match="too large to be read whole.*simplecache::") as found:
+    with pytest.raises(RemoteError, match=r"too large to be read whole.*simplecache::") as found:
         opened(f"{server.url}/model.pt", manners=Manners(whole_bytes=limit)).tail(COUNT)
     assert found.value.limit == limit
 
@@ -317,7 +316,8 @@ BAD = {
     "later outside": Bad(answering(416), CHANGED, is_later=True),
     "later other version": Bad(with_header("ETag", '"b"'), CHANGED, is_later=True),
     "later other size": Bad(with_header("Content-Range", "bytes 0-9/77"), CHANGED, is_later=True),
-    "later coded": Bad(with_header("Content-Encoding", "deflate"), "coded as deflate", is_later=True),
+    "later coded": Bad(with_header("Content-Encoding", "deflate"), "coded as deflate",
+                       is_later=True),
     "later longer": Bad(longer, "sends more bytes than it says", is_later=True),
     "later dead": Bad(dead, "the connection breaks off, 3 times", is_later=True, requests=3,
                       most=6),

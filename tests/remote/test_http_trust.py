@@ -168,7 +168,7 @@ def secure(certificate):
 
 
 def test_certificates_are_checked(secure):
-    with pytest.raises(RemoteError, match="no secure connection.*SSL_CERT_FILE") as found:
+    with pytest.raises(RemoteError, match=r"no secure connection.*SSL_CERT_FILE") as found:
         opened(f"{secure.url}/model.pt?sig={SIGNATURE}").tail(COUNT)
     assert_no_secrets(found.value)
     assert not secure.requests

@@ -179,10 +179,11 @@ class HttpRanges(Ranges):
         if told is None:
             raise self._wrong(f"a part without a Content-Range that tells which: {text!r}")
         first, last, size = (int(n) if n and n != "*" else None for n in told.groups())
-        stop = None if last is None else last + 1
-        if first is not None and not first < (stop or 0) <= (stop if size is None else size):
+        if first is None or last is None:
+            return _Part(None, None, size)
+        if not first <= last < (last + 1 if size is None else size):
             raise self._wrong(f"a part that cannot be: {text!r}")
-        return _Part(first, stop, size)
+        return _Part(first, last + 1, size)
 
     def _refusal(self, response: aiohttp.ClientResponse) -> RemoteError:
         status = response.status
