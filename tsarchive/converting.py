@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 
 from tsarchive.container import Container
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import (
     FileFormat,
@@ -320,7 +320,7 @@ def _methods_of(
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
     """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
     source = open_source(src)
-    own = file_format(source.data)
+    own = file_format(source)
     if own is not None:
         source.close()
         raise UnsupportedError(

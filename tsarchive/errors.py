@@ -166,7 +166,9 @@ class PolicyError(SourceError, PermissionError):
 
 
 class LimitError(ArchiveError, RuntimeError):
-    """Code of an archive exceeded a bound of :class:`tsarchive.Limits`."""
+    """Code of an archive exceeded a bound of :class:`tsarchive.Limits`, or what is asked of a
+    server one of :class:`tsarchive.RemoteLimits`.
+    """
 
 
 class RemoteError(ArchiveError, OSError):

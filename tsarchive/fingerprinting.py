@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
-from tsarchive.container.source import not_a_file, open_source
+from tsarchive.container.opening import not_a_file, open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading

@@ -24,7 +24,7 @@ from tsarchive.comparing import (
     differences,
 )
 from tsarchive.container import Container, write_container
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, opened_zip, zip_format
 from tsarchive.policy import Guard, Policy
@@ -91,7 +91,7 @@ def _check_file(
     """Return the worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
     opened = open_source(source())
-    own = file_format(opened.data)
+    own = file_format(opened)
     if own is not None:
         return own.check_jitter(opened, canonical=terms.canonical)
     with opened_zip(opened) as read:

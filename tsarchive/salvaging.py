@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.container import Container, caps
 from tsarchive.container.left_archives import LeftArchive, left_archives
+from tsarchive.container.opening import open_source
 from tsarchive.container.reader import RemainingContainer
 from tsarchive.container.remains import Remains, Remnant
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import AGAIN, ArchiveError, CallError, FormatError, MissingRecordError
@@ -132,7 +133,7 @@ def salvage(
     source = open_source(f)
     with not_collecting(), closing(source):
         step("looking for whole records")
-        tensors, report = _Sorting(len(source.data)).result(_remaining(source))
+        tensors, report = _Sorting(source.size).result(_remaining(source))
         if not report.saved:
             raise _nothing(report.lost)
         metadata = _metadata(report.saved)
@@ -187,7 +188,7 @@ class Remaining(NamedTuple):
 
 def _remaining(source: Source) -> Iterator[Remaining]:
     """Yield what is left of each archive in a file."""
-    own = file_format(source.data)
+    own = file_format(source)
     if own is not None:
         try:
             yield _of_file(source, own)
@@ -195,16 +196,16 @@ def _remaining(source: Source) -> Iterator[Remaining]:
             error.hint = error.hint or f"Nothing can be saved. {AGAIN}"
             raise
         return
-    legacy = legacy_records(source.data)
+    legacy = legacy_records(source)
     if legacy is not None:
         yield _of_archive(_packed(legacy), {})._replace(has_checksums=False)
         return
     sound: set[int] = set()
-    left = _MOST_READ * len(source.data) + caps.FREE_INFLATED_BYTES
+    left = _MOST_READ * source.size + caps.FREE_INFLATED_BYTES
 
     def is_sound(member: Remnant) -> bool:
         nonlocal left
-        if member.is_in(len(source.data)):
+        if member.is_in(source.size):
             left -= max(member.entry.stored_size, member.entry.size)
         if left >= 0 and member.is_whole(source.data):
             sound.add(member.data)
@@ -302,9 +303,9 @@ def _inside(container: Container, record: str) -> Sequence[Found] | None:
 
 def _of_file(source: Source, own: FileFormat) -> Remaining:
     """Return the tensors of a file with a container of its own, as far as their bytes are there."""
-    present = len(source.data)
+    present = source.size
     with memoryview(source.data) as data:
-        size = own.told_size(data)
+        size = own.told_size(source)
         if size > present * _MOST_TIMES + _MOST_BYTES:
             raise FormatError("the header tells of more bytes than can be", limit=present)
         padded: Any = source.data

@@ -16,14 +16,14 @@ from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
 from tsarchive.container.faults import DAMAGED_DATA
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
+from tsarchive.container.opening import not_a_file, open_source, read_all
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import not_a_file, open_source, read_all
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.base import OTHER_KIND, FileFormat, known_totals
 from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
-from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.registry import format_beginning, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.program import program_of
 from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
@@ -81,7 +81,7 @@ def _audit(file: BinaryIO) -> AuditReport:
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
         kind = audit_zip(file, found, _DEPTH)
-    own = file_format(head)
+    own = format_beginning(head)
     if own is not None:
         is_looked_into = _audit_own(file, own, found)
         kind = own.kind if is_looked_into else kind

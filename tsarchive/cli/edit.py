@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.archive import open as open_archive
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.formats.executorch.header import BPTE
 
 from .command import Command, OutputPath, file_argument, json_option

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import click
 
 import tsarchive
-from tsarchive.container.source import read_all
+from tsarchive.container.opening import read_all
 from tsarchive.errors import ArchiveError, CallError, FormatError
 from tsarchive.fingerprinting import VERSION, sha256_of
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import add
+from threading import Lock
 from typing import Final
 
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults
 from tsarchive.container.source import Source, Span
-from tsarchive.errors import FormatError
-from tsarchive.remote.ranges import Ranges
+from tsarchive.errors import FormatError, RemoteError
+from tsarchive.remote.limits import RemoteLimits, Traffic, limits_in_force
+from tsarchive.remote.ranges import Ranges, Tail
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
 _TAIL_BYTES: Final = 128 << 10
@@ -22,18 +25,24 @@ _GAP_BYTES: Final = 64 << 10
 class RangedSource(Source):
     """A file elsewhere: what is asked for is fetched once, and kept in memory of its size.
 
-    Memory that nothing was written to takes no space.
+    It is not elsewhere where the first request gave all of it.
+    Memory that nothing was written to takes no space. Several threads may read at a time.
     """
 
     def __init__(self, ranges: Ranges) -> None:
         """Take ownership of ``ranges``."""
-        tail = ranges.tail(_TAIL_BYTES)
-        if tail.size > caps.MAX_COPIED_BYTES:
-            problem = f"{ranges.name} has {tail.size:,} bytes, which are not read into memory"
-            raise FormatError(problem, limit=caps.MAX_COPIED_BYTES)
+        try:
+            tail = _sound_tail(ranges)
+        except BaseException:
+            ranges.close()
+            raise
         super().__init__(mmap.mmap(-1, tail.size) if tail.size else memoryview(b""))
         self._ranges = ranges
         self._present = _Spans()
+        self._lock = Lock()
+        self._limits = limits_in_force()
+        self._traffic = Traffic(1, len(tail.data))
+        self.is_elsewhere = len(tail.data) < tail.size
         self._put(tail.size - len(tail.data), tail.data)
 
     @property
@@ -41,22 +50,26 @@ class RangedSource(Source):
         self.prefetch([Span(0, self.size)])
         return self._data
 
+    @property
+    def traffic(self) -> Traffic:
+        return self._traffic
+
     def piece(self, start: int, stop: int) -> memoryview:
-        self.prefetch([Span(start, min(stop, self.size))])
+        self.prefetch([Span(start, stop)])
         return super().piece(start, stop)
 
     def prefetch(self, spans: Iterable[Span]) -> None:
-        missing = _merged(
-            (gap for span in spans for gap in self._present.missing(span)), _GAP_BYTES
-        )
-        if not missing:
-            return
-        with memoryview(self._data) as arena:
-            self._ranges.read_into(
-                [(span.start, arena[span.start : span.stop]) for span in missing]
-            )
-        for span in missing:
-            self._present.add(span)
+        """Fetch what of these spans is not there yet, merged to few ranges.
+
+        Raises RemoteError where it cannot be had, LimitError where it is more than is allowed.
+        """
+        with self._lock:
+            missing = self._missing(spans)
+            if missing:
+                self._fetch(missing)
+
+    def expect_all(self) -> None:
+        self._limits = RemoteLimits(requests=None, nbytes=None)
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Do nothing: every range is of the version that was opened."""
@@ -67,6 +80,21 @@ class RangedSource(Source):
     def close(self) -> None:
         self._ranges.close()
         super().close()
+
+    def _missing(self, spans: Iterable[Span]) -> list[Span]:
+        """Return what to ask for, so that all of these spans are there."""
+        inside = (Span(max(start, 0), min(stop, self.size)) for start, stop in spans)
+        gaps = (gap for span in inside for gap in self._present.missing(span))
+        return _merged(gaps, _GAP_BYTES)
+
+    def _fetch(self, missing: Sequence[Span]) -> None:
+        more = Traffic(len(missing), sum(stop - start for start, stop in missing))
+        self._limits.require(self._ranges.name, self._traffic, more)
+        with memoryview(self._data) as arena:
+            self._ranges.read_into([(start, arena[start:stop]) for start, stop in missing])
+        self._traffic = Traffic(*map(add, self._traffic, more))
+        for span in missing:
+            self._present.add(span)
 
     def _put(self, start: int, data: bytes) -> None:
         if data:
@@ -100,6 +128,18 @@ class _Spans:
         first = bisect_left(self._spans, span.start, key=lambda own: own.stop)
         last = bisect_left(self._spans, span.stop + 1, lo=first, key=lambda own: own.start)
         return slice(first, last)
+
+
+def _sound_tail(ranges: Ranges) -> Tail:
+    """Return the end of a file. Raises RemoteError, and FormatError for files that are too long."""
+    tail = ranges.tail(_TAIL_BYTES)
+    if tail.size > caps.MAX_COPIED_BYTES:
+        problem = f"{ranges.name} has {tail.size:,} bytes, which are not read into memory"
+        raise FormatError(problem, limit=caps.MAX_COPIED_BYTES)
+    if len(tail.data) > tail.size:
+        problem = f"{ranges.name} has {tail.size:,} bytes, and its end {len(tail.data):,}"
+        raise RemoteError(problem, hint="The server contradicts itself")
+    return tail
 
 
 def _merged(spans: Iterable[Span], gap: int) -> list[Span]:

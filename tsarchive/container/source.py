@@ -1,20 +1,21 @@
-"""The bytes of an archive: a private map of a file, or a copy of a file object's contents."""
+"""The bytes of an archive, which are read by pieces."""
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
-import stat
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tsarchive.container import caps
-from tsarchive.container.faults import STRICT, Faults, Stopped
-from tsarchive.errors import ArchiveError, CallError
-from tsarchive.remote import is_url, located
+from tsarchive.container.faults import Faults, Stopped
+
+if TYPE_CHECKING:
+    from tsarchive.remote.limits import Traffic
+
+
+_REPLACE = "Open it again, and replace files by renaming instead of writing into them"
 
 
 class FileChanged(Stopped):
@@ -36,6 +37,9 @@ class Source:
     ``require_unchanged`` first. Replacing the file by another of its name is harmless: the map is
     of the first one.
     """
+
+    is_elsewhere = False
+    """True where bytes are asked of a server, so that none should be read that are not needed."""
 
     def __init__(
         self, data: mmap.mmap | bytearray | memoryview, descriptor: int | None = None
@@ -64,6 +68,14 @@ class Source:
 
     def prefetch(self, spans: Iterable[Span]) -> None:
         """Get the bytes of these spans at once, since ``piece`` is going to be asked for them."""
+
+    def expect_all(self) -> None:
+        """Tell that all of the file is going to be read, however much that is."""
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What reading has cost so far; None for a file that is not elsewhere."""
+        return None
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Raise FormatError when the file has another size than when it was opened.
@@ -110,6 +122,7 @@ class PartOfSource(Source):
         super().__init__(memoryview(b""))
         self._whole = whole
         self._start, self._stop = start, stop
+        self.is_elsewhere = whole.is_elsewhere
 
     @property
     def data(self) -> memoryview:
@@ -129,103 +142,6 @@ class PartOfSource(Source):
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Delegate to the other source."""
         self._whole.require_unchanged(faults, contents=contents)
-
-
-_PIECE_BYTES = 1 << 20
-_TO_DISK = "Write it to a file on disk, of which only what is needed is read"
-_REPLACE = "Open it again, and replace files by renaming instead of writing into them"
-
-
-def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRICT) -> Source:
-    """Map the file, or read it when it cannot be mapped: a pipe, a buffer, a decompressor.
-
-    The map is private: it may be written to, and the file does not change. Of a URL, what is asked
-    for is fetched. Raises CallError for anything but a path, a URL or a binary file object, OSError
-    when it cannot be read, RemoteError where that is of a URL. Any other failure of a file object
-    is a fault.
-    """
-    source = located(source)
-    if is_url(source):
-        from tsarchive.container.ranges import RangedSource
-        from tsarchive.remote.opening import ranges_of
-
-        return RangedSource(ranges_of(source))
-    if isinstance(source, (str, os.PathLike)):
-        with open(source, "rb") as file:
-            return _source_of(file, faults)
-    if not hasattr(source, "read"):
-        raise not_a_file(type(source).__name__)
-    return _source_of(source, faults)
-
-
-def _source_of(file: BinaryIO, faults: Faults) -> Source:
-    try:
-        # A file object is read from its position; a map can only begin at the first byte.
-        if _is_plain_file(file) and file.tell() == 0:
-            return _map(file.fileno())
-        return Source(read_all(file, faults))
-    except (ArchiveError, Stopped, OSError, MemoryError):
-        raise
-    except Exception as error:
-        faults.stop(
-            "file-unreadable",
-            f"the file object fails with {type(error).__name__}: {error}",
-            hint="A file object has to be open for reading in binary mode, 'rb'",
-        )
-
-
-def _map(number: int) -> Source:
-    descriptor = os.dup(number)
-    try:
-        return Source(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def read_all(file: BinaryIO, faults: Faults = STRICT) -> bytearray:
-    """Read up to the end, in as many reads as the object needs.
-
-    Raises CallError when it gives no bytes, OSError when it cannot be read. An endless object is a
-    fault.
-    """
-    raw = getattr(file, "raw", file)
-    is_device = isinstance(raw, io.FileIO) and stat.S_ISCHR(os.fstat(raw.fileno()).st_mode)
-    most = caps.MAX_DEVICE_BYTES if is_device else caps.MAX_COPIED_BYTES
-    content = bytearray()
-    while piece := _piece(file):
-        content += piece
-        if len(content) > most:
-            problem = f"more than {most:,} bytes come, which are not read into memory"
-            faults.stop("file-unreadable", problem, limit=most, hint=_TO_DISK)
-    return content
-
-
-def _piece(file: BinaryIO) -> memoryview:
-    piece: Any = file.read(_PIECE_BYTES)
-    if isinstance(piece, str):
-        raise not_a_file("a file opened as text")
-    if piece is None:
-        raise BlockingIOError("the file object has no bytes at the moment")
-    return memoryview(piece)
-
-
-def not_a_file(what: str) -> CallError:
-    """Return the error for an object that no archive can be read from."""
-    hint = "Pass a path, a file opened with mode 'rb', or io.BytesIO(data)"
-    return CallError(f"an archive cannot be read from {what}", hint=hint)
-
-
-def _is_plain_file(file: BinaryIO) -> bool:
-    """Return whether the file object gives exactly the bytes of a file on disk.
-
-    A file number is not enough: a gzip.GzipFile has that of its compressed file.
-    """
-    raw = getattr(file, "raw", file)
-    if not isinstance(raw, io.FileIO):
-        return False
-    status = os.fstat(raw.fileno())
-    return stat.S_ISREG(status.st_mode) and status.st_size > 0
 
 
 _T = TypeVar("_T", bound="Closing")

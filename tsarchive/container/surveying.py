@@ -21,8 +21,9 @@ from tsarchive.container.members import (
     locate_data,
     read_members,
 )
+from tsarchive.container.opening import open_source
 from tsarchive.container.reader import Container
-from tsarchive.container.source import Closing, FileChanged, Source, open_source
+from tsarchive.container.source import Closing, FileChanged, Source
 from tsarchive.findings import Finding
 
 # The only records that torch deflates.
@@ -127,10 +128,10 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
     container: Container | None = None
     in_doubt = frozenset[str]()
     try:
-        with memoryview(opened.data) as buffer, suppress(Stopped):
-            members = read_members(buffer, faults)
+        with suppress(Stopped):
+            members = read_members(opened, faults)
             is_refused = faults.refused
-            walk = _Walk(opened, buffer, members, faults)
+            walk = _Walk(opened, members, faults)
             walk.check_all()
             container = None if is_refused else Container(opened, members)
             in_doubt = walk.in_doubt
@@ -144,11 +145,8 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
 class _Walk:
     """Visits the members in file order."""
 
-    def __init__(
-        self, source: Source, buffer: memoryview, members: Members, faults: Collected
-    ) -> None:
+    def __init__(self, source: Source, members: Members, faults: Collected) -> None:
         self._source = source
-        self._buffer = buffer
         self._members = members
         self._directory = members.directory
         self._faults = faults
@@ -207,10 +205,10 @@ class _Walk:
         self._require_unchanged()
         record = self._members.without_root(entry.name)
         limit = self._directory.limit(entry)
-        data = locate_data(self._buffer, entry, limit, record, self._faults)
+        data = locate_data(self._source, entry, limit, record, self._faults)
         self._offsets[entry.name] = data
-        end = check_descriptor(self._buffer, entry, data, limit, record, self._faults)
-        report_gap(self._buffer[end:limit], Place(record, end), self._faults)
+        end = check_descriptor(self._source, entry, data, limit, record, self._faults)
+        report_gap(self._source.piece(end, limit), Place(record, end), self._faults)
         self._read(entry, Place(record, data))
 
     def _read(self, entry: Entry, at: Place) -> None:
@@ -222,7 +220,7 @@ class _Walk:
                 return
             self._room -= entry.size
         assert at.offset is not None
-        payload = self._buffer[at.offset : at.offset + entry.stored_size]
+        payload = self._source.piece(at.offset, at.offset + entry.stored_size)
         for _ in checked_pieces(entry, payload, at, self._faults):
             self._require_unchanged()
 

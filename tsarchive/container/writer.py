@@ -141,7 +141,7 @@ def write_container(
             )
         write_records(target, records, _STREAM_ROOT if root is None else root)
         return
-    path = os.fsdecode(located(target))
+    path = located(os.fsdecode(target))
     root = root_of_path(path) if root is None else root
     check_root(root)
     with replacing(path) as stream:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import torch
 
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import opened_zip, zip_format

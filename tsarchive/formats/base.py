@@ -734,7 +734,7 @@ class FileFormat(Format):
         """Check a file, and let go of it."""
 
     @abstractmethod
-    def told_size(self, data: memoryview) -> int:
+    def told_size(self, source: Source) -> int:
         """Return the size that a file had when it was whole, 0 where nothing tells.
 
         Raises FormatError for a malformed header.

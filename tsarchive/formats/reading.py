@@ -25,7 +25,7 @@ class Reading:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._most = len(source.data) * _MOST_TIMES + _MOST_BYTES
+        self._most = source.size * _MOST_TIMES + _MOST_BYTES
         self._read = 0
 
     def require_unchanged(self) -> None:

@@ -50,6 +50,15 @@ class Role(Enum):
         """The group in facts of info; empty for what they count elsewhere."""
         return self.value[1]
 
+    @property
+    def is_bulk(self) -> bool:
+        """True for what nothing needs that lists, reads code or checks it: above all weights."""
+        return self in _BULK
+
+
+_BULK: Final = frozenset(
+    {Role.TENSORS, Role.INPUTS, Role.NATIVE, Role.EXECUTORCH, Role.EXTRA, Role.SEGMENT}
+)
 
 GROUPS: Final = (
     "extra", "machine code", "inputs", "debug", "code", "bytecode", "tensors", "objects",

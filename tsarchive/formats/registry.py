@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from mmap import mmap
+from contextlib import suppress
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
 from tsarchive.container.directory import has_directory
-from tsarchive.container.recognise import Diagnosis
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.faults import Collected, Stopped
+from tsarchive.container.members import read_members
+from tsarchive.container.opening import open_source
+from tsarchive.container.recognise import HEAD_BYTES, Diagnosis
+from tsarchive.container.source import Source, Span
 from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
@@ -26,7 +29,9 @@ ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
 """The first that fits counts; the last fits every archive."""
 FILE_FORMATS: Final[tuple[FileFormat, ...]] = EXECUTORCH
 FORMATS: Final[tuple[Format, ...]] = (*FILE_FORMATS, *ZIP_FORMATS)
-_HEAD_BYTES: Final = 8
+_KIND_BYTES: Final = 8
+# The tables of most programs of ExecuTorch.
+_AHEAD_BYTES: Final = 64 << 10
 
 
 def zip_format(names: Collection[str]) -> ZipFormat:
@@ -34,10 +39,15 @@ def zip_format(names: Collection[str]) -> ZipFormat:
     return next(found for found in ZIP_FORMATS if found.fits(names))
 
 
-def file_format(data: bytes | bytearray | memoryview | mmap) -> FileFormat | None:
+def file_format(source: Source) -> FileFormat | None:
+    """Return the format of a file that has a container of its own, None for other files."""
+    return format_beginning(source.piece(0, _KIND_BYTES))
+
+
+def format_beginning(head: bytes | memoryview) -> FileFormat | None:
     """Return the format with a container of its own whose files begin so, if any."""
-    head = memoryview(data)[:_HEAD_BYTES]
-    return next((found for found in FILE_FORMATS if found.begins(head)), None)
+    start = memoryview(head)[:_KIND_BYTES]
+    return next((found for found in FILE_FORMATS if found.begins(start)), None)
 
 
 def format_named(kind: str) -> Format:
@@ -68,7 +78,9 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
 
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
-    own = file_format(found.data)
+    if found.is_elsewhere:
+        _get_ahead(found)
+    own = file_format(found)
     return opened_zip(found) if own is None else own.opened(found)
 
 
@@ -84,14 +96,31 @@ def opened_zip(source: Source) -> Container:
     return Container.of_source(source)
 
 
+def _get_ahead(source: Source) -> None:
+    """Get at once what listing and reading code take of a file, and what tells its format."""
+    found = _zip_at_end(source)
+    if found is None:
+        source.prefetch([Span(0, _AHEAD_BYTES)])
+        return
+    table = zip_format(found.records).table(found)
+    needed = [name for name in found.records if not table.role(name).is_bulk]
+    source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed)])
+
+
+def _zip_at_end(source: Source) -> Container | None:
+    """Return the archive whose directory is at the end of a file, which need not be sound."""
+    with suppress(Stopped):
+        return Container(source, read_members(source, Collected()))
+    return None
+
+
 def damage_of(source: Source) -> Diagnosis | None:
     """Return what has happened to a file that is no sound zip archive; None where it is not known.
 
     What a sound one does not need is imported here.
     """
-    with memoryview(source.data) as buffer:
-        if has_directory(buffer):
-            return None
+    if has_directory(source):
+        return None
     from .diagnosing import diagnosis_of
 
-    return diagnosis_of(source.data)
+    return diagnosis_of(source)

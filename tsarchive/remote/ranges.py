@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
-from tsarchive.errors import RemoteError
+from tsarchive.errors import ArchiveError, RemoteError
 
 
 class Tail(NamedTuple):
@@ -62,9 +62,15 @@ class SeekableRanges(Ranges):
         return Tail(size, bytes(data))
 
     def read_into(self, wanted: Sequence[tuple[int, memoryview]]) -> None:
-        for offset, memory in wanted:
-            self._file.seek(self._start + offset)
-            self._fill(memory)
+        try:
+            for offset, memory in wanted:
+                self._file.seek(self._start + offset)
+                self._fill(memory)
+        except (ArchiveError, OSError):
+            raise
+        except Exception as error:
+            problem = f"{self.name} fails with {type(error).__name__}: {error}"
+            raise RemoteError(problem, hint="It has to stay open as long as the archive") from error
 
     def close(self) -> None:
         """Leave the object as it is."""
@@ -73,6 +79,8 @@ class SeekableRanges(Ranges):
         done = 0
         while done < len(memory):
             piece = self._file.read(len(memory) - done)
+            if piece is None:
+                raise BlockingIOError(f"{self.name} has no bytes at the moment")
             if not piece:
                 problem = f"{self.name} has become shorter since it was opened"
                 raise RemoteError(problem, hint="Open it again")

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import BinaryIO, Final
 
-from tsarchive.container.source import not_a_file, read_all
+from tsarchive.container.opening import not_a_file, read_all
 
 _NAMELESS: Final = "archive"
 

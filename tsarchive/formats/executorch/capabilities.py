@@ -61,7 +61,7 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
     """Report a file that other readers find: torch.jit.load looks for a zip from the end."""
     what = None
     with suppress(Stopped):  # the bytes do not end as a zip archive does
-        if read_directory(view.regions.buffer(), Faults()).entries:
+        if read_directory(view.regions.source, Faults()).entries:
             what = "a zip archive"
     for _, data, _ in find_unclaimed(view.regions.content):
         content = bytes(data).lstrip(b"\0")

@@ -21,7 +21,7 @@ _DATA_FAMILY: Final = b"FH"
 _FAMILY: Final = b"eh"
 AT: Final = 8
 # The runtime reads this many bytes before it looks at anything.
-_HEAD_BYTES: Final = 64
+HEAD_BYTES: Final = 64
 _SHORTEST: Final = 24
 _WITH_DATA_SIZE: Final = 32
 _DATA_HEADER_BYTES: Final = 40
@@ -73,7 +73,7 @@ def read_program_header(data: memoryview) -> Header | None:
 
 
 def _program_header(data: memoryview) -> Header | None:
-    _require(data, _HEAD_BYTES)
+    _require(data, HEAD_BYTES)
     magic = bytes(data[AT : AT + 4])
     if magic[:2] != _FAMILY:
         return None
@@ -144,14 +144,16 @@ def _check_bounds(header: Header, size: int) -> Header:
     return header
 
 
-def told_size(data: memoryview, kind: str) -> int:
+def told_size(head: memoryview, kind: str) -> int:
     """Return the size that a file had when it was whole, 0 where no header tells.
+
+    ``head`` are its first HEAD_BYTES bytes.
 
     Raises FormatError for a malformed header.
     """
     if kind == BPTE:
         return 0
-    found = _data_header(data) if kind == PTD else _program_header(data)
+    found = _data_header(head) if kind == PTD else _program_header(head)
     return 0 if found is None else found.told_size
 
 

@@ -49,7 +49,7 @@ class Regions(Closing):
 
         Raises ArchiveError when the file is closed, FormatError when it was written to since.
         """
-        self._unchanged()
+        _ = self.source
         return self._content
 
     @property
@@ -97,9 +97,11 @@ class Regions(Closing):
 
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
-        return memoryview(self._unchanged().data)
+        return memoryview(self.source.data)
 
-    def _unchanged(self) -> Source:
+    @property
+    def source(self) -> Source:
+        """The bytes of the file. Raises what ``buffer`` raises."""
         if self._source is None:
             raise ArchiveError("the file is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=True)

@@ -313,7 +313,7 @@ _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
 def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
     """Check a file of this kind, and close it."""
     findings = Findings()
-    size = len(opened.data)
+    size = opened.size
     try:
         regions = opened_regions(opened, kind)
     except ArchiveError as error:
@@ -360,7 +360,7 @@ def content_findings(content: Content) -> Iterator[Finding]:
     for start, data, is_rest in found:
         where = "at the end" if is_rest else "in front of a segment"
         message = f"{len(data):,} bytes {where} belong to nothing"
-        what = file_at(data, 0)
+        what = file_at(Source(data), 0)
         if what is not None:
             message += f"; another file begins at byte {start:,}: {what}"
         yield _unusual("executorch-rest", message, None, start)
