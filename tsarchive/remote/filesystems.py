@@ -101,9 +101,12 @@ class ObjectRanges(FileRanges):
             if _code(error) not in _OUTSIDE:  # which says that it is empty
                 raise
             return Tail(0, b"")
+        length, part = answer["ContentLength"], answer.get("ContentRange")
+        if part is None and length > count:
+            raise RemoteError(f"{self.name}: the server answers without byte ranges")
         self._first = {"IfMatch": answer["ETag"]}
-        size = int(answer["ContentRange"].rpartition("/")[2])
-        data = bytearray(answer["ContentLength"])
+        size = length if part is None else int(part.rpartition("/")[2])
+        data = bytearray(length)
         await self._copy(answer, memoryview(data))
         return Tail(size, bytes(data))
 
@@ -141,13 +144,15 @@ def _code(error: OSError) -> str | None:
 
 
 class OpenedRanges(SeekableRanges):
-    """A file object of fsspec, which is closed with it: of a chain, which knows no byte ranges."""
+    """A file at the end of a chain, such as one in a zip archive, which reads and seeks."""
 
-    def __init__(self, url: Url, file: BinaryIO) -> None:
-        super().__init__(file)
+    def __init__(self, url: Url, filesystem: Any, path: str) -> None:
+        opened: BinaryIO = filesystem.open(path, "rb")
+        super().__init__(opened)
         self.name = url
         self._url = url
-        self._opened = file
+        self._opened = opened
+        self._filesystem = filesystem  # which closes the outer file when nobody holds it
 
     def tail(self, count: int) -> Tail:
         return attempted(self._url, lambda: super(OpenedRanges, self).tail(count))

@@ -50,10 +50,9 @@ def _of_filesystem(url: Url, filesystem: Any, path: str) -> Ranges:
 
     if isinstance(filesystem, AbstractArchiveFileSystem):
         is_stored = filesystem.info(path).get("compress_type") == _STORED
-        made = OpenedRanges if is_stored else UnpackedRanges
-        return made(url, filesystem.open(path, "rb"))
+        return (OpenedRanges if is_stored else UnpackedRanges)(url, filesystem, path)
     if isinstance(filesystem, ChainedFileSystem):
-        return OpenedRanges(url, filesystem.open(path, "rb"))
+        return OpenedRanges(url, filesystem, path)
     return (ObjectRanges if hasattr(filesystem, "_call_s3") else FileRanges)(url, filesystem, path)
 
 
