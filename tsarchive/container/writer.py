@@ -84,6 +84,13 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         raise
 
 
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Return whether two paths or URLs lead to one file, as far as their names tell of URLs."""
+    if is_url(located(one)) or is_url(located(other)):
+        return located(one) == located(other)
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
 # Root folder of an archive that is written to a file object.
 _STREAM_ROOT = "archive"
 # torch deflates a source or debug record when it is longer than this many bytes.

@@ -71,27 +71,45 @@ def _found(url: Url) -> tuple[Any, str]:
 
 
 @contextmanager
-def uploading(url: str) -> Iterator[BinaryIO]:
-    """Yield a temporary file that is uploaded to a URL when the block ends without an error.
+def uploaded(url: str) -> Iterator[str]:
+    """Yield a path of the same name, whose file is uploaded if there is one when the block ends.
 
-    The file there is replaced as a whole, or stays as it is. Raises RemoteError for the web, which
-    has no way to write files, and where the file cannot be written.
+    The file at the URL is replaced as a whole or, after an error, stays as it is. Raises
+    RemoteError for the web, which has no way to write files, and where the file cannot be written.
     """
     place = Url(url)
     filesystem, path = attempted(place, lambda: _writable(place))
-    number, temporary = tempfile.mkstemp(prefix="tsarchive-")
-    try:
-        with open(number, "wb") as stream:
-            yield stream
-        attempted(place, lambda: _upload(filesystem, temporary, path))
-    finally:
-        os.unlink(temporary)
+    with tempfile.TemporaryDirectory(prefix="tsarchive-") as folder:
+        written = os.path.join(folder, path.rpartition("/")[2])
+        yield written
+        if os.path.exists(written):
+            attempted(place, lambda: _upload(filesystem, written, path))
+
+
+@contextmanager
+def uploading(url: str) -> Iterator[BinaryIO]:
+    """Yield a temporary file in place of the path that ``uploaded`` yields."""
+    with uploaded(url) as path, open(path, "wb") as stream:
+        yield stream
+
+
+def exists(url: str) -> bool:
+    """Return whether there is a file at a URL. Raises RemoteError where that is not told."""
+    place = Url(url)
+
+    def found() -> bool:
+        filesystem, path = _found(place)
+        return bool(filesystem.exists(path))
+
+    return attempted(place, found)
 
 
 def _writable(url: Url) -> tuple[Any, str]:
     if url.full.lower().startswith(_WEB):
         hint = "Write it to a path, and upload that as the server wants it"
         raise RemoteError(f"{url}: files are not written over HTTP", hint=hint)
+    if url.endswith("/"):
+        raise RemoteError(f"{url}: this names a folder", hint="Add the name of the file to write")
     return _found(url)
 
 

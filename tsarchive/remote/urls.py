@@ -40,6 +40,9 @@ class Url(str):
         made.full = given
         return made
 
+    def __str__(self) -> str:
+        return self  # a plain str would have lost its place
+
     def __getnewargs__(self) -> tuple[str]:
         return (self.full,)
 
