@@ -227,18 +227,18 @@ class _Archive:
         severity = Severity.INFO if is_tensor else Severity.WARNING
         self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
 
-    def _left_out(self) -> set[str]:
+    def _left_out(self) -> frozenset[str]:
         """Return the weights that are left unread; of archives among them, look at the pickles."""
         if not self.container.is_sparing:
-            return set()
-        found = {*weights_of(self.container)} - self.unpickled
+            return frozenset()
         saved = self.format.saved(self.container)
         for name in saved:
             self._nested(name, self.container.part(name))
-        self._tell_left_out(found.difference(saved))
-        return found
+        elements = weights_of(self.container).difference(saved, self.unpickled)
+        self._tell_left_out(elements)
+        return elements.union(saved)
 
-    def _tell_left_out(self, names: set[str]) -> None:
+    def _tell_left_out(self, names: frozenset[str]) -> None:
         nbytes = sum(self.container.records[name].stored_size for name in names)
         if nbytes:
             message = (
