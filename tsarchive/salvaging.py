@@ -28,6 +28,7 @@ from tsarchive.formats.records import Role
 from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
 from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
+from tsarchive.remote import is_url, located
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def salvage(
     Raises FormatError where nothing is left to save, CallError for an ``out`` that is there,
     OSError for files that cannot be read or written.
     """
-    path = os.fspath(out) if isinstance(out, str | os.PathLike) else None
-    if path is not None and not force and os.path.exists(path):
+    path = os.fspath(located(out)) if isinstance(out, str | os.PathLike) else None
+    if path is not None and not force and _is_there(path):
         hint = "Give another name, or force=True"
         raise CallError(f"{path} is there already", hint=hint)
     source = open_source(f)
@@ -141,6 +142,14 @@ def salvage(
         with target as stream:
             write_safetensors(stream, [_told(tensor, step) for tensor in tensors], metadata)
     return report
+
+
+def _is_there(path: str) -> bool:
+    if not is_url(path):
+        return os.path.exists(path)
+    from tsarchive.remote.opening import exists
+
+    return exists(path)
 
 
 def _nothing(lost: Sequence[LostTensor]) -> FormatError:

@@ -18,7 +18,7 @@ from tsarchive.container.source import Source
 from tsarchive.errors import AGAIN, ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import FileFormat, known_totals
-from tsarchive.formats.registry import damage_of, file_format, zip_format
+from tsarchive.formats.registry import damage_of, file_format, weights_of, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 from tsarchive.steps import Step, no_step
@@ -46,15 +46,26 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
 
     ``step`` is called with the name of each part before it is looked at, one of ``STEPS``.
 
+    All of a file is read; of one elsewhere, in few large ranges, one after another.
+
     Raises OSError when the file cannot be read, CallError when ``f`` is no file.
     """
     step(STEPS[0])
-    findings = Findings()
     faults = Collected()
     try:
         opened = open_source(f, faults)
     except Stopped:
         return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
+    opened.expect_all()
+    return verify_source(opened, step)
+
+
+def verify_source(opened: Source, step: Step = no_step) -> VerifyReport:
+    """Check the bytes of a file, which are let go of.
+
+    Where the source is sparing, checksums and headers of weights are left unread.
+    """
+    findings = Findings()
     own = file_format(opened)
     if own is not None:
         extent = _told_extent(opened, own)  # before it is let go of
@@ -66,7 +77,7 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
         findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
         report = VerifyReport(None, None, size, 0, None, 0, findings.ordered())
         return _with_extent(report, damage.extent)
-    with survey(opened) as found:
+    with survey(opened, weights_of) as found:
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,7 @@ def command(file: str, *, check: bool, as_json: bool) -> int:
     from tsarchive.formats.registry import format_named
 
     with tsarchive.open(file) as archive, not_collecting():
-        facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
+        facts = format_named(archive.kind).describe(archive, file, archive.nbytes)
     found = tsarchive.missing(file) if check else None
     if as_json:
         missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}

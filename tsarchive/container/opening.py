@@ -12,6 +12,7 @@ from tsarchive.container import caps
 from tsarchive.container.faults import STRICT, Faults, Stopped
 from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError, CallError
+from tsarchive.remote import is_url, located
 
 _PIECE_BYTES = 1 << 20
 _TO_DISK = "Write it to a file on disk, of which only what is needed is read"
@@ -22,17 +23,27 @@ def open_source(source: str | os.PathLike[str] | BinaryIO, faults: Faults = STRI
 
     The map is private: it may be written to, and the file does not change. Of another object that
     reads and seeks only what is needed is read, so it is needed itself until the source is closed.
+    Of a URL, what is needed is fetched.
 
-    Raises CallError for
-    anything but a path or a binary file object, OSError when it cannot be read. Any other failure
-    of a file object is a fault.
+    Raises CallError for anything but a path, a URL or a binary file object; OSError when it cannot
+    be read, which is a RemoteError for a URL. Any other failure of a file object is a fault.
     """
+    source = located(source)
+    if is_url(source):
+        return _elsewhere(source)
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
             return _source_of(file, faults)
     if not hasattr(source, "read"):
         raise not_a_file(type(source).__name__)
     return _source_of(source, faults)
+
+
+def _elsewhere(url: str) -> Source:
+    from tsarchive.container.ranges import RangedSource
+    from tsarchive.remote.opening import ranges_of
+
+    return RangedSource(ranges_of(url))
 
 
 def _source_of(file: BinaryIO, faults: Faults) -> Source:

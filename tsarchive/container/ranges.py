@@ -45,7 +45,7 @@ class RangedSource(Source):
         self._lock = Lock()
         self._limits = limits_in_force()
         self._traffic = Traffic(1, len(tail.data))
-        self.is_elsewhere = len(tail.data) < tail.size
+        self.is_elsewhere = self.is_sparing = len(tail.data) < tail.size
         self._put(tail.size - len(tail.data), tail.data)
 
     @property
@@ -75,6 +75,7 @@ class RangedSource(Source):
                 self._fetch(missing)
 
     def expect_all(self) -> None:
+        super().expect_all()
         self._limits = RemoteLimits(requests=None, nbytes=None)
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:

@@ -25,6 +25,7 @@ from tsarchive.errors import INCOMPLETE, ArchiveError, FormatError, MissingRecor
 
 if TYPE_CHECKING:
     from tsarchive.container.remains import Remnant
+    from tsarchive.remote.limits import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Container(Closing):
         source = self._sound(contents=True)
         if self.records[name].method != STORED:
             return Source(self.view(name))
+        if source.is_elsewhere:
+            source.prefetch(span for whole in self.spans((name,)) for span in _ends(whole))
         return PartOfSource(source, *self._place(source, name))
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -199,6 +202,16 @@ class Container(Closing):
         if source.is_elsewhere:
             self.prefetch((name,))
         return source.piece(*self._place(source, name))
+
+    @property
+    def is_sparing(self) -> bool:
+        """True where weights should be left unread. Raises what ``piece`` raises."""
+        return self._sound(contents=False).is_sparing
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What reading a file elsewhere has cost so far. Raises what ``piece`` raises."""
+        return self._sound(contents=False).traffic
 
     @property
     def is_elsewhere(self) -> bool:
@@ -288,6 +301,16 @@ class Container(Closing):
         return self._source
 
 
+# The directory and the pickle of what ``torch.save`` writes are at the end and at the start.
+_START_BYTES, _END_BYTES = 32 << 10, 72 << 10
+
+
+def _ends(whole: Span) -> tuple[Span, Span]:
+    """Return the start and the end of a record that is an archive."""
+    start, stop = whole
+    return Span(start, min(start + _START_BYTES, stop)), Span(max(start, stop - _END_BYTES), stop)
+
+
 class ChangedContainer(Container):
     """``container`` with the records in ``changed`` in place of its own, as if they were stored.
 
@@ -333,6 +356,14 @@ class ChangedContainer(Container):
 
     def buffer(self) -> memoryview:
         return self._container.buffer()
+
+    @property
+    def is_sparing(self) -> bool:
+        return self._container.is_sparing
+
+    @property
+    def traffic(self) -> Traffic | None:
+        return self._container.traffic
 
     @property
     def nbytes(self) -> int:

@@ -39,7 +39,9 @@ class Source:
     """
 
     is_elsewhere = False
-    """True where bytes are asked of a server, so that none should be read that are not needed."""
+    """True where bytes are asked of a server or of a file object, so that each request counts."""
+    is_sparing = False
+    """True where weights should be left unread, also by what checks files."""
 
     def __init__(
         self, data: mmap.mmap | bytearray | memoryview, descriptor: int | None = None
@@ -75,6 +77,7 @@ class Source:
 
     def expect_all(self) -> None:
         """Tell that all of the file is going to be read, however much that is."""
+        self.is_sparing = False
 
     @property
     def traffic(self) -> Traffic | None:
@@ -127,6 +130,7 @@ class PartOfSource(Source):
         self._whole = whole
         self._start, self._stop = start, stop
         self.is_elsewhere = whole.is_elsewhere
+        self.is_sparing = whole.is_sparing
 
     @property
     def data(self) -> memoryview:
@@ -143,12 +147,22 @@ class PartOfSource(Source):
     def prefetch(self, spans: Iterable[Span]) -> None:
         self._whole.prefetch(Span(self._start + a, self._start + b) for a, b in spans)
 
-    def expect_all(self) -> None:
-        self._whole.expect_all()
-
     def memory(self, start: int, stop: int) -> memoryview:
         first = self._start + start
         return self._whole.memory(first, min(self._start + stop, self._stop))
+
+    def let_go(self) -> None:
+        """Delegate to the other source."""
+        self._whole.let_go()
+
+    def expect_all(self) -> None:
+        """Delegate to the other source."""
+        super().expect_all()
+        self._whole.expect_all()
+
+    @property
+    def traffic(self) -> Traffic | None:
+        return self._whole.traffic
 
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Delegate to the other source."""

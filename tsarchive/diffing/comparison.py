@@ -17,7 +17,7 @@ from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
 from tsarchive.diffing.tensors import Prefixes, prefixes_of, tensor_changes
-from tsarchive.errors import ArchiveError, CallError
+from tsarchive.errors import ArchiveError, CallError, RemoteError
 from tsarchive.fingerprinting import (
     Readable,
     is_file,
@@ -27,6 +27,7 @@ from tsarchive.fingerprinting import (
 )
 from tsarchive.formats.registry import format_of
 from tsarchive.ir.names import closest
+from tsarchive.remote import located
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
@@ -129,7 +130,9 @@ def _readable(source: Subject) -> Iterator[Readable]:
         try:
             readable = stack.enter_context(readable_contents(source, debug=True))
         except ArchiveError as error:
-            error.filename = _name(source) if is_file(source) else None
+            # Errors of files elsewhere begin with their names.
+            if is_file(source) and not isinstance(error, RemoteError):
+                error.filename = _name(source)
             raise
         yield readable
 
@@ -138,7 +141,7 @@ def _name(source: Any) -> str:
     """Return what a source is called."""
     if not is_file(source):
         return type(source).__name__
-    name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", "")
+    name = located(source) if isinstance(source, str | os.PathLike) else getattr(source, "name", "")
     return str(os.fspath(name)) if isinstance(name, str | os.PathLike) else "<file>"
 
 

@@ -658,6 +658,10 @@ class ZipFormat(Format):
     def warn(self, module: Any, records: list[NewRecord]) -> None:
         """Warn of what is about to be written, where it will not do."""
 
+    def saved(self, container: Container) -> Collection[str]:
+        """Return the records of elements that are files of ``torch.save``, which have a pickle."""
+        return ()
+
     def models(self, container: Container) -> Sequence[str]:
         """Return the names of the models, where an archive may have several."""
         return ()

@@ -29,6 +29,9 @@ _LEGACY: Final = re.compile(TORCH_SAVE_LEGACY, re.DOTALL)
 _BEFORE_VALUE: Final = 3
 _COUNT_BYTES: Final = 8
 _MOST_PICKLED: Final = 1 << 26
+# Pickles are short beside storages: more is read only where these bytes do not have them all.
+_PICKLED_AT_FIRST: Final = 1 << 16
+_GROWTH: Final = 1 << 5
 _MOST_OPCODES: Final = 1 << 22
 
 
@@ -164,8 +167,13 @@ def _storages_behind(
 
 def _pickles_of(source: Source) -> tuple[bytes, list[int]]:
     """Return the beginning of such a file, and where its pickles end in it."""
-    head = bytes(source.piece(0, _MOST_PICKLED))
-    return head, list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    size = _PICKLED_AT_FIRST
+    while True:
+        head = bytes(source.piece(0, size))
+        ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+        if len(ends) == _BEFORE_VALUE + 2 or size >= min(source.size, _MOST_PICKLED):
+            return head, ends
+        size *= _GROWTH
 
 
 def _pickle_ends(data: bytes) -> Iterator[int]:

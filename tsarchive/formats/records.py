@@ -51,6 +51,11 @@ class Role(Enum):
         return self.value[1]
 
     @property
+    def is_of_elements(self) -> bool:
+        """True for elements of weights, of constants and of example inputs."""
+        return self in (Role.TENSORS, Role.INPUTS)
+
+    @property
     def is_bulk(self) -> bool:
         """True for what nothing needs that lists, reads code or checks it: above all weights."""
         return self in _BULK

@@ -78,8 +78,7 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
 
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
-    if found.is_elsewhere:
-        _get_ahead(found)
+    get_ahead(found)
     own = file_format(found)
     return opened_zip(found) if own is None else own.opened(found)
 
@@ -96,8 +95,10 @@ def opened_zip(source: Source) -> Container:
     return Container.of_source(source)
 
 
-def _get_ahead(source: Source) -> None:
-    """Get at once what listing and reading code take of a file, and what tells its format."""
+def get_ahead(source: Source) -> None:
+    """Get at once what listing and reading code take of a file elsewhere."""
+    if not source.is_elsewhere:
+        return
     found = _zip_at_end(source)
     if found is None:
         source.prefetch([Span(0, _AHEAD_BYTES)])
@@ -105,6 +106,12 @@ def _get_ahead(source: Source) -> None:
     table = zip_format(found.records).table(found)
     needed = [name for name in found.records if not table.role(name).is_bulk]
     source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed)])
+
+
+def weights_of(container: Container) -> frozenset[str]:
+    """Return the records that hold elements of tensors, be it in a file of torch.save."""
+    table = zip_format(container.records).table(container)
+    return frozenset(name for name in container.records if table.role(name).is_of_elements)
 
 
 def _zip_at_end(source: Source) -> Container | None:

@@ -195,6 +195,14 @@ class _Pt2(ZipFormat):
 
         return graph_report(saved if read is None else read)
 
+    def saved(self, container: Container) -> Collection[str]:
+        from .records import Layout, Records
+
+        table = self.table(container)
+        is_raw = Records(container).layout is Layout.RAW
+        saved = (Role.INPUTS,) if is_raw else (Role.INPUTS, Role.TENSORS)
+        return [name for name in container.records if table.role(name) in saved]
+
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
         from .verifying import Pt2Check
 

@@ -124,6 +124,10 @@ class Storage:
         """Return the bytes, as ``Container.view`` does."""
         return self._container.view(self._record)
 
+    def begins_with(self, start: bytes) -> bool:
+        """Return whether the bytes are read and begin so. Raises what ``data`` raises."""
+        return not self._container.is_sparing and self.data()[: len(start)] == start
+
 
 @dataclass(frozen=True, slots=True)
 class StoredView:
