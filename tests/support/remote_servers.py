@@ -51,7 +51,12 @@ def sftp_server(folder: Path) -> Iterator[str]:
     """Serve a folder by SFTP, whose user and password stand in the URL that it yields."""
     import asyncssh
 
+    connections: list[asyncssh.SSHServerConnection] = []
+
     class Server(asyncssh.SSHServer):
+        def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+            connections.append(conn)
+
         def begin_auth(self, username: str) -> bool:
             return True
 
@@ -76,11 +81,11 @@ def sftp_server(folder: Path) -> Iterator[str]:
 
     async def close(server: asyncssh.SSHAcceptor) -> None:
         server.close()
+        for connection in connections:
+            connection.abort()
+            await connection.wait_closed()
         await server.wait_closed()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     listening = asyncio.run_coroutine_threadsafe(listen(), loop).result()
     try:
