@@ -12,7 +12,6 @@ import fsspec
 
 __all__ = ["configured", "s3_server", "sftp_server"]
 
-BUCKET = "models"
 USER, PASSWORD = "ann", "hunter22"
 
 
@@ -40,8 +39,10 @@ def s3_server() -> Iterator[str]:
     options = {"key": "key", "secret": "secret", "endpoint_url": f"http://{host}:{port}"}
     try:
         with configured("s3", **options):
-            fsspec.filesystem("s3").mkdir(BUCKET)
-            yield f"s3://{BUCKET}"
+            # What moto holds outlives its servers.
+            bucket = f"models-{port}"
+            fsspec.filesystem("s3").mkdir(bucket)
+            yield f"s3://{bucket}"
     finally:
         server.stop()
 
