@@ -21,7 +21,7 @@ pytest.importorskip("aiohttp")
 WHERE = ("memory", "s3", "sftp")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def started(tmp_path_factory):
     """The root URL of a kind of place, of which servers are started when they are first needed."""
     with ExitStack() as stack:

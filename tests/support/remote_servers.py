@@ -12,7 +12,6 @@ import fsspec
 
 __all__ = ["configured", "s3_server", "sftp_server"]
 
-BUCKET = "models"
 USER, PASSWORD = "ann", "hunter22"
 
 
@@ -40,8 +39,10 @@ def s3_server() -> Iterator[str]:
     options = {"key": "key", "secret": "secret", "endpoint_url": f"http://{host}:{port}"}
     try:
         with configured("s3", **options):
-            fsspec.filesystem("s3").mkdir(BUCKET)
-            yield f"s3://{BUCKET}"
+            # What moto holds outlives its servers.
+            bucket = f"models-{port}"
+            fsspec.filesystem("s3").mkdir(bucket)
+            yield f"s3://{bucket}"
     finally:
         server.stop()
 
@@ -51,7 +52,12 @@ def sftp_server(folder: Path) -> Iterator[str]:
     """Serve a folder by SFTP, whose user and password stand in the URL that it yields."""
     import asyncssh
 
+    connections: list[asyncssh.SSHServerConnection] = []
+
     class Server(asyncssh.SSHServer):
+        def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+            connections.append(conn)
+
         def begin_auth(self, username: str) -> bool:
             return True
 
@@ -76,11 +82,11 @@ def sftp_server(folder: Path) -> Iterator[str]:
 
     async def close(server: asyncssh.SSHAcceptor) -> None:
         server.close()
+        for connection in connections:
+            connection.abort()
+            await connection.wait_closed()
         await server.wait_closed()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     listening = asyncio.run_coroutine_threadsafe(listen(), loop).result()
     try:

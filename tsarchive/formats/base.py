@@ -87,6 +87,9 @@ class OtherContainer(Protocol):
     @property
     def records(self) -> Mapping[str, Record]: ...
 
+    @property
+    def nbytes(self) -> int: ...
+
     def read(self, name: str) -> bytes: ...
 
     def close(self) -> None: ...
@@ -110,6 +113,11 @@ class OpenedArchive(Closing):
         of ExecuTorch.
         """
         return self._format.kind
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes."""
+        return self._opened.nbytes
 
     @cached_property
     def view(self) -> View:

@@ -100,6 +100,11 @@ class Regions(Closing):
         return memoryview(self.source.data)
 
     @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes. Raises what ``buffer`` raises."""
+        return self.source.size
+
+    @property
     def source(self) -> Source:
         """The bytes of the file. Raises what ``buffer`` raises."""
         if self._source is None:
