@@ -17,7 +17,7 @@ from tsarchive.container.faults import DAMAGED_DATA
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.opening import open_source
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import PartOfSource, Source
+from tsarchive.container.source import Source, lent
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.base import OTHER_KIND, FileFormat, known_totals
@@ -100,7 +100,7 @@ def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
     add_soundness(source, found)
     try:
-        archive = archive_of(format_.opened(_lent(source)))
+        archive = archive_of(format_.opened(lent(source)))
     except ArchiveError:
         return False
     format_.audit(archive, found)
@@ -109,11 +109,6 @@ def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
 
 def _start_of(source: Source, size: int) -> bytes:
     return bytes(source.piece(0, min(size, source.size)))
-
-
-def _lent(source: Source) -> Source:
-    """Return the bytes of a source for what closes the source that it is given."""
-    return PartOfSource(source, 0, source.size)
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
@@ -147,7 +142,7 @@ def audit_zip(source: Source, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
     found.findings.excuse(add_soundness(source, found))
     try:
-        container = Container.of_source(_lent(source))
+        container = Container.of_source(lent(source))
     except ArchiveError:
         salvage(_start_of(source, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
@@ -395,7 +390,7 @@ def add_soundness(source: Source, found: Collected) -> frozenset[str]:
     A file that is no sound archive is not known to be harmless, whatever its code can do. What
     stands in a record with a wrong checksum may be the work of damage: torch does not read it.
     """
-    findings = [f for f in verify_source(_lent(source)).findings if f.rule != OTHER_KIND]
+    findings = [f for f in verify_source(lent(source)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return frozenset()

@@ -40,6 +40,7 @@ _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
 # Their bytes are a graph and weights for a library of kernels, not a program of a machine.
 _INTERPRETED: Final = frozenset({"XnnpackBackend"})
 _SHOWN: Final = 12
+_NATIVE_BYTES: Final = 4096
 _TWO_FILES: Final = "Do not pass it on: what it does depends on what reads it"
 _PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
 _LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
@@ -95,7 +96,7 @@ def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> No
 
 def _native(name: str, regions: Regions, found: Collected) -> None:
     """Report a part that is native code, whatever its name says."""
-    kind = native_format("", bytes(regions.view(name)[:4096]))
+    kind = native_format("", bytes(regions.start_of(name, _NATIVE_BYTES)))
     if kind is not None:
         size = regions.records[name].size
         found.payloads.append(Payload(name, kind, size))
@@ -120,7 +121,7 @@ def _uses(program: Program) -> Iterator[OperatorUse]:
 def _delegates(program: Program) -> Iterator[Finding]:
     for method in program.methods:
         for delegate in method.delegates:
-            size = len(program.delegate_data(delegate))
+            size = program.delegate_place(delegate).size
             message = f"{method.name} hands {size:,} bytes to the backend {delegate.backend!r}"
             is_plain = delegate.backend in _INTERPRETED
             severity = Severity.INFO if is_plain else Severity.WARNING
