@@ -88,7 +88,9 @@ def _audit(source: Source) -> AuditReport:
         is_looked_into = _audit_own(source, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
-    if form is not ZIP:
+    if form.is_inert and own is not None and source.is_sparing:
+        _tell_unread(found, "the data behind the tables is left unread")
+    elif form is not ZIP:
         _audit_bytes(_start_of(source, _LONGEST_FILE), form, found)
     if size > _LONGEST_FILE and form is not ZIP:
         message = f"only its first {_LONGEST_FILE >> 30} GiB are looked into"
@@ -105,6 +107,11 @@ def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
         return False
     format_.audit(archive, found)
     return True
+
+
+def _tell_unread(found: Collected, what: str) -> None:
+    message, hint = f"{what}: nothing is looked for there", "Audit all of it with weights=True"
+    found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
 
 
 def _start_of(source: Source, size: int) -> bytes:
@@ -236,12 +243,8 @@ class _Archive:
     def _tell_left_out(self, names: frozenset[str]) -> None:
         nbytes = sum(self.container.records[name].stored_size for name in names)
         if nbytes:
-            message = (
-                f"the weights ({nbytes:,} bytes in {len(names):,} records) are left unread: their "
-                "checksums are not checked, and nothing is looked for in them"
-            )
-            hint = "Audit it with weights=True, or download it first"
-            self.found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
+            weights = f"the weights ({nbytes:,} bytes in {len(names):,} records)"
+            _tell_unread(self.found, f"{weights} are left unread, their checksums unchecked")
 
     def _nested(self, name: str, source: Source) -> None:
         inner = Collected(self.found.budgets, prefix=f"{name}/")

@@ -7,7 +7,7 @@ hand bytes to a backend, which may run them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -77,10 +77,11 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
 
 def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> None:
     _hidden(view, found)
+    program = view.program
     for name, record in view.regions.records.items():
         found.count(table.role(name).audited, record.size, record.stored_size)
+    for name in _looked_at(view):
         _native(name, view.regions, found)
-    program = view.program
     if program is None:
         return
     found.entry_points += [EntryPoint(When.CALL, name) for name in program.method_names]
@@ -92,6 +93,19 @@ def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> No
         message = f"it reads {listed(program.external_names, _SHOWN)} from a data file"
         found.find("program-data", Severity.INFO, Nature.ABILITY, message, RECORD)
     found.findings.add(_paths(program))
+
+
+def _looked_at(view: ExecutorchView) -> Collection[str]:
+    """Return the parts whose start is read: where weights are left unread, those for backends."""
+    regions, program = view.regions, view.program
+    if not regions.source.is_sparing:
+        return regions.records
+    methods = () if program is None else program.methods
+    delegates = (delegate for method in methods for delegate in method.delegates)
+    names = {f"segments/{each.index}" for each in delegates if not each.is_inline}
+    names &= regions.records.keys()
+    regions.prefetch_starts(names, _NATIVE_BYTES)
+    return names
 
 
 def _native(name: str, regions: Regions, found: Collected) -> None:
