@@ -169,6 +169,11 @@ class PartOfSource(Source):
         self._whole.require_unchanged(faults, contents=contents)
 
 
+def lent(source: Source) -> Source:
+    """Return the bytes of a source for a user that closes what it is given."""
+    return PartOfSource(source, 0, source.size)
+
+
 _T = TypeVar("_T", bound="Closing")
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
-from tsarchive.container.directory import has_directory
+from tsarchive.container.directory import has_directory, has_end
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.members import read_members
 from tsarchive.container.opening import open_source
@@ -116,6 +116,8 @@ def weights_of(container: Container) -> frozenset[str]:
 
 def _zip_at_end(source: Source) -> Container | None:
     """Return the archive whose directory is at the end of a file, which need not be sound."""
+    if not has_end(source):
+        return None
     with suppress(Stopped):
         return Container(source, read_members(source, Collected()))
     return None
