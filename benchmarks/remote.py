@@ -4,7 +4,8 @@
 
 The files are on a web server on loopback, a process of its own. ``load`` is the time of
 ``tsarchive.load`` of an archive of so many GiB, ``plain`` that of a download of the same file into
-memory by as many connections and in pieces of the same size, both in fresh processes that have
+memory by as many connections, each in a thread of its own, ``fsspec`` that of one through the
+client that ``load`` uses as well; pieces are of the same size. Each is in fresh processes that have
 imported what they need: medians of so many runs, taken in turns. ``memory`` is the peak of the
 process beyond what it had before.
 
@@ -28,7 +29,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[1]
@@ -49,17 +50,33 @@ LAYER = 4096  # a matrix of so many rows and columns has 64 MiB
 # The server
 
 
+class Server(ThreadingHTTPServer):
+    """Takes no notice of clients that leave."""
+
+    request_queue_size = 64
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
+
+
 class Handler(BaseHTTPRequestHandler):
     """Sends files of the folder by ranges, and counts."""
 
     protocol_version = "HTTP/1.1"
     requests = nbytes = 0
 
+    def do_HEAD(self) -> None:
+        size = Path(Path(unquote(self.path)).name).stat().st_size
+        self.send_response(200)
+        self.send_header("Content-Length", str(size))
+        self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+
     def do_GET(self) -> None:
         if self.path == TRAFFIC:
             self._send_traffic()
             return
-        with open(Path(self.path.removeprefix("/")).name, "rb") as file:
+        with open(Path(unquote(self.path)).name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             start, stop = span_of(self.headers["Range"], size)
             Handler.requests += 1
@@ -97,7 +114,7 @@ def span_of(asked: str, size: int) -> tuple[int, int]:
 def serve(folder: str) -> None:
     """Serve a folder on a free port, which is printed, until the process is ended."""
     os.chdir(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
@@ -171,7 +188,25 @@ def load(url: str) -> Callable[[], object]:
     return lambda: tsarchive.load(url)
 
 
-WAYS = {"plain": plain, "load": load}
+def through_fsspec(url: str) -> Callable[[], object]:
+    """Download the same pieces through fsspec."""
+    import fsspec
+
+    from tsarchive.remote.parallel import CONNECTIONS, PIECE_BYTES
+
+    filesystem = fsspec.filesystem("http")
+
+    def download() -> object:
+        size = filesystem.info(url)["size"]
+        starts = [*range(0, size, PIECE_BYTES)]
+        stops = [min(start + PIECE_BYTES, size) for start in starts]
+        urls = [url] * len(starts)
+        return filesystem.cat_ranges(urls, starts, stops, batch_size=CONNECTIONS)
+
+    return download
+
+
+WAYS = {"plain": plain, "fsspec": through_fsspec, "load": load}
 
 
 def measure(way: str, url: str) -> None:
@@ -253,9 +288,9 @@ def make_networks(folder: Path) -> Iterator[Path]:
         found = [path for path in CORPUS.glob(pattern) if path.is_file()]
         if found:
             largest = max(found, key=lambda path: path.stat().st_size)
-            copy = folder / f"corpus{largest.suffix}"
+            copy = folder / largest.name
             copy.write_bytes(largest.read_bytes())
-            yield copy.rename(folder / largest.name.replace("=", "-"))
+            yield copy
 
 
 def request_rows(folder: Path) -> list[dict[str, object]]:
@@ -322,7 +357,7 @@ def show(given: argparse.Namespace) -> None:
         print(json.dumps(found, indent=2))
         return
     for rows in found.values():
-        print(table([*rows[0]], rows), end="\n\n")
+        print(table([*rows[0]] if rows else [], rows), end="\n\n")
     print(measured())
 
 
