@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
+    from tsarchive.remote.limits import RemoteLimits, Traffic
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
@@ -96,6 +97,7 @@ __all__ = [
     "PolicyError",
     "ReadComparison",
     "RecordDifference",
+    "RemoteLimits",
     "SalvageReport",
     "SaveComparison",
     "SaveError",
@@ -108,6 +110,7 @@ __all__ = [
     "TensorInfo",
     "TensorTotals",
     "TorchVersionError",
+    "Traffic",
     "UnknownClassError",
     "UnknownOperatorError",
     "Unprinted",
@@ -154,6 +157,7 @@ _HOMES = {
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
+        "remote.limits": "RemoteLimits Traffic",
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
