@@ -93,7 +93,7 @@ def load(
 
             beside = opened_data(data)
         options = LoadOptions(given_device(map_location), guard, model, beside)
-        opened = opened_file(f)
+        opened = opened_file(f, whole=True)
         if extra_files is not None:
             from tsarchive.formats.extra_files import ExtraFiles
 

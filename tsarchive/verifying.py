@@ -18,7 +18,7 @@ from tsarchive.container.source import Source
 from tsarchive.errors import AGAIN, ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import FileFormat, known_totals
-from tsarchive.formats.registry import damage_of, file_format, weights_of, zip_format
+from tsarchive.formats.registry import damage_of, file_format, get_ahead, weights_of, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 from tsarchive.steps import Step, no_step
@@ -66,6 +66,7 @@ def verify_source(opened: Source, step: Step = no_step) -> VerifyReport:
     Where the source is sparing, checksums and headers of weights are left unread.
     """
     findings = Findings()
+    get_ahead(opened)
     own = file_format(opened)
     if own is not None:
         extent = _told_extent(opened, own)  # before it is let go of

@@ -17,7 +17,7 @@ from tsarchive.container.faults import DAMAGED_DATA
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.opening import open_source
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import PartOfSource, Source
+from tsarchive.container.source import Source, lent
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.base import OTHER_KIND, FileFormat, known_totals
@@ -88,7 +88,9 @@ def _audit(source: Source) -> AuditReport:
         is_looked_into = _audit_own(source, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
-    if form is not ZIP:
+    if form.is_inert and own is not None and source.is_sparing:
+        _tell_unread(found, "the data behind the tables is left unread")
+    elif form is not ZIP:
         _audit_bytes(_start_of(source, _LONGEST_FILE), form, found)
     if size > _LONGEST_FILE and form is not ZIP:
         message = f"only its first {_LONGEST_FILE >> 30} GiB are looked into"
@@ -100,20 +102,20 @@ def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
     add_soundness(source, found)
     try:
-        archive = archive_of(format_.opened(_lent(source)))
+        archive = archive_of(format_.opened(lent(source)))
     except ArchiveError:
         return False
     format_.audit(archive, found)
     return True
 
 
+def _tell_unread(found: Collected, what: str) -> None:
+    message, hint = f"{what}: nothing is looked for there", "Audit all of it with weights=True"
+    found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
+
+
 def _start_of(source: Source, size: int) -> bytes:
     return bytes(source.piece(0, min(size, source.size)))
-
-
-def _lent(source: Source) -> Source:
-    """Return the bytes of a source for what closes the source that it is given."""
-    return PartOfSource(source, 0, source.size)
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
@@ -147,7 +149,7 @@ def audit_zip(source: Source, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
     found.findings.excuse(add_soundness(source, found))
     try:
-        container = Container.of_source(_lent(source))
+        container = Container.of_source(lent(source))
     except ArchiveError:
         salvage(_start_of(source, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
@@ -241,12 +243,8 @@ class _Archive:
     def _tell_left_out(self, names: frozenset[str]) -> None:
         nbytes = sum(self.container.records[name].stored_size for name in names)
         if nbytes:
-            message = (
-                f"the weights ({nbytes:,} bytes in {len(names):,} records) are left unread: their "
-                "checksums are not checked, and nothing is looked for in them"
-            )
-            hint = "Audit it with weights=True, or download it first"
-            self.found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
+            weights = f"the weights ({nbytes:,} bytes in {len(names):,} records)"
+            _tell_unread(self.found, f"{weights} are left unread, their checksums unchecked")
 
     def _nested(self, name: str, source: Source) -> None:
         inner = Collected(self.found.budgets, prefix=f"{name}/")
@@ -395,7 +393,7 @@ def add_soundness(source: Source, found: Collected) -> frozenset[str]:
     A file that is no sound archive is not known to be harmless, whatever its code can do. What
     stands in a record with a wrong checksum may be the work of damage: torch does not read it.
     """
-    findings = [f for f in verify_source(_lent(source)).findings if f.rule != OTHER_KIND]
+    findings = [f for f in verify_source(lent(source)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return frozenset()

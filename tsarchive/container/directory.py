@@ -69,6 +69,11 @@ def find_directory(source: Source, faults: Faults) -> DirectoryPlace:
     return _place(wide, position, faults)
 
 
+def has_end(source: Source) -> bool:
+    """Return whether there may be an end record, which is told by the end of the file alone."""
+    return bool(_end_candidates(_end_of(source)))
+
+
 def has_directory(source: Source) -> bool:
     """Return whether a directory is where the end records of a zip archive tell, all being well."""
     faults = Collected()
@@ -97,8 +102,8 @@ def _unpacked(source: Source, layout: Struct, position: int) -> tuple[Any, ...]:
 
 
 def _find_end_record(source: Source, faults: Faults) -> int:
-    start = max(0, source.size - END.size - _MAX_COMMENT)
-    tail = bytes(source.piece(start, source.size))
+    tail = _end_of(source)
+    start = source.size - len(tail)
     found = _end_candidates(tail)
     if not found:
         kind = recognise(bytes(source.piece(0, HEAD_BYTES)))
@@ -120,6 +125,11 @@ def _find_end_record(source: Source, faults: Faults) -> int:
         place = Place(offset=start + complete[-1])
         faults.report("zip-comment", f"the archive has a comment of {comment} bytes", place)
     return start + complete[-1]
+
+
+def _end_of(source: Source) -> bytes:
+    """Return the bytes in which the end record stands, be there one."""
+    return bytes(source.piece(max(0, source.size - END.size - _MAX_COMMENT), source.size))
 
 
 def _end_candidates(tail: bytes) -> list[tuple[int, int]]:

@@ -75,6 +75,11 @@ class Source:
         """Tell that all of the file is going to be read, however much that is."""
         self.is_sparing = False
 
+    def fetch_all(self) -> None:
+        """Get all of the file at once, since all of it is going to be used."""
+        self.expect_all()
+        self.prefetch([Span(0, self.size)])
+
     @property
     def traffic(self) -> Traffic | None:
         """What reading has cost so far; None for a file that is not elsewhere."""
@@ -159,6 +164,11 @@ class PartOfSource(Source):
     def require_unchanged(self, faults: Faults, *, contents: bool) -> None:
         """Delegate to the other source."""
         self._whole.require_unchanged(faults, contents=contents)
+
+
+def lent(source: Source) -> Source:
+    """Return the bytes of a source for a user that closes what it is given."""
+    return PartOfSource(source, 0, source.size)
 
 
 _T = TypeVar("_T", bound="Closing")

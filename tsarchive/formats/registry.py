@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
-from tsarchive.container.directory import has_directory
+from tsarchive.container.directory import has_directory, has_end
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.members import read_members
 from tsarchive.container.opening import open_source
@@ -67,13 +67,18 @@ def format_of(opened: Opened) -> Format:
     return format_named(opened.kind)
 
 
-def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
+def opened_file(source: str | os.PathLike[str] | BinaryIO, *, whole: bool = False) -> Opened:
     """Open a file of any format, a path or a binary file object; nothing in it is read yet.
+
+    One elsewhere is fetched ``whole`` where all of it is going to be used.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    return opened_source(open_source(source))
+    found = open_source(source)
+    if whole:
+        found.fetch_all()
+    return opened_source(found)
 
 
 def opened_source(found: Source) -> Opened:
@@ -116,6 +121,8 @@ def weights_of(container: Container) -> frozenset[str]:
 
 def _zip_at_end(source: Source) -> Container | None:
     """Return the archive whose directory is at the end of a file, which need not be sound."""
+    if not has_end(source):
+        return None
     with suppress(Stopped):
         return Container(source, read_members(source, Collected()))
     return None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from mmap import mmap
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tsarchive.container.source import Source
 
 # The kinds of files: programs, data, programs with calls.
 PTE: Final = "pte"
@@ -62,14 +65,14 @@ def no_zip(kind: str) -> UnsupportedError:
     )
 
 
-def read_program_header(data: memoryview) -> Header | None:
+def read_program_header(source: Source) -> Header | None:
     """Return the header of a program; None where it has none and so no segments with bytes.
 
     Raises FormatError for one that contradicts the file, UnsupportedError for an unknown version:
     ExecuTorch would ignore the header, and take the first bytes of the file for weights.
     """
-    found = _program_header(data)
-    return None if found is None else _check_bounds(found, len(data))
+    found = _program_header(source.piece(0, HEAD_BYTES))
+    return None if found is None else _check_bounds(found, source.size)
 
 
 def _program_header(data: memoryview) -> Header | None:
@@ -92,12 +95,12 @@ def _program_header(data: memoryview) -> Header | None:
     return Header(length, size, base, segments)
 
 
-def read_data_header(data: memoryview) -> Header:
+def read_data_header(source: Source) -> Header:
     """Return the header of a data file, which is mandatory.
 
     Raises FormatError if it is malformed.
     """
-    return _check_bounds(_data_header(data), len(data))
+    return _check_bounds(_data_header(source.piece(0, HEAD_BYTES)), source.size)
 
 
 def _data_header(data: memoryview) -> Header:
