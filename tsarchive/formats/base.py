@@ -118,11 +118,6 @@ class OpenedArchive(Closing):
         """
         return self._format.kind
 
-    @property
-    def nbytes(self) -> int:
-        """The size of the file in bytes."""
-        return self._opened.nbytes
-
     @cached_property
     def view(self) -> View:
         """The view of the archive that its format gives."""
