@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
+    from tsarchive.remote.limits import RemoteLimits, Traffic
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
@@ -98,6 +99,7 @@ __all__ = [
     "ReadComparison",
     "RecordDifference",
     "RemoteError",
+    "RemoteLimits",
     "SalvageReport",
     "SaveComparison",
     "SaveError",
@@ -110,6 +112,7 @@ __all__ = [
     "TensorInfo",
     "TensorTotals",
     "TorchVersionError",
+    "Traffic",
     "UnknownClassError",
     "UnknownOperatorError",
     "Unprinted",
@@ -156,6 +159,7 @@ _HOMES = {
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
+        "remote.limits": "RemoteLimits Traffic",
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",

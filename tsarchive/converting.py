@@ -359,6 +359,7 @@ def _methods_of(
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
     """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
     source = open_source(src)
+    source.fetch_all()
     own = file_format(source)
     if own is not None:
         source.close()

@@ -97,6 +97,7 @@ def _check_file(
     """Return the worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
     opened = open_source(source())
+    opened.fetch_all()
     own = file_format(opened)
     if own is not None:
         return own.check_jitter(opened, canonical=terms.canonical)

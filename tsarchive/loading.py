@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import torch
 
-from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError
 from tsarchive.formats.base import NO_MODELS, Format, Importer, LoadOptions, Opened
-from tsarchive.formats.registry import format_of, opened_file, opened_source
+from tsarchive.formats.registry import format_of, opened_file
 
 # A plain load takes it: who asks for ``load`` waits for it then, not with the first file.
 from tsarchive.formats.torchscript import importer as _  # noqa: F401
@@ -104,9 +103,7 @@ def load(
 
             beside = opened_data(data)
         options = LoadOptions(given_device(map_location), guard, model, beside, lazy=lazy)
-        source = open_source(f)
-        source.expect_all()
-        opened = opened_source(source)
+        opened = opened_file(f, whole=True)
         if extra_files is not None:
             from tsarchive.formats.extra_files import ExtraFiles
 

@@ -133,6 +133,7 @@ def salvage(
         raise CallError(f"{path} is there already", hint=hint)
     source = open_source(f)
     with not_collecting(), closing(source):
+        source.fetch_all()
         step("looking for whole records")
         tensors, report = _Sorting(source.size).result(_remaining(source))
         if not report.saved:

@@ -93,6 +93,50 @@ def test_changes_underneath_are_errors(root, other):
         read(ranges)
 
 
+@pytest.mark.parametrize("times", [1, 99])
+def test_bodies_of_s3_that_break_off(started, monkeypatch, times):
+    root = started("s3")
+    put(f"{root}/breaks.pt", CONTENT)
+    filesystem, _ = fsspec.url_to_fs(root)
+    call, asked = filesystem._call_s3, []
+
+    class Broken:
+        """A body of which some bytes come."""
+
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        async def read(self, count):
+            from aiohttp import ClientPayloadError
+
+            found, self.data = self.data, b""
+            if found:
+                return found
+            raise ClientPayloadError
+
+    async def breaking(method, *args, **options):
+        answer = await call(method, *args, **options)
+        asked.append(options.get("Range"))
+        if len(asked) <= times:
+            answer["Body"] = Broken((await answer["Body"].read())[:100])
+        return answer
+
+    monkeypatch.setattr(filesystem, "_call_s3", breaking)
+    ranges = ranges_of(f"{root}/breaks.pt")
+    if times == 1:
+        assert ranges.tail(COUNT) == Tail(len(CONTENT), CONTENT[-COUNT:])
+        assert asked == ["bytes=-1000", "bytes=299100-299999"]
+    else:
+        with pytest.raises(RemoteError, match=r"500 of 900 bytes came. Try again later"):
+            ranges.tail(COUNT)
+
+
 @pytest.mark.whole
 def test_missing_files(root):
     with pytest.raises(RemoteError, match=r"/missing.pt: there is no such file") as found:

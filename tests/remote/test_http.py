@@ -149,26 +149,42 @@ def one_server():
 def server(one_server):
     one_server.files = {"/model.pt": CONTENT, "/empty": b"", "/short": b"abc"}
     one_server.requests.clear()
+    one_server.connections.clear()
     one_server.fault = no_fault
     return one_server
 
 
+@pytest.fixture(params=[1, 1 << 40], ids=["direct", "copied"])
+def way(request, monkeypatch):
+    """From how many bytes on bodies are read from their connections directly."""
+    monkeypatch.setattr("tsarchive.remote.http_bodies._LONG", request.param)
+    return request.param
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("fault", READS)
-def test_reads(server, fault):
+def test_reads(server, way, fault):
     server.fault = fault
     ranges = opened(f"{server.url}/model.pt")
     assert ranges.tail(COUNT) == Tail(len(CONTENT), CONTENT[-COUNT:])
     assert read(ranges) == RIGHT
 
 
-def test_what_broke_off_goes_on_where_it_ended(server):
+def test_what_broke_off_goes_on_where_it_ended(server, way):
     ranges = opened(f"{server.url}/model.pt")
     ranges.tail(COUNT)
     server.fault = on_request(1, 2)(lambda request, answer: setattr(answer, "sent", 100))
     assert read(ranges, [(0, 1000)]) == [CONTENT[:1000]]
     asked = [request.headers["Range"] for request in server.requests]
     assert asked == ["bytes=-1000", "bytes=0-999", "bytes=100-999", "bytes=200-999"]
+
+
+def test_connections_serve_again(server):
+    ranges = opened(f"{server.url}/model.pt")
+    ranges.tail(COUNT)
+    for start in range(0, 5000, 1000):
+        read(ranges, [(start, start + 1000)])
+    assert len(server.connections) == 1
 
 
 def test_asks_for_bytes_as_they_are(server):
@@ -326,7 +342,7 @@ BAD = {
 
 @pytest.mark.whole
 @pytest.mark.parametrize("name", BAD)
-def test_errors(server, name):
+def test_errors(server, way, name):
     bad = BAD[name]
     ranges = opened(f"{server.url}/model.pt")
     if bad.is_later:

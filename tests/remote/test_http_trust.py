@@ -174,7 +174,9 @@ def test_certificates_are_checked(secure):
     assert not secure.requests
 
 
-def test_trusted_certificates(secure, certificate):
+@pytest.mark.parametrize("long", [1, 1 << 40])
+def test_trusted_certificates(secure, certificate, monkeypatch, long):
+    monkeypatch.setattr("tsarchive.remote.http_bodies._LONG", long)
     trusted = ssl.create_default_context(cafile=certificate)
     ranges = opened(f"{secure.url}/model.pt", ssl=trusted)
     assert ranges.tail(COUNT) == FOUND

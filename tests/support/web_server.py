@@ -52,12 +52,14 @@ class WebServer:
     url: str = ""
     fault: Fault = lambda request, answer: None
     requests: list[Request] = field(default_factory=list)
-    # Both are set before a server stops, for handlers that would wait for ever.
+    connections: set[tuple[str, int]] = field(default_factory=set)
+    # Is set when the server stops, for handlers that would wait for ever.
     stopped: Event = field(default_factory=Event)
     lock: Lock = field(default_factory=Lock)
 
-    def answer(self, path: str, headers: Message) -> Answer:
+    def answer(self, path: str, headers: Message, client: tuple[str, int]) -> Answer:
         with self.lock:
+            self.connections.add(client)
             request = Request(path, headers, len(self.requests))
             self.requests.append(request)
         answer = _right_answer(self.files.get(path.partition("?")[0]), headers)
@@ -100,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        answer = self.server.answers.answer(self.path, self.headers)
+        answer = self.server.answers.answer(self.path, self.headers, self.client_address)
         if answer.status:
             self.send_response(answer.status)
             for name, value in answer.headers.items():

@@ -6,7 +6,6 @@ import mmap
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from operator import add
 from threading import Lock
 from typing import Final
 
@@ -91,18 +90,18 @@ class RangedSource(Source):
     def _missing(self, spans: Iterable[Span]) -> list[Span]:
         """Return what to ask for, so that all of these spans are there.
 
-        What is there is not asked for again: it may have been written to since.
+        What is there is not fetched again: its user may have written to it.
         """
         inside = (Span(max(start, 0), min(stop, self.size)) for start, stop in spans)
-        gaps = (gap for span in inside for gap in self._present.missing(span))
-        return [gap for near in _merged(gaps, _GAP_BYTES) for gap in self._present.missing(near)]
+        gaps = [gap for span in inside for gap in self._present.missing(span)]
+        return [gap for span in _merged(gaps) for gap in self._present.missing(span)]
 
     def _fetch(self, missing: Sequence[Span]) -> None:
         more = Traffic(len(missing), sum(stop - start for start, stop in missing))
         self._limits.require(self._ranges.name, self._traffic, more)
         with memoryview(self._data) as arena:
             self._ranges.read_into([(start, arena[start:stop]) for start, stop in missing])
-        self._traffic = Traffic(*map(add, self._traffic, more))
+        self._traffic += more
         for span in missing:
             self._present.add(span)
         if not any(self._present.missing(Span(0, self.size))):
@@ -161,11 +160,11 @@ def _sound_tail(ranges: Ranges) -> Tail:
     return tail
 
 
-def _merged(spans: Iterable[Span], gap: int) -> list[Span]:
-    """Return spans in order, as one where no more than ``gap`` bytes are between them."""
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order, as one where another request would cost more than what is between."""
     found: list[Span] = []
     for span in sorted(spans):
-        if found and span.start - found[-1].stop <= gap:
+        if found and span.start - found[-1].stop <= _GAP_BYTES:
             found[-1] = Span(found[-1].start, max(found[-1].stop, span.stop))
         else:
             found.append(span)

@@ -79,6 +79,11 @@ class Source:
         """Tell that all of the file is going to be read, however much that is."""
         self.is_sparing = False
 
+    def fetch_all(self) -> None:
+        """Get all of the file at once, since all of it is going to be used."""
+        self.expect_all()
+        self.prefetch([Span(0, self.size)])
+
     @property
     def traffic(self) -> Traffic | None:
         """What reading has cost so far; None for a file that is not elsewhere."""

@@ -293,7 +293,9 @@ def _root_of(
 
     By default the devices that code, constants and attributes name are those of the file.
     """
-    container = opened_zip(open_source(f))
+    source = open_source(f)
+    source.fetch_all()
+    container = opened_zip(source)
     found = zip_format(container.records)
     if not found.has_code:
         raise found.not_torchscript(container.records)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from tsarchive.operators.releases import Release
     from tsarchive.pickler import Object
     from tsarchive.policy import Guard
+    from tsarchive.remote.limits import Traffic
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
     from tsarchive.scanning.collecting import Collected
@@ -90,6 +91,9 @@ class OtherContainer(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def traffic(self) -> Traffic | None: ...
+
     def read(self, name: str) -> bytes: ...
 
     def close(self) -> None: ...
@@ -113,11 +117,6 @@ class OpenedArchive(Closing):
         of ExecuTorch.
         """
         return self._format.kind
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the file in bytes."""
-        return self._opened.nbytes
 
     @cached_property
     def view(self) -> View:
@@ -145,6 +144,19 @@ class OpenedArchive(Closing):
     def records(self) -> Mapping[str, Record]:
         """Records by name without the root folder, in the order of the file."""
         return self._opened.records
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes."""
+        return self._opened.nbytes
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What the archive has cost so far in ranges that were asked for, and their bytes.
+
+        None for a file on this machine, and for what was read into memory.
+        """
+        return self._opened.traffic
 
     def read(self, name: str) -> bytes:
         """Return the data of one record; its CRC is checked where it has one."""

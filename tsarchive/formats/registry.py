@@ -67,13 +67,18 @@ def format_of(opened: Opened) -> Format:
     return format_named(opened.kind)
 
 
-def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
+def opened_file(source: str | os.PathLike[str] | BinaryIO, *, whole: bool = False) -> Opened:
     """Open a file of any format, a path or a binary file object; nothing in it is read yet.
+
+    One elsewhere is fetched ``whole`` where all of it is going to be used.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    return opened_source(open_source(source))
+    found = open_source(source)
+    if whole:
+        found.fetch_all()
+    return opened_source(found)
 
 
 def opened_source(found: Source) -> Opened:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO, Final
 
@@ -106,18 +107,28 @@ class ObjectRanges(FileRanges):
             raise RemoteError(f"{self.name}: the server answers without byte ranges")
         self._first = {"IfMatch": answer["ETag"]}
         size = length if part is None else int(part.rpartition("/")[2])
-        data = bytearray(length)
-        await self._copy(answer, memoryview(data))
+        data = bytearray(min(size, count))
+        with memoryview(data) as memory:
+            done = await self._copied(answer, memory)
+            if done < len(memory):
+                await self._fill(size - len(memory) + done, memory[done:])
         return Tail(size, bytes(data))
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
-        try:
-            answer = await self._get(f"{offset}-{offset + len(memory) - 1}")
-        except OSError as error:
-            if _code(error) in (*_OUTSIDE, *_OTHER_VERSION):
-                raise changed(self.name) from error
-            raise
-        await self._copy(answer, memory)
+        """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""
+        done = 0
+        for _ in range(self._filesystem.retries):
+            try:
+                answer = await self._get(f"{offset + done}-{offset + len(memory) - 1}")
+            except OSError as error:
+                if _code(error) in (*_OUTSIDE, *_OTHER_VERSION):
+                    raise changed(self.name) from error
+                raise
+            done += await self._copied(answer, memory[done:])
+            if done == len(memory):
+                return
+        problem = f"{self.name}: {done:,} of {len(memory):,} bytes came"
+        raise RemoteError(problem, hint="Try again later")
 
     async def _get(self, span: str) -> Mapping[str, Any]:
         bucket, key, version = self._filesystem.split_path(self._path)
@@ -127,14 +138,17 @@ class ObjectRanges(FileRanges):
         )
         return answer
 
-    async def _copy(self, answer: Mapping[str, Any], memory: memoryview) -> None:
+    async def _copied(self, answer: Mapping[str, Any], memory: memoryview) -> int:
+        """Copy the body of an answer, and return how many bytes of it came."""
+        from s3fs.core import S3_RETRYABLE_ERRORS
+
         done = 0
-        async with answer["Body"] as body:
-            while piece := await body.read(_CHUNK_BYTES):
-                memory[done : done + len(piece)] = piece
-                done += len(piece)
-        if done != len(memory):
-            raise RemoteError(f"{self.name}: {done:,} of {len(memory):,} bytes came")
+        with suppress(*S3_RETRYABLE_ERRORS):
+            async with answer["Body"] as body:
+                while piece := await body.read(_CHUNK_BYTES):
+                    memory[done : done + len(piece)] = piece
+                    done += len(piece)
+        return done
 
 
 def _code(error: OSError) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tsarchive.errors import RemoteError
 from tsarchive.remote.failures import ACCESS, attempted, changed
+from tsarchive.remote.http_bodies import Filling
 from tsarchive.remote.http_client import Client, Manners, Unfinished
 from tsarchive.remote.parallel import pieces_of, read_pieces, run
 from tsarchive.remote.ranges import Ranges, Tail
@@ -116,7 +117,7 @@ class HttpRanges(Ranges):
 
     async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytes:
         data = bytearray(count)
-        await _Filling(self.name, memoryview(data)).take(response)
+        await self._filling(memoryview(data)).take(response)
         return bytes(data)
 
     async def _counted_tail(self, size: int | None, count: int) -> Tail:
@@ -146,7 +147,7 @@ class HttpRanges(Ranges):
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""
-        filling = _Filling(self.name, memory)
+        filling = self._filling(memory)
 
         async def read_rest() -> None:
             start, stop = offset + filling.done, offset + len(memory)
@@ -156,6 +157,9 @@ class HttpRanges(Ranges):
                 await filling.take(response)
 
         await self._client.patiently(read_rest)
+
+    def _filling(self, memory: memoryview) -> Filling:
+        return Filling(self.name, memory, self._client.manners.silence)
 
     def _require(self, response: aiohttp.ClientResponse, start: int, stop: int) -> None:
         """Raise RemoteError unless a response has these bytes of the version that was opened."""
@@ -201,24 +205,3 @@ def _may_send_others(response: aiohttp.ClientResponse, count: int) -> bool:
     """Return whether a server that sent all may send parts that are counted from the beginning."""
     has_ranges = response.headers.get("Accept-Ranges") == "bytes"
     return has_ranges and (response.content_length or 0) > count
-
-
-class _Filling:
-    """Memory that responses fill, one after the other."""
-
-    def __init__(self, name: str, memory: memoryview) -> None:
-        self._name = name
-        self._memory = memory
-        self.done = 0
-
-    async def take(self, response: aiohttp.ClientResponse) -> None:
-        """Copy a body into the rest. Raises Unfinished where it is shorter."""
-        async for chunk, _ in response.content.iter_chunks():
-            stop = self.done + len(chunk)
-            if stop > len(self._memory):
-                problem = f"{self._name}: the server sends more bytes than it says"
-                raise RemoteError(problem, hint=_DOWNLOAD)
-            self._memory[self.done : stop] = chunk
-            self.done = stop
-        if self.done < len(self._memory):
-            raise Unfinished(f"{self.done:,} of {len(self._memory):,} bytes came")

@@ -6,18 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from tsarchive.errors import LimitError
 
 _MIB: Final = 1 << 20
 
 
-class Traffic(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Traffic:
     """What reading a file elsewhere has cost: ranges that were asked for, and their bytes."""
 
     requests: int
     nbytes: int
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.requests + other.requests, self.nbytes + other.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ Piece: TypeAlias = tuple[int, memoryview]
 CONNECTIONS: Final = 8
 """How many requests are under way at most."""
 PIECE_BYTES: Final = 8 << 20
-"""Longer spans are fetched in several requests."""
+"""Longer spans are fetched in several requests, of more than this where these would be many."""
+_MANY: Final = 4 * CONNECTIONS
 
 _T = TypeVar("_T")
 
@@ -29,8 +30,9 @@ def run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
 def pieces_of(wanted: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the same, in pieces for one request each."""
     for offset, memory in wanted:
-        for start in range(0, len(memory), PIECE_BYTES):
-            yield offset + start, memory[start : start + PIECE_BYTES]
+        size = max(PIECE_BYTES, -(-len(memory) // _MANY))
+        for start in range(0, len(memory), size):
+            yield offset + start, memory[start : start + size]
 
 
 async def read_pieces(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tsarchive.container import Record
 from tsarchive.container.faults import STRICT
@@ -30,6 +30,9 @@ from .content import (
     first_by_key,
 )
 from .header import AT, BPTE, PTD, PTE
+
+if TYPE_CHECKING:
+    from tsarchive.remote.limits import Traffic
 
 
 class Regions(Closing):
@@ -79,6 +82,16 @@ class Regions(Closing):
             for name, (_, size) in self._regions.items()
         }
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes."""
+        return self.source.size
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What reading has cost so far, where the file is elsewhere."""
+        return self.source.traffic
+
     def read(self, name: str) -> bytes:
         """Return a copy of the bytes of a part. Raises MissingRecordError when there is none."""
         return bytes(self.view(name))
@@ -107,11 +120,6 @@ class Regions(Closing):
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
         return memoryview(self.source.data)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the file in bytes. Raises what ``buffer`` raises."""
-        return self.source.size
 
     @property
     def source(self) -> Source:

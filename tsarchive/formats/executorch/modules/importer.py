@@ -401,6 +401,7 @@ def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
 
 def _opened(source: DataSource) -> DataFile:
     opened = open_source(source)
+    opened.fetch_all()
     kind = kind_of(opened.piece(0, 8))
     if kind != PTD:
         opened.close()
