@@ -172,7 +172,6 @@ def _digests(
 ) -> Mapping[str, str]:
     """Digest tensors, several at a time; what has several names is read once."""
     reading.require_bounded(tensors.values())
-    reading.fetch()
     found: dict[str, str] = {}
     each = {id(tensor): tensor for tensor in tensors.values()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -80,7 +80,7 @@ def diff(
     Where a file is elsewhere, tensors are compared by the CRC-32s and sizes that directories tell,
     and only read where these do not decide: where a file tells none, or one storage has several
     tensors or another layout. What was told so is probable: the report's ``by_checksum`` says it,
-    and ``same`` is never True. With ``exact`` all are read.
+    and ``same`` is never True. With ``exact``, and with ``run``, all are read.
 
     With ``run`` both models are loaded and called, and the report's ``divergence`` names the first
     module whose output differs where its inputs are alike. ``run`` is what they are called with: a
@@ -95,12 +95,11 @@ def diff(
     only = [_ALIASES.get(part, part) for part in only]
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
-    with _readable(a) as before, _readable(b) as after:
+    exact = exact or run is not None  # which loads all of both
+    whole = exact and not _TENSORS.isdisjoint(only)
+    with _readable(a, whole=whole) as before, _readable(b, whole=whole) as after:
         is_elsewhere = before.reading.is_elsewhere or after.reading.is_elsewhere
         checksums = Checksums() if is_elsewhere and not exact else None
-        if checksums is None and not _TENSORS.isdisjoint(only):
-            before.reading.fetch()
-            after.reading.fetch()
         comparison = _Comparison(before, after, only, step, checksums)
         report = comparison.report(_name(a), _name(b))
         if run is not None:
@@ -124,11 +123,11 @@ def compared(
 
 
 @contextmanager
-def _readable(source: Subject) -> Iterator[Readable]:
+def _readable(source: Subject, *, whole: bool) -> Iterator[Readable]:
     """Open a source with debug records; errors of doing so name the file."""
     with ExitStack() as stack:
         try:
-            readable = stack.enter_context(readable_contents(source, debug=True))
+            readable = stack.enter_context(readable_contents(source, debug=True, whole=whole))
         except ArchiveError as error:
             # Errors of files elsewhere begin with their names.
             if is_file(source) and not isinstance(error, RemoteError):
@@ -307,6 +306,8 @@ class _Comparison:
         else:
             tensors, names = program.compared_tensors(), program.tensor_names
         readings = self._before.reading, self._after.reading
+        for reading in readings:
+            reading.expect_all()  # no checksum may decide
         is_common_only = not self._is_one_language
         yield from tensor_changes(
             *tensors, readings, names=names, is_common_only=is_common_only,

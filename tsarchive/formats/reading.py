@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsarchive.container.faults import STRICT
-from tsarchive.container.source import Source, Span
+from tsarchive.container.source import Source
 from tsarchive.errors import FormatError
 
 from .contents import Elements, TensorContent
@@ -33,11 +33,9 @@ class Reading:
         """Return whether the file is one of which each byte has to be fetched."""
         return self._source.is_elsewhere
 
-    def fetch(self) -> None:
-        """Get all of a file elsewhere at once, since its tensors are going to be read."""
-        if self.is_elsewhere:
-            self._source.expect_all()
-            self._source.prefetch([Span(0, self._source.size)])
+    def expect_all(self) -> None:
+        """Tell that tensors are going to be read, however large they are."""
+        self._source.expect_all()
 
     def require_unchanged(self) -> None:
         """Raise FormatError when the file was written to since it was opened."""

@@ -70,14 +70,14 @@ def format_of(opened: Opened) -> Format:
 def opened_file(source: str | os.PathLike[str] | BinaryIO, *, whole: bool = False) -> Opened:
     """Open a file of any format, a path or a binary file object; nothing in it is read yet.
 
-    One elsewhere is fetched ``whole`` where all of it is going to be used.
+    Of one elsewhere ``whole`` lets all be fetched: no bounds hold.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
     found = open_source(source)
     if whole:
-        found.fetch_all()
+        found.expect_all()
     return opened_source(found)
 
 
