@@ -276,3 +276,13 @@ def test_the_command_says_so(elsewhere, options, line):
     found = json.loads(as_json.output)
     assert found["by_checksum"] is bool(line)
     assert found["same"] is (None if line else True)
+
+
+def test_pages_read_both():
+    fsspec = pytest.importorskip("fsspec")
+    urls = ["memory://diff/a.pt", "memory://diff/b.pt"]
+    for url, data in zip(urls, (scripted(), scripted(**CHANGED)), strict=True):
+        with fsspec.open(url, "wb") as file:
+            file.write(data)
+    assert "same model" in tsarchive.report(urls[0], against=urls[0]).html
+    assert "crc32:" not in tsarchive.report(urls[0], against=urls[1]).html

@@ -39,10 +39,6 @@ from .html import (
 from .side_by_side import block, marked
 
 _SAME: Final = "These are the same model."
-_BY_CHECKSUM: Final = (
-    "Tensors were compared by the CRC-32s and sizes that the files tell, and not read: that others "
-    "are the same is probable, not proven."
-)
 _PARTLY: Final = "No difference was found in what can be compared of them:"
 MODULE: Final = "module"
 """The kind of changes that tell of a whole module."""
@@ -126,15 +122,14 @@ def _badges(report: DiffReport) -> Iterator[Html]:
 def overview(compared: Comparison) -> Section:
     """Make the section: the result, and the facts of both files."""
     report = compared.report
-    probable = tag("p", _BY_CHECKSUM) if report.by_checksum else None
-    body = joined((tag("p", _verdict(report)), probable, _facts(compared)))
+    body = joined((tag("p", _verdict(report)), _facts(compared)))
     return Section("overview", "Overview", body, 1, 1)
 
 
 def _verdict(report: DiffReport) -> str:
     if not report.changes:
         parts = " and ".join(report.compared)
-        if report.same:
+        if not report.not_compared:
             return f"{_SAME} Compared were {parts}."
         return f"{_PARTLY} {parts or 'nothing'}."
     counts = Counter(change.kind for change in report.changes)
