@@ -134,6 +134,7 @@ def test_what_takes_no_urls(memory, tmp_path):
         found = run(*args)
         assert found.exit_code == 2
         assert "Files are edited where they are" in found.output
+    assert "reads no URLs" in run("demo", url).output
     found = run("decompile", PROGRAM, "-o", f"{memory}/package")
     assert "not to a URL" in found.output
     found = run("run", SEQUENTIAL, "--random", "2x3", "--out", f"{memory}/out.npy")

@@ -25,9 +25,10 @@ _PUT_WHOLE: Final = {
 
 
 def ranges_of(url: str) -> Ranges:
-    """Return what reads the file of a URL, through fsspec. Nothing is requested yet.
+    """Return what reads the file of a URL, through fsspec.
 
-    Raises RemoteError where a package is missing, or fsspec does not know what the URL says.
+    Raises RemoteError where a package is missing, fsspec does not know what the URL says, or it
+    leads into a packed file that cannot be read.
     """
     place = Url(url)
     return attempted(place, lambda: _ranges(place))
