@@ -122,6 +122,16 @@ def test_renamed_modules_are_paired_without_reading():
     assert sum(file.nbytes for file in files) < LITTLE
 
 
+def test_renamed_tensors_are_told_as_probable():
+    state = layers().state_dict()
+    other = {("other" if name == "scale" else name): tensor for name, tensor in state.items()}
+    data = torch_pickled(state), torch_pickled(other)
+    for files, is_probable in ((Seekable, True), (io.BytesIO, False)):
+        (change,) = tsarchive.diff(*map(files, data)).changes
+        assert (change.kind, change.before, change.after) == ("tensor renamed", "scale", "other")
+        assert change.is_probable is is_probable
+
+
 def test_compressed_records_have_the_same_checksums():
     data = scripted()
     stream = io.BytesIO()

@@ -40,6 +40,7 @@ class RangedSource(Source):
         super().__init__(_private_memory(tail.size) if tail.size else memoryview(b""))
         self._ranges = ranges
         self._release_connection = weakref.finalize(self, ranges.close)
+        self._release_connection.atexit = False  # the process lets go of all
         self._present = _Spans()
         self._lock = Lock()
         self._limits = limits_in_force()

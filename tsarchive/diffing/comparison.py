@@ -80,7 +80,7 @@ def diff(
     Where a file is elsewhere, tensors are compared by the CRC-32s and sizes that directories tell,
     and only read where these do not decide: where a file tells none, or one storage has several
     tensors or another layout. What was told so is probable: the report's ``by_checksum`` says it,
-    and ``same`` is never True. With ``exact``, and with ``run``, all are read.
+    and ``same`` is not True then. With ``exact``, and with ``run``, all are read.
 
     With ``run`` both models are loaded and called, and the report's ``divergence`` names the first
     module whose output differs where its inputs are alike. ``run`` is what they are called with: a

@@ -81,8 +81,8 @@ class Change:
     ``part`` is that of the fingerprint which tells the change, None for what is no part of a model.
     ``source`` are the lines of the user's source, before and after, where debug records tell them.
     ``also`` are other places of the same change: those of modules that share the class. A change
-    ``is_probable`` where checksums tell it which the files bring and nobody has checked: ``before``
-    and ``after`` are these, and ``values`` is None.
+    ``is_probable`` where checksums tell it which the files bring and nobody has checked. Of values
+    that differ, ``before`` and ``after`` are these, and ``values`` is None.
     """
 
     kind: str

@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from math import prod
@@ -225,7 +226,12 @@ class _Values(NamedTuple):
 
 
 class _Comparison:
-    """Compares elements, several tensors at a time."""
+    """Compares elements, several tensors at a time.
+
+    ``has_probable_digests`` tells that checksums stood for digests that were asked for.
+    """
+
+    has_probable_digests = False
 
     def __init__(self, readings: tuple[Reading, Reading], checksums: Checksums | None) -> None:
         self._readings = readings
@@ -252,6 +258,7 @@ class _Comparison:
         """Return the digests of the parts of each of these tensors of both files."""
         contents = (part for side in sides for whole in side for part in whole.parts.values())
         told = None if self._checksums is None else self._checksums.digest(contents)
+        self.has_probable_digests = told is not None
         of_each = [told or partial(tensor_digest, reading=one) for one in self._readings]
         first, second = (
             self._pool.map(partial(_digests, digest), side)
@@ -389,7 +396,8 @@ def _one_sided(
     """Yield tensors that were renamed, then those that were removed, and added."""
     renamed = dict(_renamed(comparison, gone, new))
     for before, after in renamed.items():
-        yield _change("tensor renamed", after, before, after)
+        found = _change("tensor renamed", after, before, after)
+        yield replace(found, is_probable=comparison.has_probable_digests)
     for whole in gone:
         if whole.name not in renamed:
             yield _change("tensor", whole.name, whole.text, None)
