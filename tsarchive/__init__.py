@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Unprinted,
     )
     from tsarchive.compatibility import CompatReport, compat
+    from tsarchive.container.traffic import RemoteLimits, Traffic
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
-    from tsarchive.remote.limits import RemoteLimits, Traffic
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
@@ -146,6 +146,7 @@ _HOMES = {
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
         "compatibility": "CompatReport compat",
+        "container.traffic": "RemoteLimits Traffic",
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
@@ -157,7 +158,6 @@ _HOMES = {
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
-        "remote.limits": "RemoteLimits Traffic",
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",

@@ -11,8 +11,8 @@ from typing import Final
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults
 from tsarchive.container.source import Source, Span
+from tsarchive.container.traffic import RemoteLimits, Traffic, limits_in_force
 from tsarchive.errors import FormatError, RemoteError
-from tsarchive.remote.limits import RemoteLimits, Traffic, limits_in_force
 from tsarchive.remote.ranges import Ranges, Tail
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tsarchive.container.faults import Faults, Stopped
 
 if TYPE_CHECKING:
-    from tsarchive.remote.limits import Traffic
+    from tsarchive.container.traffic import Traffic
 
 
 _REPLACE = "Open it again, and replace files by renaming instead of writing into them"
