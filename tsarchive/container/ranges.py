@@ -11,8 +11,8 @@ from typing import Final
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults
 from tsarchive.container.source import Source, Span
-from tsarchive.errors import FormatError, RemoteError
-from tsarchive.remote.limits import RemoteLimits, Traffic, limits_in_force
+from tsarchive.container.traffic import RemoteLimits, Traffic, limits_in_force
+from tsarchive.errors import ArchiveError, FormatError, RemoteError
 from tsarchive.remote.ranges import Ranges, Tail
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
@@ -24,8 +24,8 @@ _GAP_BYTES: Final = 64 << 10
 class RangedSource(Source):
     """A file elsewhere: what is asked for is fetched once, and kept in memory of its size.
 
-    It is not elsewhere where the first request gave all of it.
-    Memory that nothing was written to takes no space. Several threads may read at a time.
+    Memory that nothing was written to takes no space. Where the first request gives all of a file,
+    it is not elsewhere any more. Several threads may read at a time.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -38,6 +38,7 @@ class RangedSource(Source):
         super().__init__(mmap.mmap(-1, tail.size) if tail.size else memoryview(b""))
         self._ranges = ranges
         self._present = _Spans()
+        self._is_closed = False
         self._lock = Lock()
         self._limits = limits_in_force()
         self._traffic = Traffic(1, len(tail.data))
@@ -78,6 +79,7 @@ class RangedSource(Source):
         """Do nothing: what was fetched is kept."""
 
     def close(self) -> None:
+        self._is_closed = True
         self._ranges.close()
         super().close()
 
@@ -91,6 +93,8 @@ class RangedSource(Source):
         return [gap for span in _merged(gaps) for gap in self._present.missing(span)]
 
     def _fetch(self, missing: Sequence[Span]) -> None:
+        if self._is_closed:
+            raise ArchiveError(f"{self._ranges.name} is closed", hint="Open it again")
         more = Traffic(len(missing), sum(stop - start for start, stop in missing))
         self._limits.require(self._ranges.name, self._traffic, more)
         with memoryview(self._data) as arena:

@@ -19,7 +19,7 @@ from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
 
 if TYPE_CHECKING:
     from tsarchive.container.remains import Remnant
-    from tsarchive.remote.limits import Traffic
+    from tsarchive.container.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
