@@ -14,9 +14,11 @@ import torch
 import tsarchive
 from fixtures.executorch_samples import DATA, FILES, LINEAR, LINEAR_DATA, WEIGHT, data_file, program
 from tests.support.archives import FIXTURES
+from tests.support.command_line import SEQUENTIAL, document, run
 from tests.support.elsewhere import Seekable
 from tests.support.pt2_archives import records_in
 from tsarchive.container import NewRecord, write_container
+from tsarchive.container.opening import open_source
 from tsarchive.formats.registry import format_named
 
 MIB, KIB = 1 << 20, 1 << 10
@@ -162,6 +164,21 @@ def test_reading_all_takes_few_requests_and_no_byte_twice(name, verb, path):
     assert file.reads <= 5
 
 
+@pytest.mark.parametrize("name", ["torchscript", "pt2 of 2.4", "torch.save before 1.6", "pte"])
+def test_what_is_left_of_a_damaged_file_is_saved(name, tmp_path):
+    damaged = made(name)[:-300]
+    path = tmp_path / "net.pt"
+    path.write_bytes(damaged)
+
+    def salvaged(file: Any) -> tuple[Any, bytes]:
+        out = io.BytesIO()
+        return outcome(lambda given: tsarchive.salvage(given, out), file), out.getvalue()
+
+    assert salvaged(Seekable(damaged)) == salvaged(path)
+    for verb in (*VERBS.values(), *WHOLE.values()):
+        assert outcome(verb, Seekable(damaged)) == outcome(verb, path)
+
+
 @pytest.mark.parametrize("name", ["torchscript", "pt2", "pte"])
 def test_a_limit_does_not_keep_from_reading_all(name):
     with tsarchive.RemoteLimits(requests=2, nbytes=256 * KIB).in_force():
@@ -218,6 +235,25 @@ def test_files_here_have_no_traffic(tmp_path):
             with tsarchive.open(source) as archive:
                 assert archive.traffic is None
                 assert archive.nbytes == len(made(name))
+
+
+def test_info_tells_what_was_fetched(monkeypatch):
+    monkeypatch.setattr(
+        "tsarchive.formats.registry.open_source", lambda _: open_source(Seekable(made("pt2")))
+    )
+    found = document("info", "net.pt2")["traffic"]
+    assert found.keys() == {"requests", "nbytes"}
+    nbytes, requests = found["nbytes"], found["requests"]
+    text = f"fetched {nbytes:,} bytes in {requests} requests"
+    assert text in " ".join(run("info", "net.pt2").output.split())
+
+
+def test_the_command_leaves_weights_unread_on_request():
+    def unread(*options: str) -> bool:
+        findings = document("audit", SEQUENTIAL, *options)["findings"]
+        return any(finding["rule"] == "record-unread" for finding in findings)
+
+    assert (unread(), unread("--weights"), unread("--no-weights")) == (False, False, True)
 
 
 # All fixtures, of which next to nothing comes with the first request

@@ -357,8 +357,9 @@ class RemainingContainer(Container):
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
 
-    def prefetch(self, names: Iterable[str]) -> None:
-        """Do nothing: all of the file was read to find the members."""
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield nothing: all of the file was read to find the members."""
+        return iter(())
 
     def _place(self, source: Source, name: str) -> Span:
         member = self._member(name)
