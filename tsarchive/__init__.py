@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Unprinted,
     )
     from tsarchive.compatibility import CompatReport, compat
+    from tsarchive.container.traffic import RemoteLimits, Traffic
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
-    from tsarchive.remote.limits import RemoteLimits, Traffic
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
@@ -148,6 +148,7 @@ _HOMES = {
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
         "compatibility": "CompatReport compat",
+        "container.traffic": "RemoteLimits Traffic",
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
@@ -159,7 +160,6 @@ _HOMES = {
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",
-        "remote.limits": "RemoteLimits Traffic",
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",

@@ -248,6 +248,21 @@ class TestRecords:
             assert ranges.traffic.nbytes < TAIL + (110 << 10)
             assert inner.read("data/3") == DATA[3 * MIB :]
 
+    @pytest.mark.parametrize("elsewhere", [True, False])
+    def test_an_archive_inside_stays_open_as_far_as_it_is_there(self, elsewhere, tmp_path):
+        data = archive({"net.pt": archive({"a": b"abc", "b": DATA[:MIB]}), "data/9": DATA[:MIB]})
+        path = tmp_path / "net.pt"
+        path.write_bytes(data)
+        outer = Container.open(Seekable(data) if elsewhere else path)
+        inner = outer.inside("net.pt")
+        outer.close()
+        assert inner.read("a") == b"abc"
+        if elsewhere:
+            with pytest.raises(tsarchive.ArchiveError, match="is closed"):
+                inner.read("b")
+        else:
+            assert inner.read("b") == DATA[:MIB]
+
     def test_a_container_that_is_closed_tells_so(self):
         container = Container.of_source(RangedSource(CountedRanges(self.BIG)))
         container.close()

@@ -282,6 +282,18 @@ def test_uploads_that_fail_leave_what_was_there(root, failing, monkeypatch):
     assert [name.rpartition("/")[2] for name in filesystem.ls(path, detail=False)] == ["old.pt"]
 
 
+def test_servers_that_die_leave_what_was_there(tmp_path):
+    pytest.importorskip("paramiko", reason="paramiko writes by SFTP")
+    pytest.importorskip("asyncssh", reason="asyncssh has the server of SFTP")
+    (tmp_path / "old.pt").write_bytes(OTHER)
+    with sftp_server(tmp_path, dies_after=len(CONTENT) // 2) as root:
+        with pytest.raises(RemoteError, match="sftp://ann@") as found:
+            upload(f"{root}/old.pt", CONTENT)
+        assert "hunter22" not in str(found.value)
+    assert (tmp_path / "old.pt").read_bytes() == OTHER
+    assert all(path.stat().st_size < len(CONTENT) for path in tmp_path.glob(".*"))
+
+
 def test_parts_of_uploads_to_s3_do_not_show(started, monkeypatch):
     """Of several parts the object is made when all have come, and not if one fails."""
     root = started("s3")

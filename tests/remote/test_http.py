@@ -323,6 +323,7 @@ BAD = {
     "outside": Bad(with_header("Content-Range", "bytes 5-20/9"), "a part that cannot be"),
     "no address": Bad(answering(302), "redirects to no web address"),
     "other address": Bad(answering(302, Location="file:///etc/passwd"), "no web address"),
+    "bad address": Bad(answering(302, Location="http://[::1/model.pt"), "model.pt: "),
     "endless": Bad(answering(301, Location="/model.pt"), "more than 3 redirects", requests=4),
     "longer": Bad(longer, "sends more bytes than it says"),
     "promises": Bad(ranges_promised, "all of the file where a part was asked for", requests=2),

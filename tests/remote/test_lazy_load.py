@@ -18,6 +18,7 @@ from tests.support.comparing import equal
 from tests.support.elsewhere import CountedRanges, Seekable
 from tests.support.elsewhere_loads import FewRanges, Layers, loaded_from
 from tests.support.networks import NETWORKS, build
+from tests.support.web_server import web_server
 from tsarchive.container.ranges import RangedSource
 from tsarchive.container.source import Span
 from tsarchive.errors import CallError, FormatError, RemoteError
@@ -459,3 +460,18 @@ def test_other_formats_are_fetched_whole(folder, pattern):
     ranges = CountedRanges(path.read_bytes())
     found = loaded_from(ranges)
     assert equal(dict(found.state_dict()), dict(tsarchive.load(path).state_dict()))
+
+
+def test_a_file_that_changes_on_its_server(scripted):
+    """Bytes of two versions are never mixed; what is there stays usable."""
+    pytest.importorskip("aiohttp")
+    local = loaded(scripted)
+    with web_server({"/net.pt": scripted}) as server:
+        module = tsarchive.load(f"{server.url}/net.pt", lazy=True)
+        assert equal(module(X), local(X))
+        server.files["/net.pt"] = scripted.replace(b"first", b"other")
+        with pytest.raises(RemoteError, match=r"'never\.weight'.*net\.pt"):
+            _ = module.never.weight
+        assert equal(module(X), local(X))
+        server.files["/net.pt"] = scripted
+        assert equal(module.never.weight, local.never.weight)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from tsarchive.remote.limits import Traffic
+from tsarchive.container.traffic import Traffic
 from tsarchive.remote.ranges import Ranges, Tail
 
 

@@ -48,8 +48,11 @@ def s3_server() -> Iterator[str]:
 
 
 @contextmanager
-def sftp_server(folder: Path) -> Iterator[str]:
-    """Serve a folder by SFTP, whose user and password stand in the URL that it yields."""
+def sftp_server(folder: Path, *, dies_after: int | None = None) -> Iterator[str]:
+    """Serve a folder by SFTP, whose user and password stand in the URL that it yields.
+
+    With ``dies_after``, all connections end when so many bytes have been written.
+    """
     import asyncssh
 
     connections: list[asyncssh.SSHServerConnection] = []
@@ -67,8 +70,18 @@ def sftp_server(folder: Path) -> Iterator[str]:
         def validate_password(self, username: str, password: str) -> bool:
             return (username, password) == (USER, PASSWORD)
 
+    class Files(asyncssh.SFTPServer):
+        written = 0
+
+        def write(self, file_obj: object, offset: int, data: bytes) -> int:
+            self.written += len(data)
+            if dies_after is not None and self.written > dies_after:
+                for connection in connections:
+                    connection.abort()
+            return super().write(file_obj, offset, data)
+
     def sftp(channel: asyncssh.SSHServerChannel) -> asyncssh.SFTPServer:
-        return asyncssh.SFTPServer(channel, chroot=str(folder).encode())
+        return Files(channel, chroot=str(folder).encode())
 
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, daemon=True)

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
-from tsarchive.container.faults import DAMAGED_DATA
+from tsarchive.container.faults import DAMAGED_DATA, STRICT
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
 from tsarchive.container.opening import open_source
 from tsarchive.container.recognise import HEAD_BYTES, recognise
@@ -77,8 +77,8 @@ def audit(source: str | os.PathLike[str] | BinaryIO, *, weights: bool | None = N
 def _audit(source: Source) -> AuditReport:
     size = source.size
     found = Collected(Budgets.of_file(size))
-    tail = bytes(source.piece(max(0, size - 66_000), size))
-    head = bytes(source.piece(0, HEAD_BYTES))
+    tail = _bytes_of(source, max(0, size - 66_000), size)
+    head = _bytes_of(source, 0, HEAD_BYTES)
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
@@ -91,7 +91,7 @@ def _audit(source: Source) -> AuditReport:
     if form.is_inert and own is not None and source.is_sparing:
         _tell_unread(found, "the data behind the tables is left unread")
     elif form is not ZIP:
-        _audit_bytes(_start_of(source, _LONGEST_FILE), form, found)
+        _audit_bytes(_bytes_of(source, 0, _LONGEST_FILE), form, found)
     if size > _LONGEST_FILE and form is not ZIP:
         message = f"only its first {_LONGEST_FILE >> 30} GiB are looked into"
         found.find("record-unread", Severity.WARNING, Nature.UNUSUAL, message)
@@ -114,8 +114,9 @@ def _tell_unread(found: Collected, what: str) -> None:
     found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
 
 
-def _start_of(source: Source, size: int) -> bytes:
-    return bytes(source.piece(0, min(size, source.size)))
+def _bytes_of(source: Source, start: int, stop: int) -> bytes:
+    source.require_unchanged(STRICT, contents=True)
+    return bytes(source.piece(start, stop))
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
@@ -151,14 +152,14 @@ def audit_zip(source: Source, found: Collected, depth: int) -> str:
     try:
         container = Container.of_source(lent(source))
     except ArchiveError:
-        salvage(_start_of(source, _LONGEST_RECORD), found)
+        salvage(_bytes_of(source, 0, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
         archive.audit()
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
-        salvage(_start_of(source, _LONGEST_RECORD), found)
+        salvage(_bytes_of(source, 0, _LONGEST_RECORD), found)
     return archive.format.kind
 
 

@@ -135,7 +135,7 @@ _NOT_YET_KNOWN = (0, 0, 0)
 _LONGEST_HEADER = LOCAL.size + 2 * MAX16
 
 
-def header_span(entry: Entry, limit: int) -> Span:
+def _header_span(entry: Entry, limit: int) -> Span:
     """Return the bytes that hold the local header of an entry, if there is room for all of it."""
     start = entry.header_offset
     longest = max(LOCAL.size, limit - entry.stored_size - start)
@@ -149,7 +149,7 @@ def locate_data(source: Source, entry: Entry, limit: int, record: str, faults: F
     """
     start = entry.header_offset
     if source.is_elsewhere:
-        source.prefetch((header_span(entry, limit),))
+        source.prefetch((_header_span(entry, limit),))
     header = LocalHeader(*LOCAL.unpack(source.piece(start, start + LOCAL.size)))
     if header.signature != LOCAL_SIGNATURE:
         problem = "there is no local header where the directory says"

@@ -12,8 +12,8 @@ from typing import Final
 from tsarchive.container import caps
 from tsarchive.container.faults import Faults
 from tsarchive.container.source import Source, Span
-from tsarchive.errors import FormatError, RemoteError
-from tsarchive.remote.limits import RemoteLimits, Traffic, limits_in_force
+from tsarchive.container.traffic import RemoteLimits, Traffic, limits_in_force
+from tsarchive.errors import ArchiveError, FormatError, RemoteError
 from tsarchive.remote.ranges import Ranges, Tail
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
@@ -26,8 +26,8 @@ class RangedSource(Source):
     """A file elsewhere: what is asked for is fetched once, and kept in memory of its size.
 
     Memory that nothing was written to takes no space. The connection is released when all of the
-    file is there, or with this object. It is not elsewhere where the first request gave all of it.
-    Several threads may read at a time.
+    file is there, or with this object. Where the first request gives all of a file, it is not
+    elsewhere any more. Several threads may read at a time.
     """
 
     def __init__(self, ranges: Ranges) -> None:
@@ -98,6 +98,8 @@ class RangedSource(Source):
         return [gap for span in _merged(gaps) for gap in self._present.missing(span)]
 
     def _fetch(self, missing: Sequence[Span]) -> None:
+        if not self._release_connection.alive:
+            raise ArchiveError(f"{self._ranges.name} is closed", hint="Open it again")
         more = Traffic(len(missing), sum(stop - start for start, stop in missing))
         self._limits.require(self._ranges.name, self._traffic, more)
         with memoryview(self._data) as arena:

@@ -25,7 +25,7 @@ from tsarchive.errors import INCOMPLETE, ArchiveError, FormatError, MissingRecor
 
 if TYPE_CHECKING:
     from tsarchive.container.remains import Remnant
-    from tsarchive.remote.limits import Traffic
+    from tsarchive.container.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,8 +404,9 @@ class RemainingContainer(Container):
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
 
-    def prefetch(self, names: Iterable[str]) -> None:
-        """Do nothing: all of the file was read to find the members."""
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield nothing: all of the file was read to find the members."""
+        return iter(())
 
     def _place(self, source: Source, name: str) -> Span:
         member = self._member(name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tsarchive.container.faults import Faults, Stopped
 
 if TYPE_CHECKING:
-    from tsarchive.remote.limits import Traffic
+    from tsarchive.container.traffic import Traffic
 
 
 _REPLACE = "Open it again, and replace files by renaming instead of writing into them"
@@ -128,10 +128,10 @@ class Source:
 
 
 class PartOfSource(Source):
-    """A byte range of another source, whose file it shares."""
+    """A byte range of another source, whose file it shares. Closing it leaves the other open."""
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
-        super().__init__(memoryview(b""))
+        super().__init__(whole.piece(0, 0))  # which keeps the map when the other is closed
         self._whole = whole
         self._start, self._stop = start, stop
         self.is_elsewhere = whole.is_elsewhere

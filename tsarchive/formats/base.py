@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord, Record
     from tsarchive.container.source import Source
+    from tsarchive.container.traffic import Traffic
     from tsarchive.describing.contents import (
         Facts,
         ModuleInfo,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from tsarchive.operators.releases import Release
     from tsarchive.pickler import Object
     from tsarchive.policy import Guard
-    from tsarchive.remote.limits import Traffic
     from tsarchive.run.classes import Classes
     from tsarchive.run.modules import ArchiveModule
     from tsarchive.scanning.collecting import Collected

@@ -61,9 +61,10 @@ class Role(Enum):
         return self in _BULK
 
 
-_BULK: Final = frozenset(
-    {Role.TENSORS, Role.INPUTS, Role.NATIVE, Role.EXECUTORCH, Role.EXTRA, Role.SEGMENT}
-)
+_BULK: Final = frozenset({
+    Role.TENSORS, Role.INPUTS, Role.NATIVE, Role.UNKNOWN_BESIDE_NATIVE, Role.EXECUTORCH,
+    Role.EXTRA, Role.OTHER,
+})  # fmt: skip
 
 GROUPS: Final = (
     "extra", "machine code", "inputs", "debug", "code", "bytecode", "tensors", "objects",

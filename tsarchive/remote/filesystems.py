@@ -86,6 +86,14 @@ class FileRanges(Ranges):
         return {key: info[key] for key in ("size", *_OF_A_VERSION) if key in info}
 
 
+class SftpRanges(FileRanges):
+    """A file by SFTP, whose parts are asked for all at once: one by one, each 32 KiB would wait."""
+
+    def _ranges(self, pieces: Sequence[Piece]) -> Sequence[bytes]:
+        with self._filesystem.open(self._path, "rb") as file:
+            return [*file.readv([(offset, len(memory)) for offset, memory in pieces])]
+
+
 class ObjectRanges(FileRanges):
     """An object in S3, each request for which says of which version it has to be."""
 

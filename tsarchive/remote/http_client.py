@@ -115,6 +115,8 @@ class Client:
 
         try:
             return await work()
+        except aiohttp.ClientConnectorCertificateError as error:
+            self._fail(f"no secure connection: {error.certificate_error}", _TRUST)
         except aiohttp.ClientSSLError as error:
             said = self._url.hidden(str(error.os_error))
             self._fail(f"no secure connection: {said}", _TRUST)

@@ -47,14 +47,19 @@ def _of_filesystem(url: Url, filesystem: Any, path: str) -> Ranges:
     from fsspec.archive import AbstractArchiveFileSystem
     from fsspec.implementations.chained import ChainedFileSystem
 
-    from tsarchive.remote.filesystems import FileRanges, ObjectRanges, OpenedRanges, UnpackedRanges
+    from tsarchive.remote import filesystems as kinds
 
     if isinstance(filesystem, AbstractArchiveFileSystem):
         is_stored = filesystem.info(path).get("compress_type") == _STORED
-        return (OpenedRanges if is_stored else UnpackedRanges)(url, filesystem, path)
+        made = kinds.OpenedRanges if is_stored else kinds.UnpackedRanges
+        return made(url, filesystem, path)
     if isinstance(filesystem, ChainedFileSystem):
-        return OpenedRanges(url, filesystem, path)
-    return (ObjectRanges if hasattr(filesystem, "_call_s3") else FileRanges)(url, filesystem, path)
+        return kinds.OpenedRanges(url, filesystem, path)
+    # Classes of packages that may not be installed go by their names.
+    own = {"S3FileSystem": kinds.ObjectRanges, "SFTPFileSystem": kinds.SftpRanges}
+    names = [class_.__name__ for class_ in type(filesystem).__mro__]
+    found = next((own[name] for name in names if name in own), kinds.FileRanges)
+    return found(url, filesystem, path)
 
 
 def _web() -> Any:

@@ -32,7 +32,7 @@ from .content import (
 from .header import AT, BPTE, PTD, PTE
 
 if TYPE_CHECKING:
-    from tsarchive.remote.limits import Traffic
+    from tsarchive.container.traffic import Traffic
 
 
 class Regions(Closing):
