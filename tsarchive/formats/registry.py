@@ -123,11 +123,13 @@ def weights_of(container: Container) -> frozenset[str]:
 
 
 def _zip_at_end(source: Source) -> Container | None:
-    """Return the archive whose directory is at the end of a file, which need not be sound."""
+    """Return the archive whose directory is at the end of a file, None where it is refused."""
     if not has_end(source):
         return None
+    faults = Collected()
     with suppress(Stopped):
-        return Container(source, read_members(source, Collected()))
+        members = read_members(source, faults)
+        return None if faults.refused else Container(source, members)
     return None
 
 
