@@ -140,7 +140,7 @@ class Container(Closing):
         if self.records[name].method != STORED:
             return Source(self.view(name))
         if source.is_elsewhere:
-            source.prefetch(span for whole in self.spans((name,)) for span in _ends(whole))
+            source.prefetch(self.ends((name,)))
         return PartOfSource(source, *self._place(source, name))
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -156,6 +156,10 @@ class Container(Closing):
         Raises MissingRecordError.
         """
         return (self._directory.span(self._entry(name)) for name in names)
+
+    def ends(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield the start and the end of records that are archives, as ``spans`` does."""
+        return (end for whole in self.spans(names) for end in _ends(whole))
 
     def size(self, name: str) -> int | None:
         """Return the size of a record's data in bytes; None when there is no such record."""
