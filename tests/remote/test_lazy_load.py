@@ -21,7 +21,7 @@ from tests.support.networks import NETWORKS, build
 from tests.support.web_server import web_server
 from tsarchive.container.ranges import RangedSource
 from tsarchive.container.source import Span
-from tsarchive.errors import CallError, FormatError, RemoteError
+from tsarchive.errors import CallError, FormatError, PickleError, RemoteError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import opened_source
 from tsarchive.loading import load_opened
@@ -358,6 +358,13 @@ def test_quantized_modules():
     module = loaded_from(ranges, lazy=True)
     ranges.is_down = True  # packed weights are made when they are loaded
     assert equal(module(X), loaded(data)(X))
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_names_of_no_record_are_told_as_of_a_local_file(lazy):
+    data = (FIXTURES / "hostile" / "pickle-storage-key-path.pt").read_bytes()
+    with pytest.raises(PickleError, match="not the name of a record"):
+        loaded_from(FewRanges(data), lazy=lazy)
 
 
 def _repacked(data: bytes, **options) -> bytes:

@@ -224,7 +224,11 @@ class Importer(BaseImporter):
         if not self.container.is_elsewhere:
             return lambda key: view(f"{folder}/{key}")
         later: dict[str, memoryview] = {}
-        goes_to = {key: self._device_type(saved) for key, saved in storages_of(root).items()}
+        goes_to = {
+            key: self._device_type(saved)
+            for key, saved in storages_of(root).items()
+            if self.container.size(f"{folder}/{key}") is not None
+        }
         if awaited is not None:
             now = storages_outside(root, self._is_in_table)
             for key in goes_to.keys() - now.keys():
