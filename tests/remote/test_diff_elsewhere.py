@@ -16,6 +16,7 @@ from tests.support.elsewhere import Seekable
 from tests.support.elsewhere_loads import Layers
 from tsarchive import fingerprinting
 from tsarchive.cli import main
+from tsarchive.container import ranges
 from tsarchive.container.source import Source
 from tsarchive.diffing.checksums import Checksums
 from tsarchive.diffing.tensors import tensor_changes
@@ -301,3 +302,25 @@ def test_pages_read_both():
             file.write(data)
     assert "same model" in tsarchive.report(urls[0], against=urls[0]).html
     assert "crc32:" not in tsarchive.report(urls[0], against=urls[1]).html
+
+
+FILES = [
+    path
+    for pattern in ("archives/*.pt", "pt2/*.pt2", "executorch/*.pte")
+    for path in sorted(FIXTURES.glob(pattern))
+    if not path.name.endswith(".io.pt")
+]
+
+
+@pytest.mark.parametrize("place", range(len(FILES)), ids=[path.name for path in FILES])
+def test_neighbours_differ_in_the_same(place, monkeypatch):
+    monkeypatch.setattr(ranges, "_TAIL_BYTES", 64)  # all of a small file would be there at once
+    pair = [FILES[place - 1].read_bytes(), FILES[place].read_bytes()]
+    outcomes = []
+    for open_file in (io.BytesIO, Seekable):
+        try:
+            found = tsarchive.diff(*map(open_file, pair))
+            outcomes.append((told(found), found.compared, found.not_compared))
+        except tsarchive.ArchiveError as error:
+            outcomes.append((type(error), error.message))
+    assert outcomes[0] == outcomes[1]
