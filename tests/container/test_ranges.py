@@ -265,6 +265,15 @@ class TestRecords:
         else:
             assert inner.read("b") == DATA[:MIB]
 
+    @pytest.mark.parametrize("made", [io.BytesIO, Seekable])
+    @pytest.mark.parametrize("ask", ["read", "view", "payload", "part", "inside"])
+    def test_a_record_that_is_not_there(self, made, ask):
+        with (
+            Container.open(made(self.BIG)) as container,
+            pytest.raises(tsarchive.MissingRecordError, match="no such record"),
+        ):
+            getattr(container, ask)("data/4")
+
     def test_an_entry_behind_the_directory_is_refused_as_in_a_file(self, tmp_path):
         data = bytearray(archive({"data.pkl": b"\x80\x02N.", "data/0": DATA, "version": b"3\n"}))
         entry = data.rindex(b"PK\x01\x02")

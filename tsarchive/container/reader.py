@@ -137,11 +137,12 @@ class Container(Closing):
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
         source = self._sound(contents=True)
-        if self.records[name].method != STORED:
-            return Source(self.view(name))
         if source.is_elsewhere:
             source.prefetch(self.ends((name,)))
-        return PartOfSource(source, *self._place(source, name))
+        place = self._place(source, name)
+        if self.records[name].method != STORED:
+            return Source(self.view(name))
+        return PartOfSource(source, *place)
 
     def prefetch(self, names: Iterable[str]) -> None:
         """Get all of these records, with their headers, at once where the file is elsewhere.
