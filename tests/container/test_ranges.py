@@ -7,7 +7,9 @@ import io
 import random
 import threading
 import zipfile
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -263,6 +265,24 @@ class TestRecords:
         else:
             assert inner.read("b") == DATA[:MIB]
 
+    @pytest.mark.parametrize("made", [io.BytesIO, Seekable])
+    @pytest.mark.parametrize("ask", ["read", "view", "payload", "part", "inside"])
+    def test_a_record_that_is_not_there(self, made, ask):
+        with (
+            Container.open(made(self.BIG)) as container,
+            pytest.raises(tsarchive.MissingRecordError, match="no such record"),
+        ):
+            getattr(container, ask)("data/4")
+
+    def test_an_entry_behind_the_directory_is_refused_as_in_a_file(self, tmp_path):
+        data = bytearray(archive({"data.pkl": b"\x80\x02N.", "data/0": DATA, "version": b"3\n"}))
+        entry = data.rindex(b"PK\x01\x02")
+        data[entry + 42 : entry + 46] = (len(data) - 30).to_bytes(4, "little")
+        path = tmp_path / "net.pt"
+        path.write_bytes(data)
+        for verb in (tsarchive.open, tsarchive.verify, tsarchive.audit):
+            assert _outcome(verb, Seekable(bytes(data))) == _outcome(verb, path)
+
     def test_a_container_that_is_closed_tells_so(self):
         container = Container.of_source(RangedSource(CountedRanges(self.BIG)))
         container.close()
@@ -270,6 +290,13 @@ class TestRecords:
                      lambda: container.prefetch(["data/0"])):  # fmt: skip
             with pytest.raises(tsarchive.ArchiveError, match="closed"):
                 asks()
+
+
+def _outcome(verb: Callable[[Any], Any], file: Any) -> str:
+    try:
+        return repr(verb(file))
+    except tsarchive.FormatError as error:
+        return str(error)
 
 
 class TestFileObjects:

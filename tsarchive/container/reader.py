@@ -131,11 +131,12 @@ class Container(Closing):
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
         source = self._sound(contents=True)
+        if source.is_elsewhere:
+            source.prefetch(self.ends((name,)))
+        place = self._place(source, name)
         if self.records[name].method != STORED:
             return Source(self.view(name))
-        if source.is_elsewhere:
-            source.prefetch(span for whole in self.spans((name,)) for span in _ends(whole))
-        return PartOfSource(source, *self._place(source, name))
+        return PartOfSource(source, *place)
 
     def prefetch(self, names: Iterable[str]) -> None:
         """Get all of these records, with their headers, at once where the file is elsewhere.
@@ -150,6 +151,10 @@ class Container(Closing):
         Raises MissingRecordError.
         """
         return (self._directory.span(self._entry(name)) for name in names)
+
+    def ends(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield the start and the end of records that are archives, as ``spans`` does."""
+        return (end for whole in self.spans(names) for end in _ends(whole))
 
     def size(self, name: str) -> int | None:
         """Return the size of a record's data in bytes; None when there is no such record."""

@@ -17,6 +17,7 @@ from tsarchive.container.source import Source, Span
 from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
+from tsarchive.formats.records import Role
 
 from .executorch.format import EXECUTORCH
 from .legacy.format import LEGACY_TORCHSCRIPT
@@ -108,9 +109,11 @@ def get_ahead(source: Source) -> None:
     if found is None:
         source.prefetch([Span(0, _AHEAD_BYTES)])
         return
-    table = zip_format(found.records).table(found)
+    format_ = zip_format(found.records)
+    table = format_.table(found)
     needed = [name for name in found.records if not table.role(name).is_bulk]
-    source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed)])
+    saved = [name for name in format_.saved(found) if table.role(name) is Role.TENSORS]
+    source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed), *found.ends(saved)])
 
 
 def weights_of(container: Container) -> frozenset[str]:
@@ -120,11 +123,13 @@ def weights_of(container: Container) -> frozenset[str]:
 
 
 def _zip_at_end(source: Source) -> Container | None:
-    """Return the archive whose directory is at the end of a file, which need not be sound."""
+    """Return the archive whose directory is at the end of a file, None where it is refused."""
     if not has_end(source):
         return None
+    faults = Collected()
     with suppress(Stopped):
-        return Container(source, read_members(source, Collected()))
+        members = read_members(source, faults)
+        return None if faults.refused else Container(source, members)
     return None
 
 
