@@ -24,8 +24,9 @@ NOT_NEEDED = (
     "tsarchive.formats.torchscript.inspection", "tsarchive.formats.torchscript.saving",
     "tsarchive.formats.torchscript.verifying", "tsarchive.operators.older_forms",
     "tsarchive.operators.releases", "tsarchive.printer.", "tsarchive.remote.",
-    "tsarchive.reporting", "tsarchive.run.costs", "tsarchive.run.metering", "tsarchive.run.natives.symbolic_shapes",
-    "tsarchive.saving", "tsarchive.scanning", "tsarchive.testing", "tsarchive.verifying",
+    "tsarchive.reporting", "tsarchive.run.costs", "tsarchive.run.metering",
+    "tsarchive.run.natives.symbolic_shapes", "tsarchive.saving", "tsarchive.scanning",
+    "tsarchive.testing", "tsarchive.verifying",
 )  # fmt: skip
 # Tables that tell formats apart, and how lists of callers are typed.
 TAKEN = {

@@ -51,6 +51,8 @@ def _reason(url: Url, error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a folder"
     said = url.hidden(str(error)).strip().partition("\n")[0]
+    if said and isinstance(error, (OSError, ValueError)):
+        return said
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
