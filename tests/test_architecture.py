@@ -31,13 +31,14 @@ FLOOR = {
 }  # fmt: skip
 MAY_IMPORT = {
     "tsarchive.caching": set(),
-    "tsarchive.container": set(),
+    "tsarchive.container": {"tsarchive.remote"},
     "tsarchive.errors": set(),
     "tsarchive.findings": set(),
     "tsarchive.garbage": set(),
     "tsarchive.ir": set(),
     "tsarchive.lazy_members": set(),
     "tsarchive.pickler": set(),
+    "tsarchive.remote": set(),
     "tsarchive.steps": set(),
     "tsarchive.strict_json": set(),
     "tsarchive.adopt": {"tsarchive.ir"},
@@ -60,7 +61,7 @@ MAY_IMPORT = {
     "tsarchive.formats": {
         "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler",
-        "tsarchive.policy", "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.policy", "tsarchive.remote", "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.formats.torchscript": {
         "tsarchive.adopt", "tsarchive.analyses", "tsarchive.caching", "tsarchive.comparing",
@@ -87,7 +88,7 @@ MAY_IMPORT = {
         "tsarchive.analyses", "tsarchive.comparing", "tsarchive.container", "tsarchive.describing",
         "tsarchive.formats", "tsarchive.formats.pt2", "tsarchive.formats.torchscript",
         "tsarchive.frontend", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
-        "tsarchive.run", "tsarchive.scanning",
+        "tsarchive.remote", "tsarchive.run", "tsarchive.scanning",
     },
     "tsarchive.executorch": {"tsarchive.formats.executorch"},
     "tsarchive.formats.registry": {
@@ -102,8 +103,8 @@ MAY_IMPORT = {
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",
-        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.operators",
-        "tsarchive.policy", "tsarchive.run",
+        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
+        "tsarchive.remote", "tsarchive.run",
     },
     "tsarchive.loading": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.registry",
@@ -121,7 +122,7 @@ MAY_IMPORT = {
         "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
         "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
         "tsarchive.ir", "tsarchive.loading", "tsarchive.operators", "tsarchive.policy",
-        "tsarchive.run",
+        "tsarchive.remote", "tsarchive.run",
     },
     "tsarchive.compatibility": {
         "tsarchive.container", "tsarchive.fingerprinting", "tsarchive.formats",
@@ -129,7 +130,7 @@ MAY_IMPORT = {
     },
     "tsarchive.jitter": {
         "tsarchive.comparing", "tsarchive.container", "tsarchive.formats.registry",
-        "tsarchive.loading", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.loading", "tsarchive.policy", "tsarchive.remote", "tsarchive.run",
         "tsarchive.saving",
     },
     "tsarchive.executorch_export": {
@@ -137,7 +138,7 @@ MAY_IMPORT = {
     },
     "tsarchive.salvaging": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
-        "tsarchive.formats.registry",
+        "tsarchive.formats.registry", "tsarchive.remote",
     },
     "tsarchive.reviving": {"tsarchive.loading", "tsarchive.policy"},
     "tsarchive.verifying": {
@@ -151,10 +152,10 @@ MAY_IMPORT = {
         "tsarchive.pickler", "tsarchive.scanning", "tsarchive.verifying",
     },
     "tsarchive.converting": {
-        "tsarchive.container", "tsarchive.formats", "tsarchive.formats.pt2",
-        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
-        "tsarchive.operators", "tsarchive.policy",
-        "tsarchive.executorch_export", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.container", "tsarchive.executorch_export", "tsarchive.formats",
+        "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.formats.torchscript",
+        "tsarchive.loading", "tsarchive.operators", "tsarchive.policy", "tsarchive.remote",
+        "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.optimizing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
@@ -166,10 +167,16 @@ MAY_IMPORT = {
         "tsarchive.saving",
     },
     "tsarchive.reporting": {
-        "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing",
-        "tsarchive.container", "tsarchive.describing", "tsarchive.diffing", "tsarchive.formats",
+        "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.diffing", "tsarchive.formats",
         "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.scanning", "tsarchive.verifying",
+        "tsarchive.ir", "tsarchive.remote", "tsarchive.scanning", "tsarchive.verifying",
+    },
+    "tsarchive.survey": {
+        "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",
+        "tsarchive.describing", "tsarchive.fingerprinting", "tsarchive.formats",
+        "tsarchive.formats.registry", "tsarchive.operators", "tsarchive.remote",
+        "tsarchive.reporting", "tsarchive.verifying",
     },
 }  # fmt: skip
 
@@ -202,8 +209,8 @@ WITHOUT_TORCH = (
     "tsarchive.formats.torchscript.ties", "tsarchive.formats.torchscript.verifying",
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
-    "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning", "tsarchive.steps",
-    "tsarchive.strict_json", "tsarchive.verifying",
+    "tsarchive.remote", "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning",
+    "tsarchive.steps", "tsarchive.strict_json", "tsarchive.survey", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

@@ -22,6 +22,7 @@ from tsarchive.errors import (
     MissingRecordError,
     PickleError,
     PolicyError,
+    RemoteError,
     SaveError,
     ScriptError,
     SourceError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Unprinted,
     )
     from tsarchive.compatibility import CompatReport, compat
+    from tsarchive.container.traffic import RemoteLimits, Traffic
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
@@ -96,6 +98,8 @@ __all__ = [
     "PolicyError",
     "ReadComparison",
     "RecordDifference",
+    "RemoteError",
+    "RemoteLimits",
     "SalvageReport",
     "SaveComparison",
     "SaveError",
@@ -108,6 +112,7 @@ __all__ = [
     "TensorInfo",
     "TensorTotals",
     "TorchVersionError",
+    "Traffic",
     "UnknownClassError",
     "UnknownOperatorError",
     "Unprinted",
@@ -143,6 +148,7 @@ _HOMES = {
             "GraphReport JitterReport ReadComparison RecordDifference SaveComparison Unprinted"
         ),
         "compatibility": "CompatReport compat",
+        "container.traffic": "RemoteLimits Traffic",
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",

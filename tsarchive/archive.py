@@ -89,8 +89,16 @@ class Archive(OpenedArchive):
 def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of the public interface
     """Open an archive (a path or a binary file object) for looking at; torch is not imported.
 
+    A file on disk is mapped, and an object that reads and seeks is read where it is looked at: its
+    end, its start, then code, pickles and whatever else is asked for. So it has to stay open until
+    the archive is closed, and :attr:`Archive.traffic` counts what was read. Pipes, io.BytesIO and
+    decompressors are read into memory at once, and not needed afterwards. Each object is read from
+    its position on.
+
+    :class:`tsarchive.RemoteLimits` bounds what is asked of a server or an object.
+
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
-    OSError when it cannot be read.
+    OSError when it cannot be read, LimitError when it takes more than the limits allow.
     """
     return archive_of(opened_file(source))
 

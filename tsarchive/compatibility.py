@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.fingerprinting import is_file, readable_contents
 from tsarchive.formats.base import Format

@@ -8,14 +8,14 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 
 from tsarchive.container import Container
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import (
     FileFormat,
@@ -34,6 +34,7 @@ from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
+from tsarchive.remote import is_url, located
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, save
 from tsarchive.steps import no_step
@@ -129,13 +130,49 @@ def convert(
 
     Extra files are kept, but by ExecuTorch, which has none. ``model`` is one of those in a PT2
     archive; ``policy`` and ``map_location`` are those of ``load``; ``step`` is called with what is
-    being done. ``dst`` is replaced only when the new file is complete; it may be ``src``.
+    being done. ``dst`` is replaced only when the new file is complete; it may be ``src``. Each may
+    be a URL.
 
     Raises CallError for a ``dst`` of another name and for arguments that the way does not take
     or lacks, and for a version of torch whose operators are not known; UnsupportedError for what
     the other format cannot hold, TargetError for all that the other torch cannot read; what
     ``load`` and ``save`` raise.
     """
+    to, beside = located(dst), located(data)
+    example, options = Example(args, kwargs, dynamic_shapes), SaveOptions({}, debug, canonical)
+    with ExitStack() as uploads:
+        written = _converted(
+            located(src), _to_write(to, uploads), beside and _to_write(beside, uploads),
+            example, options, model=model, policy=policy, map_location=map_location,
+            backends=backends, for_torch=for_torch, step=step,
+        )  # fmt: skip
+    shown = os.fsdecode(beside) if beside and written.data is not None else None
+    return replace(written, destination=os.fspath(to), data=shown)
+
+
+def _to_write(place: str | os.PathLike[str], uploads: ExitStack) -> str | os.PathLike[str]:
+    """Return where to write what belongs to a place: a file that is uploaded, for a URL."""
+    if not is_url(place):
+        return place
+    from tsarchive.remote.opening import uploaded
+
+    return uploads.enter_context(uploaded(place))
+
+
+def _converted(
+    src: Any,
+    dst: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None,
+    example: Example,
+    options: SaveOptions,
+    *,
+    model: str | None,
+    policy: Policy | None,
+    map_location: str | torch.device | None,
+    backends: Sequence[str],
+    for_torch: str | None,
+    step: Callable[[str], None],
+) -> Conversion:
     destination = _format_of_name(dst)
     release = None if for_torch is None else _release(for_torch)
     _require(
@@ -143,11 +180,13 @@ def convert(
         "for_torch",
         "only TorchScript is written for other versions of torch",
     )
-    example = Example(args, kwargs, dynamic_shapes)
-    options = SaveOptions({}, debug, canonical)
     if destination.is_lowered:
-        _require(not canonical, "canonical", "programs of ExecuTorch have no canonical form")
-        _require(debug, "debug", "programs of ExecuTorch have no debug records to leave out")
+        _require(
+            not options.canonical, "canonical", "programs of ExecuTorch have no canonical form"
+        )
+        _require(
+            options.debug, "debug", "programs of ExecuTorch have no debug records to leave out"
+        )
         _require(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
@@ -320,7 +359,8 @@ def _methods_of(
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
     """Open a file to convert; return its format, too. Raises UnsupportedError for ExecuTorch."""
     source = open_source(src)
-    own = file_format(source.data)
+    source.fetch_all()
+    own = file_format(source)
     if own is not None:
         source.close()
         raise UnsupportedError(

@@ -166,7 +166,13 @@ class PolicyError(SourceError, PermissionError):
 
 
 class LimitError(ArchiveError, RuntimeError):
-    """Code of an archive exceeded a bound of :class:`tsarchive.Limits`."""
+    """Code of an archive exceeded a bound of :class:`tsarchive.Limits`, or what is asked of a
+    server one of :class:`tsarchive.RemoteLimits`.
+    """
+
+
+class RemoteError(ArchiveError, OSError):
+    """A file elsewhere cannot be read or written, or is no longer the one that was opened."""
 
 
 class SaveError(ArchiveError, ValueError):

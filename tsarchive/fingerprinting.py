@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain, encode
-from tsarchive.container.source import not_a_file, open_source
+from tsarchive.container.opening import not_a_file, open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.formats.contents import Contents, TensorContent
 from tsarchive.formats.reading import Reading
@@ -83,7 +83,7 @@ def fingerprint(
     cannot be read, CallError for what is neither a file nor a module, OSError for a file that
     cannot be read; for a module what ``save`` raises.
     """
-    with readable_contents(source) as found:
+    with readable_contents(source, whole=weights) as found:
         return fingerprint_of(found.contents, found.reading, weights=weights, step=step)
 
 
@@ -96,9 +96,16 @@ class Readable(NamedTuple):
 
 
 @contextmanager
-def readable_contents(source: Any, *, debug: bool = False) -> Iterator[Readable]:
-    """Open a file, or with ``debug`` records or without what ``save`` writes of a module."""
+def readable_contents(
+    source: Any, *, debug: bool = False, whole: bool = False
+) -> Iterator[Readable]:
+    """Open a file, or with ``debug`` records or without what ``save`` writes of a module.
+
+    A file elsewhere is fetched ``whole`` where all of it is going to be read.
+    """
     found = open_source(source if is_file(source) else _saved(source, debug=debug))
+    if whole:
+        found.fetch_all()
     opened = opened_source(found)
     with not_collecting(), closing(opened):
         try:

@@ -11,10 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tsarchive.comparing import (
     JitterReport,
@@ -24,10 +25,11 @@ from tsarchive.comparing import (
     differences,
 )
 from tsarchive.container import Container, write_container
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import ArchiveError
 from tsarchive.formats.registry import file_format, opened_zip, zip_format
 from tsarchive.policy import Guard, Policy
+from tsarchive.remote import is_url, located
 
 if TYPE_CHECKING:
     import torch
@@ -59,6 +61,10 @@ def check_jitter(
     UnsupportedError for the canonical form of a file of ExecuTorch, which has none.
     """
     terms = _Terms(map_location, policy or Policy.default(), canonical, tuple(imports))
+    if is_url(located(source)):
+        with closing(open_source(cast("str", source))) as elsewhere:
+            fetched = bytes(elsewhere.data)
+        return _check_file(lambda: io.BytesIO(fetched), terms)
     if isinstance(source, str | os.PathLike):
         path = source
         return _check_file(lambda: path, terms)
@@ -91,7 +97,8 @@ def _check_file(
     """Return the worst report of its models. ``source`` gives the bytes of the file each time anew:
     code that runs may write to those that it was loaded from."""
     opened = open_source(source())
-    own = file_format(opened.data)
+    opened.fetch_all()
+    own = file_format(opened)
     if own is not None:
         return own.check_jitter(opened, canonical=terms.canonical)
     with opened_zip(opened) as read:

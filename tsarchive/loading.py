@@ -45,6 +45,7 @@ def load(
     model: str | None = None,
     data: DataSource | Sequence[DataSource] | None = None,
     extra_files: dict[str, Any] | None = None,
+    lazy: bool = False,
 ) -> ArchiveModule:
     """Load a TorchScript or PT2 archive, or a program of ExecuTorch, from a path or file object.
 
@@ -80,8 +81,17 @@ def load(
     its names gets the bytes of the extra file of that name, empty ones where there is none. Other
     than there, an empty dict gets all extra files.
 
+    Of a file elsewhere, all that the model needs is fetched in parallel, into memory that its
+    tensors are views of. With ``lazy``, parameters and buffers of TorchScript and PT2 archives are
+    fetched when they are first looked at, those of one module together; a layer that never runs is
+    never fetched. Other tensors, and those that are moved to another device, are fetched at once.
+    Where that fails, the look raises RemoteError and the module stays as it was: look again. The
+    connection is released when all of the file is there, or with the module. Of a file on disk,
+    which is mapped, ``lazy`` changes nothing.
+
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
-    that this process lacks, or is of another kind; OSError when it cannot be read.
+    that this process lacks, or is of another kind; OSError when it cannot be read; CallError for
+    ``lazy`` and a file of another format.
     """
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
@@ -92,8 +102,8 @@ def load(
             from tsarchive.formats.executorch.modules.importer import opened_data
 
             beside = opened_data(data)
-        options = LoadOptions(given_device(map_location), guard, model, beside)
-        opened = opened_file(f)
+        options = LoadOptions(given_device(map_location), guard, model, beside, lazy=lazy)
+        opened = opened_file(f, whole=True)
         if extra_files is not None:
             from tsarchive.formats.extra_files import ExtraFiles
 
@@ -119,6 +129,9 @@ def _importer(opened: Opened, options: LoadOptions, key: str) -> Importer:
         raise found.not_taken("data", reason, CallError)
     if options.model is not None and not found.has_programs:
         raise found.not_taken("model", NO_MODELS, CallError)
+    if options.lazy and not found.loads_lazily:
+        reason = "only tensors of TorchScript and PT2 archives are fetched when they are looked at"
+        raise found.not_taken("lazy", reason, CallError)
     importer = found.importer(opened, options)
     importer.classes.origin = _Origin(importer, found, options.device, options.model, key)
     with _lock:

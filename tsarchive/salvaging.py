@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from tsarchive.container import Container, caps
 from tsarchive.container.left_archives import LeftArchive, left_archives
+from tsarchive.container.opening import open_source
 from tsarchive.container.reader import RemainingContainer
 from tsarchive.container.remains import Remains, Remnant
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.source import Source
 from tsarchive.container.writer import replacing
 from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import AGAIN, ArchiveError, CallError, FormatError, MissingRecordError
@@ -27,6 +28,7 @@ from tsarchive.formats.records import Role
 from tsarchive.formats.registry import ZIP_FORMATS, file_format, zip_format
 from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
 from tsarchive.garbage import not_collecting
+from tsarchive.remote import is_url, located
 from tsarchive.steps import Step, no_step
 
 if TYPE_CHECKING:
@@ -125,14 +127,15 @@ def salvage(
     Raises FormatError where nothing is left to save, CallError for an ``out`` that is there,
     OSError for files that cannot be read or written.
     """
-    path = os.fspath(out) if isinstance(out, str | os.PathLike) else None
-    if path is not None and not force and os.path.exists(path):
+    path = os.fspath(located(out)) if isinstance(out, str | os.PathLike) else None
+    if path is not None and not force and _is_there(path):
         hint = "Give another name, or force=True"
         raise CallError(f"{path} is there already", hint=hint)
     source = open_source(f)
     with not_collecting(), closing(source):
+        source.fetch_all()
         step("looking for whole records")
-        tensors, report = _Sorting(len(source.data)).result(_remaining(source))
+        tensors, report = _Sorting(source.size).result(_remaining(source))
         if not report.saved:
             raise _nothing(report.lost)
         metadata = _metadata(report.saved)
@@ -140,6 +143,14 @@ def salvage(
         with target as stream:
             write_safetensors(stream, [_told(tensor, step) for tensor in tensors], metadata)
     return report
+
+
+def _is_there(path: str) -> bool:
+    if not is_url(path):
+        return os.path.exists(path)
+    from tsarchive.remote.opening import exists
+
+    return exists(path)
 
 
 def _nothing(lost: Sequence[LostTensor]) -> FormatError:
@@ -187,7 +198,7 @@ class Remaining(NamedTuple):
 
 def _remaining(source: Source) -> Iterator[Remaining]:
     """Yield what is left of each archive in a file."""
-    own = file_format(source.data)
+    own = file_format(source)
     if own is not None:
         try:
             yield _of_file(source, own)
@@ -195,16 +206,16 @@ def _remaining(source: Source) -> Iterator[Remaining]:
             error.hint = error.hint or f"Nothing can be saved. {AGAIN}"
             raise
         return
-    legacy = legacy_records(source.data)
+    legacy = legacy_records(source)
     if legacy is not None:
         yield _of_archive(_packed(legacy), {})._replace(has_checksums=False)
         return
     sound: set[int] = set()
-    left = _MOST_READ * len(source.data) + caps.FREE_INFLATED_BYTES
+    left = _MOST_READ * source.size + caps.FREE_INFLATED_BYTES
 
     def is_sound(member: Remnant) -> bool:
         nonlocal left
-        if member.is_in(len(source.data)) and member.is_bounded:
+        if member.is_in(source.size) and member.is_bounded:
             left -= max(member.entry.stored_size, member.entry.size)
         if left >= 0 and member.is_whole(source.data):
             sound.add(member.data)
@@ -302,9 +313,9 @@ def _inside(container: Container, record: str) -> Sequence[Found] | None:
 
 def _of_file(source: Source, own: FileFormat) -> Remaining:
     """Return the tensors of a file with a container of its own, as far as their bytes are there."""
-    present = len(source.data)
+    present = source.size
     with memoryview(source.data) as data:
-        size = own.told_size(data)
+        size = own.told_size(source)
         if size > present * _MOST_TIMES + _MOST_BYTES:
             raise FormatError("the header tells of more bytes than can be", limit=present)
         padded: Any = source.data

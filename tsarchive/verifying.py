@@ -13,11 +13,12 @@ from tsarchive.container import Container, ContainerSurvey, survey
 from tsarchive.container.extent import Extent
 from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.members import DAMAGED
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.opening import open_source
+from tsarchive.container.source import Source
 from tsarchive.errors import AGAIN, ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken
 from tsarchive.formats.base import FileFormat, known_totals
-from tsarchive.formats.registry import damage_of, file_format, zip_format
+from tsarchive.formats.registry import damage_of, file_format, get_ahead, weights_of, zip_format
 from tsarchive.formats.requests import Verdict, VerifyReport
 from tsarchive.garbage import rarely_collecting
 from tsarchive.steps import Step, no_step
@@ -45,27 +46,39 @@ def verify(f: str | os.PathLike[str] | BinaryIO, *, step: Step = no_step) -> Ver
 
     ``step`` is called with the name of each part before it is looked at, one of ``STEPS``.
 
+    All of a file is read; of one elsewhere, in few large ranges, one after another.
+
     Raises OSError when the file cannot be read, CallError when ``f`` is no file.
     """
     step(STEPS[0])
-    findings = Findings()
     faults = Collected()
     try:
         opened = open_source(f, faults)
     except Stopped:
         return VerifyReport(None, None, 0, 0, None, 0, faults.findings())
-    own = file_format(opened.data)
+    opened.expect_all()
+    return verify_source(opened, step)
+
+
+def verify_source(opened: Source, step: Step = no_step) -> VerifyReport:
+    """Check the bytes of a file, which are let go of.
+
+    Where the source is sparing, checksums and headers of weights are left unread.
+    """
+    findings = Findings()
+    get_ahead(opened)
+    own = file_format(opened)
     if own is not None:
         extent = _told_extent(opened, own)  # before it is let go of
         return _with_extent(own.verify(opened, step), extent)
     damage = damage_of(opened)
     if damage is not None:
-        size = len(opened.data)
+        size = opened.size
         opened.close()
         findings.add([broken(damage.rule, damage.message, None, damage.hint, damage.offset)])
         report = VerifyReport(None, None, size, 0, None, 0, findings.ordered())
         return _with_extent(report, damage.extent)
-    with survey(opened) as found:
+    with survey(opened, weights_of) as found:
         findings.add(_of_container(found))
         if found.container is None:
             return VerifyReport(None, None, 0, 0, None, 0, findings.ordered())
@@ -83,9 +96,9 @@ def _with_extent(report: VerifyReport, extent: Extent | None) -> VerifyReport:
 
 def _told_extent(opened: Source, own: FileFormat) -> Extent | None:
     """Return how much there is of a file whose head tells of more."""
-    present = len(opened.data)
-    with suppress(ArchiveError), memoryview(opened.data) as data:
-        told = own.told_size(data)
+    present = opened.size
+    with suppress(ArchiveError):
+        told = own.told_size(opened)
         return Extent(present, told, is_exact=False) if told > present else None
     return None
 
@@ -119,12 +132,10 @@ def _verified(
     version = None
     with suppress(ArchiveError):
         version = archive.format_version
-    with container.buffer() as buffer:
-        size = buffer.nbytes
     return VerifyReport(
         found.kind,
         version,
-        size,
+        container.nbytes,
         len(container.records),
         known_totals(archive),
         check.code_records,

@@ -24,8 +24,8 @@ MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_o
 
 
 COMMANDS = [
-    "compare", "compat_agreement", "conversion", "fidelity", "packing_mutants", "scanners",
-    "written_by",
+    "compare", "compat_agreement", "conversion", "fidelity", "packing_mutants", "remote",
+    "scanners", "written_by",
 ]  # fmt: skip
 
 
@@ -65,6 +65,7 @@ def test_what_an_earlier_run_has_compiled_is_not_taken(name, measure, printed, m
         ("fidelity", {"results": lambda collection, options: ()}, ["none"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["--run", "none"]),
         ("packing_mutants", {"is_model": lambda data: False}, [__file__]),
+        ("remote", {"load_rows": lambda *_: [], "request_rows": lambda *_: [{"open": "1"}]}, []),
         ("written_by", {"known_archives": lambda: ()}, []),
         ("scanners", {"SCANNERS": {}}, ["--benign", "none", "--hostile", "none"]),
     ],

@@ -12,7 +12,8 @@ import torch
 
 import tsarchive
 from tests.support.archives import saved
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.opening import open_source
+from tsarchive.container.source import Source
 from tsarchive.diffing import Change, diff
 from tsarchive.diffing.tensors import tensor_changes
 from tsarchive.formats.contents import TensorContent

@@ -247,7 +247,7 @@ class TestAligning:
     def test_inline_constants(self):
         draft = fixture("inline.pte")
         draft.align(constants=256)
-        places = reopened(draft).executorch.program.blob_places("constant_buffer", "storage")
+        places = reopened(draft).executorch.program.inline_constants
         assert [start % 256 for start, _ in places] == [0, 0, 0]
 
     def test_programs_without_constants_get_none(self):

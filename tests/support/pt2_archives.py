@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch.export import Dim, export
@@ -38,7 +39,7 @@ def corpus_files() -> list[Path]:
     return sorted(path for folder in folders for path in folder.glob("*.pt2"))
 
 
-def records_in(path: Path) -> dict[str, bytes]:
+def records_in(path: Path | BinaryIO) -> dict[str, bytes]:
     """Records by name, but for the fingerprint, which a writer makes itself."""
     with Container.open(path) as container:
         return {name: container.read(name) for name in container.records if name != FINGERPRINT}

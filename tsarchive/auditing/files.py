@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive, archive_of
 from tsarchive.container import Container, Record
-from tsarchive.container.faults import DAMAGED_DATA
+from tsarchive.container.faults import DAMAGED_DATA, STRICT
 from tsarchive.container.layout import DEFLATED, LOCAL, LOCAL_SIGNATURE
+from tsarchive.container.opening import open_source
 from tsarchive.container.recognise import HEAD_BYTES, recognise
-from tsarchive.container.source import not_a_file, open_source, read_all
+from tsarchive.container.source import Source, lent
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Nature, Severity
 from tsarchive.formats.base import OTHER_KIND, FileFormat, known_totals
 from tsarchive.formats.foreign import UNKNOWN as UNKNOWN_FORMAT
 from tsarchive.formats.records import Role
-from tsarchive.formats.registry import file_format, zip_format
+from tsarchive.formats.registry import format_beginning, get_ahead, weights_of, zip_format
 from tsarchive.formats.torchscript.inspection import BYTECODE
 from tsarchive.formats.torchscript.program import program_of
 from tsarchive.formats.torchscript.verifying.checking import MAX_CODE_BYTES, too_much_code
@@ -40,7 +40,7 @@ from tsarchive.scanning.collecting import (
 )
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.report import AuditReport, Payload
-from tsarchive.verifying import verify
+from tsarchive.verifying import verify_source
 
 from .programs import audit_program
 
@@ -49,7 +49,7 @@ _LONGEST_FILE: Final = 1 << 31
 _DEPTH: Final = 1
 
 
-def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
+def audit(source: str | os.PathLike[str] | BinaryIO, *, weights: bool | None = None) -> AuditReport:
     """List what a file (a path or a binary file object) can do, and when.
 
     Nothing of the file runs, no name in it is imported, nothing is unpickled, and torch is not
@@ -57,57 +57,66 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     torch.save and torch.package archives, pickles, NumPy and tar files. What cannot be looked
     into is a finding.
 
+    With ``weights`` the data of tensors is read as well: its checksums are checked, and pickles and
+    programs are looked for in it. Otherwise a finding tells what was left unread. None stands for
+    True where the file is on this machine, for False where it is elsewhere.
+
     Raises OSError when the file cannot be read, CallError when ``source`` is no file, FormatError
     when it has no end.
     """
-    if isinstance(source, str | os.PathLike):
-        with open(source, "rb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _audit(file)
-            return _audit(io.BytesIO(read_all(file)))
-    if not hasattr(source, "read"):
-        raise not_a_file(type(source).__name__)
-    return _audit(io.BytesIO(read_all(source)))
+    with closing(open_source(source)) as opened:
+        if weights:
+            opened.expect_all()
+        elif weights is not None:
+            opened.is_sparing = True
+        get_ahead(opened)
+        return _audit(opened)
 
 
 @rarely_collecting()
-def _audit(file: BinaryIO) -> AuditReport:
-    """Audit a file; one on disk is mapped, so that only what is needed of it is read."""
-    size = file.seek(0, os.SEEK_END)
+def _audit(source: Source) -> AuditReport:
+    size = source.size
     found = Collected(Budgets.of_file(size))
-    tail = _read(file, max(0, size - 66_000))
-    head = _read(file, 0, HEAD_BYTES)
+    tail = _bytes_of(source, max(0, size - 66_000), size)
+    head = _bytes_of(source, 0, HEAD_BYTES)
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(file, found, _DEPTH)
-    own = file_format(head)
+        kind = audit_zip(source, found, _DEPTH)
+    own = format_beginning(head)
     if own is not None:
-        is_looked_into = _audit_own(file, own, found)
+        is_looked_into = _audit_own(source, own, found)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
-    if form is not ZIP:
-        _audit_bytes(_read(file, 0, _LONGEST_FILE), form, found)
+    if form.is_inert and own is not None and source.is_sparing:
+        _tell_unread(found, "the data behind the tables is left unread")
+    elif form is not ZIP:
+        _audit_bytes(_bytes_of(source, 0, _LONGEST_FILE), form, found)
     if size > _LONGEST_FILE and form is not ZIP:
         message = f"only its first {_LONGEST_FILE >> 30} GiB are looked into"
         found.find("record-unread", Severity.WARNING, Nature.UNUSUAL, message)
     return found.report(kind, size)
 
 
-def _audit_own(file: BinaryIO, format_: FileFormat, found: Collected) -> bool:
+def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
-    add_soundness(file, found)
+    add_soundness(source, found)
     try:
-        archive = archive_of(format_.opened(open_source(_rewound(file))))
+        archive = archive_of(format_.opened(lent(source)))
     except ArchiveError:
         return False
     format_.audit(archive, found)
     return True
 
 
-def _read(file: BinaryIO, start: int, size: int = -1) -> bytes:
-    file.seek(start)
-    return file.read(size)
+def _tell_unread(found: Collected, what: str) -> None:
+    message, hint = f"{what}: nothing is looked for there", "Audit all of it with weights=True"
+    found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
+
+
+def _bytes_of(source: Source, start: int, stop: int) -> bytes:
+    source.require_unchanged(STRICT, contents=True)
+    return bytes(source.piece(start, stop))
 
 
 def _audit_bytes(data: bytes, form: Form, found: Collected) -> None:
@@ -137,20 +146,20 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(file: BinaryIO, found: Collected, depth: int) -> str:
+def audit_zip(source: Source, found: Collected, depth: int) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
-    found.findings.excuse(add_soundness(file, found))
+    found.findings.excuse(add_soundness(source, found))
     try:
-        container = Container.open(_rewound(file))
+        container = Container.of_source(lent(source))
     except ArchiveError:
-        salvage(_read(file, 0, _LONGEST_RECORD), found)
+        salvage(_bytes_of(source, 0, _LONGEST_RECORD), found)
         return UNKNOWN_FORMAT.kind
     with container:
         archive = _Archive(container, found, depth)
         archive.audit()
         found.tensors = known_totals(Archive(container, archive.format))
     if archive.has_refused:
-        salvage(_read(file, 0, _LONGEST_RECORD), found)
+        salvage(_bytes_of(source, 0, _LONGEST_RECORD), found)
     return archive.format.kind
 
 
@@ -171,9 +180,13 @@ class _Archive:
         around = Surroundings(program.record_of, self.format.python_modules(self.roles))
         exported = self.format.exported_audit(self.roles, self._read)
         self.unpickled = exported.unpickled if exported is not None else self.unpickled
+        left_out = self._left_out()
+        self.container.prefetch(name for name in self.roles if name not in left_out)
         kept = {}
         for name, record in self.container.records.items():
             self.found.count(self.roles[name].audited, record.size, record.stored_size)
+            if name in left_out:
+                continue
             data = code.get(name) or self._read(name)
             if name not in code:
                 self._record(name, data, around)
@@ -217,11 +230,31 @@ class _Archive:
         severity = Severity.INFO if is_tensor else Severity.WARNING
         self.found.find("record-unread", severity, Nature.BROKEN, why, record.name)
 
+    def _left_out(self) -> frozenset[str]:
+        """Return the weights that are left unread; of archives among them, look at the pickles."""
+        if not self.container.is_sparing:
+            return frozenset()
+        saved = self.format.saved(self.container)
+        for name in saved:
+            self._nested(name, self.container.part(name))
+        elements = weights_of(self.container).difference(saved, self.unpickled)
+        self._tell_left_out(elements)
+        return elements.union(saved)
+
+    def _tell_left_out(self, names: frozenset[str]) -> None:
+        nbytes = sum(self.container.records[name].stored_size for name in names)
+        if nbytes:
+            weights = f"the weights ({nbytes:,} bytes in {len(names):,} records)"
+            _tell_unread(self.found, f"{weights} are left unread, their checksums unchecked")
+
+    def _nested(self, name: str, source: Source) -> None:
+        inner = Collected(self.found.budgets, prefix=f"{name}/")
+        audit_zip(source, inner, self.depth - 1)
+        self.found.take(inner)
+
     def _record(self, name: str, data: bytes, around: Surroundings) -> None:
         if data.startswith(LOCAL_SIGNATURE) and self.depth > 0:
-            inner = Collected(self.found.budgets, prefix=f"{name}/")
-            audit_zip(io.BytesIO(data), inner, self.depth - 1)
-            self.found.take(inner)
+            self._nested(name, Source(memoryview(data)))
         else:
             self._single(name, data, around)
         if not self.format.has_programs and name.endswith(".json") and _USES_PICKLE.search(data):
@@ -355,13 +388,13 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(file: BinaryIO, found: Collected) -> frozenset[str]:
+def add_soundness(source: Source, found: Collected) -> frozenset[str]:
     """Add the worst of what verifying finds, and return the records whose checksum is wrong.
 
     A file that is no sound archive is not known to be harmless, whatever its code can do. What
     stands in a record with a wrong checksum may be the work of damage: torch does not read it.
     """
-    findings = [f for f in verify(_rewound(file)).findings if f.rule != OTHER_KIND]
+    findings = [f for f in verify_source(lent(source)).findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return frozenset()
@@ -372,9 +405,3 @@ def add_soundness(file: BinaryIO, found: Collected) -> frozenset[str]:
     message, severity = worst.message + others, severities[worst]
     found.findings.add([replace(worst, message=message, severity=severity, hint=_VERIFY)])
     return frozenset(f.record for f in grave if f.rule in _DOUBTED_DATA and f.record is not None)
-
-
-def _rewound(file: BinaryIO) -> BinaryIO:
-    """Return the file at its start: what opens a file object begins at its position."""
-    file.seek(0)
-    return file

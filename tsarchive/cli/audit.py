@@ -35,7 +35,12 @@ _FINDINGS_SHOWN: Final = 20
 @file_argument
 @json_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print a SARIF 2.1.0 document.")
-def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
+@click.option(
+    "--weights/--no-weights",
+    default=None,
+    help="Read the data of tensors as well; by default that of files on this machine.",
+)
+def command(file: str, *, as_json: bool, as_sarif: bool, weights: bool | None) -> int:
     """List what a file can do, and when.
 
     Some code runs when a file is loaded, some in hooks, some when a model is called. Reads the
@@ -44,7 +49,8 @@ def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
     imports nothing that it names, and does not import torch. The exit code is 1 when it can do
     more than compute, print and draw random numbers.
 
-    Whether the file is whole is for 'tsarchive verify'.
+    Whether the file is whole is for 'tsarchive verify'. With --no-weights, as by default of files
+    elsewhere, pickles and programs are not looked for in the data of tensors; a finding says so.
 
     \b
     Examples:
@@ -54,7 +60,7 @@ def command(file: str, *, as_json: bool, as_sarif: bool) -> int:
     """
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif are two forms of one document: give one.")
-    report = tsarchive.audit(file)
+    report = tsarchive.audit(file, weights=weights)
     if as_sarif:
         from tsarchive.auditing.sarif import sarif_document
 

@@ -11,6 +11,7 @@ import click
 from tsarchive.describing.text import in_commands, visible
 from tsarchive.errors import ArchiveError, UnknownOperatorError, place_text
 from tsarchive.operators.registry import with_untried_torch
+from tsarchive.remote import located
 
 from .output import code_apart, print_json, say
 
@@ -166,7 +167,14 @@ _TRACEBACK = click.Option(
 )
 
 
-class OutputPath(click.Path):
+class FilePath(click.Path):
+    """A file to read: a path, or a URL, which from here on is its name without credentials."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return located(super().convert(value, param, ctx))
+
+
+class OutputPath(FilePath):
     """A file to write. '-' is none: output has several parts, or is written out of order.
 
     ``missing`` is what the error adds where the option is required and not given.
@@ -204,8 +212,10 @@ class Command(click.Command):
         **extra: Any,
     ) -> click.Context:
         as_json = "--json" in args
+        # Errors of click quote them.
+        named = [*map(located, args)]
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, named, parent, **extra)
         except click.UsageError as error:
             if not as_json:
                 raise
@@ -249,7 +259,7 @@ def _end(ctx: click.Context, error: Exception) -> NoReturn:
     ctx.exit(code)
 
 
-file_argument = click.argument("file", type=click.Path())
+file_argument = click.argument("file", type=FilePath())
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
 )

@@ -69,6 +69,7 @@ def _parts(
 @click.option(
     "--only", callback=_parts, metavar="PARTS", help=f"Compare these alone: {','.join(_PARTS)}."
 )
+@click.option("--exact", is_flag=True, help="Read tensors of files elsewhere, too.")
 @click.option("--stat", is_flag=True, help="Count changes by module and kind, and show no more.")
 @run_options
 @git_options
@@ -79,6 +80,7 @@ def command(
     arguments: list[str],
     *,
     only: tuple[Part, ...] | None,
+    exact: bool,
     stat: bool,
     install_git: bool,
     is_global: bool,
@@ -97,6 +99,10 @@ def command(
     Programs of two formats are not compared, but their weights and extra files: a line says so,
     "same" is null in JSON, and the exit code is 0 where these do not differ. Run both to compare
     what they give.
+
+    Of files elsewhere tensors are compared by the CRC-32s and sizes that the directories tell, and
+    read where these do not decide: what is the same so is the same probably, which a line says, and
+    "same" is null in JSON. --exact reads them all, and says how far their values are apart.
 
     With --run, --random or --arg, which are as those of 'tsarchive run', both models are called
     with the same inputs, and the first module whose output differs is named. Without these nothing
@@ -124,7 +130,8 @@ def command(
         return 0
     options: dict[str, Any] = {} if only is None else {"only": only}
     with progress_of(a, b) as step:
-        found = tsarchive.diff(a, b, step=step, **options, **run_arguments(arguments, given))
+        options |= run_arguments(arguments, given)
+        found = tsarchive.diff(a, b, step=step, exact=exact, **options)
     if as_json:
         print_json({"same": found.same, **_fields(found)})
     elif stat:
@@ -135,6 +142,8 @@ def command(
         parts = " and ".join(found.not_compared)
         hint = "" if arguments else "; --random or --run runs both"
         say(f"NOT COMPARED: {parts} (two formats){hint}", "bold red")
+    if found.by_checksum and not as_json:
+        say("tensors compared by CRC-32 (probable); --exact reads them", "bold")
     if arguments and not as_json:
         for line in told(found.divergence):
             say(line)

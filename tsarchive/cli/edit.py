@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tsarchive.archive import open as open_archive
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.formats.executorch.header import BPTE
+from tsarchive.remote import is_url, located
 
 from .command import Command, OutputPath, file_argument, json_option
 from .output import print_json, progress, say
@@ -54,7 +55,8 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
     options below. A bundled program that is written to a name in .pte gives the program alone.
     Without edits, the file is copied byte for byte; with them, tables are encoded in the order of
     their first writer, and weights go from file to file without a copy in memory. A file that is
-    there is replaced when all files are complete; it may be the one that is read.
+    there is replaced when all files are complete; it may be the one that is read. All of them are
+    named by paths, not by URLs.
 
     \b
     Examples:
@@ -68,6 +70,9 @@ def command(file: str, *, output: str, as_json: bool, **edits: Any) -> None:
         raise click.UsageError("--only is about --internal or --external, and neither is given.")
     if edits["external"] is not None and Path(edits["external"]).resolve() == Path(file).resolve():
         raise click.BadParameter("the data would replace FILE.", param_hint="--external")
+    for place in (file, output, edits["external"], *edits["internal"], *edits["merge"]):
+        if is_url(located(place)):
+            raise click.UsageError(f"Files are edited where they are: {place} has to be copied.")
     from tsarchive.executorch import Draft, write_together
 
     with ExitStack() as files, progress(_STEPS) as step:

@@ -6,17 +6,28 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import click
 
 import tsarchive
-from tsarchive.container.source import read_all
+from tsarchive.container.opening import open_source, read_all
 from tsarchive.errors import ArchiveError, CallError, FormatError
 from tsarchive.fingerprinting import VERSION, sha256_of
+from tsarchive.remote import is_url, located
 
-from .command import FINDINGS, UNUSABLE, Command, Failure, describe, json_option, report
+from .command import (
+    FINDINGS,
+    UNUSABLE,
+    Command,
+    Failure,
+    FilePath,
+    describe,
+    json_option,
+    report,
+)
 from .output import print_json, progress_of, say
 
 if TYPE_CHECKING:
@@ -32,7 +43,7 @@ _UNESCAPED: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 
 @click.command(cls=Command)
-@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=FilePath(), metavar="[FILE]...")
 @click.option("--parts", is_flag=True, help="Show the digest of each part, too.")
 @click.option("--tensors", is_flag=True, help="Show the digest of each tensor, too.")
 @click.option("--no-weights", is_flag=True, help="Read no tensors: code and structure alone.")
@@ -123,7 +134,13 @@ def _read(file: str, **options: Any) -> _Row:
 
 
 def _read_with_digest(file: str, **options: Any) -> _Row:
-    """Open a file once, which may be a pipe, for its fingerprint and its own digest."""
+    """Read a file once, which may be a pipe, for its fingerprint and its own digest."""
+    if is_url(file):
+        with closing(open_source(file)) as source:
+            copy = io.BytesIO(source.data)
+        sha256 = sha256_of(copy)
+        copy.seek(0)
+        return _Row(file, tsarchive.fingerprint(copy, **options), sha256=sha256)
     with open(file, "rb") as stream:
         before = os.fstat(stream.fileno()).st_mtime_ns
         content: BinaryIO = stream if stream.seekable() else io.BytesIO(read_all(stream))
@@ -217,6 +234,11 @@ def _lines(path: str) -> Iterator[_Listed]:
             found = _listed(line.removesuffix("\n").removesuffix("\r"))
             if found is None:
                 raise _no_list(f"{path}, line {number}: this is no fingerprint and name of a file")
+            if is_url(located(found.file)):
+                raise CallError(
+                    f"{path}, line {number}: URLs that a list names are not followed",
+                    hint="Compare with what 'tsarchive fingerprint URL' says",
+                )
             count += 1
             yield found
     if not count:

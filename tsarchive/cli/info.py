@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.contents import fact_lines
-from tsarchive.describing.text import in_commands, named
+from tsarchive.describing.text import in_commands, named, plural
 from tsarchive.garbage import not_collecting
 
 from .command import FINDINGS, Command, file_argument, json_option
@@ -18,7 +18,7 @@ from .options import import_option
 from .output import Column, Table, print_json, show, table
 
 if TYPE_CHECKING:
-    from tsarchive import Missing
+    from tsarchive import Missing, Traffic
     from tsarchive.describing.contents import Facts
 
 
@@ -47,24 +47,31 @@ def command(file: str, *, check: bool, as_json: bool) -> int:
     from tsarchive.formats.registry import format_named
 
     with tsarchive.open(file) as archive, not_collecting():
-        facts = format_named(archive.kind).describe(archive, file, os.path.getsize(file))
+        facts = format_named(archive.kind).describe(archive, file, archive.nbytes)
+        traffic = archive.traffic
     found = tsarchive.missing(file) if check else None
     if as_json:
         missing = {} if found is None else {"missing": {**asdict(found), "hints": _hints(found)}}
-        print_json({**asdict(facts), **missing})
+        cost = {} if traffic is None else {"traffic": asdict(traffic)}
+        print_json({**asdict(facts), **cost, **missing})
     else:
-        _show(facts, found)
+        _show(facts, found, traffic)
     return FINDINGS if found else 0
+
+
+def _fetched(traffic: Traffic | None) -> Iterator[tuple[str, str]]:
+    if traffic is not None:
+        yield "fetched", f"{traffic.nbytes:,} bytes in {plural(traffic.requests, 'request')}"
 
 
 def _hints(found: Missing) -> dict[str, str]:
     return {name: in_commands(hint) for name, hint in found.hints.items()}
 
 
-def _show(facts: Facts, found: Missing | None) -> None:
+def _show(facts: Facts, found: Missing | None, traffic: Traffic | None) -> None:
     missing = [] if found is None else named("missing", _hints(found), "nothing")
     labelled = Table([Column(style="bold"), Column()], gap=2)
-    for label, text in (*fact_lines(facts), *missing):
+    for label, text in (*fact_lines(facts), *_fetched(traffic), *missing):
         labelled.add_row(label, text)
     figures = ("count", "bytes", "in the file")
     groups = table("records", *figures, right=figures)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from tsarchive.remote import is_url
+
 from .command import Command
 from .options import together
 
@@ -50,6 +52,8 @@ def read_inputs(path: str, inputs: Inputs) -> None:
     other names are keyword arguments. ``.pt``: a tensor, a tuple of arguments, or a dict of
     keyword arguments.
     """
+    if is_url(path):
+        raise _not_inputs(path, "is a URL, from which models are read, but no inputs")
     read = _READERS.get(Path(path).suffix)
     if read is None:
         raise _not_inputs(path, f"has none of the endings {', '.join(_READERS)}")

@@ -15,9 +15,9 @@ import click
 import tsarchive
 from tsarchive.describing.text import escaped, plural, size, visible
 from tsarchive.errors import ArchiveError
-from tsarchive.formats.registry import file_format, format_named
+from tsarchive.formats.registry import format_beginning, format_named
 
-from .command import FINDINGS, UNUSABLE, Command, describe, json_option, report
+from .command import FINDINGS, UNUSABLE, Command, FilePath, describe, json_option, report
 from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
@@ -31,7 +31,7 @@ _READ = ("saved:", "printed:")
 
 
 @click.command(cls=Command)
-@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=FilePath(), metavar="[FILE]...")
 @click.option("--all", "folder", metavar="DIR", help="Check every archive below this folder.")
 @click.option("--map-location", metavar="DEVICE", help="Load to this device.")
 @click.option("--canonical", is_flag=True, help="Save the canonical form in fresh processes, too.")
@@ -317,7 +317,7 @@ def reason_to_skip(path: str) -> str | None:
     except ArchiveError as error:
         with Path(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
-        begins_like_one = _FIRST_RECORD.match(head) or file_format(head)
+        begins_like_one = _FIRST_RECORD.match(head) or format_beginning(head)
         return None if begins_like_one else error.message
     except OSError:
         return None

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tsarchive
+from tsarchive.container.writer import is_same_file
 from tsarchive.describing.text import duration
 from tsarchive.errors import CallError
+from tsarchive.remote import is_url
 
-from .command import json_option
+from .command import OutputPath, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, say
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="FILE [INPUTS]...")
 @input_options
 @click.option(
-    "-o", "--output", required=True, type=click.Path(), metavar="FAST.pt", help="What to write."
+    "-o", "--output", required=True, type=OutputPath(), metavar="FAST.pt", help="What to write."
 )
 @click.option("--force", is_flag=True, help="Let FAST.pt replace FILE.")
 @click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
@@ -80,7 +82,7 @@ def command(
 
 def _check_other_file(file: str, output: str) -> None:
     """Raise CallError where the result would replace the model, which it does not give back."""
-    if os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output):
+    if is_same_file(file, output):
         raise CallError(
             "the result would replace the file that it is made from",
             hint="Give another name to it, or --force",
@@ -96,7 +98,7 @@ def _optimized(module: Any, inputs: Inputs | None) -> Any:
 
 
 def _show(report: OptimizeReport, output: str) -> None:
-    say(f"{output} ({os.path.getsize(output):,} bytes)")
+    say(output if is_url(output) else f"{output} ({os.path.getsize(output):,} bytes)")
     for change in report.done:
         say(f"  {change.what}: {change.count}")
     for change in report.left:

@@ -9,7 +9,7 @@ import click
 import tsarchive
 from tsarchive.describing.text import plural, size
 
-from .command import FINDINGS, Command, OutputPath, file_argument, json_option
+from .command import FINDINGS, Command, FilePath, OutputPath, file_argument, json_option
 from .output import print_json, progress, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ALL = "*"
 @file_argument
 @click.option("-o", "--output", "path", required=True, type=OutputPath(), help="The page to write.")
 @click.option(
-    "--against", metavar="OTHER", type=click.Path(), help="Show what changed from FILE to OTHER."
+    "--against", metavar="OTHER", type=FilePath(), help="Show what changed from FILE to OTHER."
 )
 @click.option(
     "--histograms",

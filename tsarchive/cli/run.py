@@ -19,8 +19,9 @@ from tsarchive.describing.text import duration, shape
 from tsarchive.errors import ArchiveError, CallError, ScriptError, UnsupportedError
 from tsarchive.formats.registry import format_named
 from tsarchive.policy import Limits
+from tsarchive.remote import is_url, located
 
-from .command import FINDINGS, ModelError, json_option
+from .command import FINDINGS, FilePath, ModelError, json_option
 from .inputs import Inputs, InputsCommand, gather, input_options
 from .options import chosen_policy, import_option, limit_options, policy_options
 from .output import print_json, say
@@ -54,7 +55,7 @@ _HOW_TO_CALL = (
     "--out", type=click.Path(), metavar="FILE", help="Write the output to this .npy, .npz or .pt."
 )
 @click.option(
-    "--data", multiple=True, type=click.Path(), help="A data file (.ptd) beside a program (.pte)."
+    "--data", multiple=True, type=FilePath(), help="A data file (.ptd) beside a program (.pte)."
 )
 @click.option("--bundled", is_flag=True, help="Make the calls that a .bpte brings, and compare.")
 @click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of --bundled.")
@@ -412,6 +413,8 @@ def _number(value: Any) -> str:
 
 def check_path(path: str) -> None:
     """Raise click.BadParameter when nothing can be written under this name."""
+    if is_url(located(path)):
+        raise _bad("outputs are written to paths, not to URLs.")
     if Path(path).suffix not in _ENDINGS:
         raise _bad(f"{path!r} has none of the endings {', '.join(_ENDINGS)}.")
     if not Path(path).absolute().parent.is_dir():

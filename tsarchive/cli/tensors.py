@@ -13,7 +13,15 @@ import tsarchive
 from tsarchive.describing.contents import totals_of, totals_text
 from tsarchive.describing.text import plural, shape
 
-from .command import FINDINGS, Command, chosen_model, file_argument, json_option, model_option
+from .command import (
+    FINDINGS,
+    Command,
+    OutputPath,
+    chosen_model,
+    file_argument,
+    json_option,
+    model_option,
+)
 from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
@@ -39,7 +47,7 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 @click.option(
     "--salvage",
     metavar="OUT.safetensors",
-    type=click.Path(),
+    type=OutputPath(),
     help="Save what a damaged file still has.",
 )
 @click.option("--force", is_flag=True, help="Let --salvage replace a file.")

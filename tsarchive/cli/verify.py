@@ -11,6 +11,7 @@ import tsarchive
 from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import place_text
+from tsarchive.remote import is_url
 
 from .command import FINDINGS, Command, file_argument, json_option
 from .output import STYLES, print_json, progress, say
@@ -66,7 +67,7 @@ def _verified(file: str, *, has_bar: bool) -> VerifyReport:
 
     from tsarchive.verifying import STEPS
 
-    if not has_bar or os.stat(file).st_size < _BAR_FROM:
+    if not has_bar or (not is_url(file) and os.stat(file).st_size < _BAR_FROM):
         return tsarchive.verify(file)
     with progress(len(STEPS)) as step:
         return tsarchive.verify(file, step=step)

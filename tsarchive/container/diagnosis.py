@@ -25,6 +25,7 @@ from tsarchive.container.layout import END, END_SIGNATURE, LOCAL, LOCAL_SIGNATUR
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
 from tsarchive.container.remains import Data, Remains, Remnant
+from tsarchive.container.source import Source
 
 Sizes = Callable[[Remains], Mapping[str, int]]
 
@@ -53,26 +54,27 @@ _ONE_WRONG: Final = 2
 _MISPLACED: Final = frozenset({"zip-directory-place", "zip-locator64", "zip-end64-length"})
 
 
-def diagnose(data: Data, sizes: Sizes) -> Diagnosis | None:
+def diagnose(source: Source, sizes: Sizes) -> Diagnosis | None:
     """Return what has happened to a file that begins or ends as a zip archive.
 
     ``sizes`` tells the sizes of records that others name. None where the directory is in its
     place, and where nothing is known.
     """
     faults = Collected()
+    with suppress(Stopped):
+        find_directory(source, faults)
+    rules = {finding.rule for finding in faults.findings()}
+    if "zip-several-ends" in rules:
+        return None  # which one counts is for readers to say
+    if not rules & {*_MISPLACED, "zip-appended", CUT_SHORT}:
+        return None
+    data = source.data
     with memoryview(data) as buffer:
-        with suppress(Stopped):
-            find_directory(buffer, faults)
-        rules = {finding.rule for finding in faults.findings()}
-        if "zip-several-ends" in rules:
-            return None  # which one counts is for readers to say
         if rules & _MISPLACED:
             return as_text(data) or _shifted(buffer, data, sizes)
         if "zip-appended" in rules:
             return as_text(data) or _behind(buffer, data)
-        if CUT_SHORT in rules:
-            return as_text(data) or _behind(buffer, data) or _cut(data, Remains(data), sizes)
-    return None
+        return as_text(data) or _behind(buffer, data) or _cut(data, Remains(data), sizes)
 
 
 # Changed as text
@@ -117,9 +119,10 @@ def _has_other_bytes(sample: bytes) -> bool:
 
 def _shifted(buffer: memoryview, data: Data, sizes: Sizes) -> Diagnosis | None:
     """Tell why the directory is not where its end record says."""
-    place, end = told_place(buffer)
+    source = Source(buffer)
+    place, end = told_place(source)
     shift = end - place.offset - place.size
-    entries = entries_at(buffer, place._replace(offset=place.offset + shift))
+    entries = entries_at(source, place._replace(offset=place.offset + shift))
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     moved = [entry for entry in ordered if _is_at(buffer, entry, entry.header_offset + shift)]
     if not moved or not shift:
@@ -185,11 +188,12 @@ def _in_front(buffer: memoryview, data: Data, size: int) -> Diagnosis | None:
         what = "" if kind.rule in _UNKNOWN else f": {_noun(kind)}"
         hint = f"Download it again, or remove the first {size:,} bytes"
         return Diagnosis(SHIFTED, message + what, hint, size)
-    return _two_in_one(buffer, size, "the first" if has_directory(buffer[:size]) else "part of one")
+    is_whole = has_directory(Source(buffer[:size]))
+    return _two_in_one(buffer, size, "the first" if is_whole else "part of one")
 
 
 def _two_in_one(buffer: memoryview, end: int, first: str) -> Diagnosis | None:
-    what = file_at(buffer, end)
+    what = file_at(Source(buffer), end)
     return None if what is None else two_in_one(what, end, first)
 
 
@@ -222,21 +226,21 @@ def _behind(buffer: memoryview, data: Data) -> Diagnosis | None:
     return _two_in_one(buffer, end, "the first")
 
 
-def file_at(buffer: memoryview, start: int) -> str | None:
+def file_at(source: Source, start: int) -> str | None:
     """Say what kind of file begins there; None where nothing is known."""
-    head = bytes(buffer[start : start + HEAD_BYTES])
+    head = bytes(source.piece(start, start + HEAD_BYTES))
     if head.startswith(LOCAL_SIGNATURE):
-        name = _name_at(buffer, start)
+        name = _name_at(source, start)
         return f"an archive, with record {name}" if name else "an archive"
     kind = recognise(head)
     return None if kind.rule in _UNKNOWN else _noun(kind)
 
 
-def _name_at(buffer: memoryview, start: int) -> str:
+def _name_at(source: Source, start: int) -> str:
     """Return the name in the header of a member, as it is shown; "" where it is cut off."""
     begin = start + LOCAL.size
-    length = int.from_bytes(buffer[begin - 4 : begin - 2], "little")
-    name = bytes(buffer[begin : begin + length])
+    length = int.from_bytes(source.piece(begin - 4, begin - 2), "little")
+    name = bytes(source.piece(begin, begin + length))
     return shown(name.decode("utf-8", "backslashreplace")) if len(name) == length else ""
 
 
@@ -246,7 +250,7 @@ def _whole_ends(buffer: memoryview, data: Data) -> Iterator[int]:
         if count == _MOST_ENDS:
             return
         end = match.start() + END.size
-        if end < len(buffer) and has_directory(buffer[:end]):
+        if end < len(buffer) and has_directory(Source(buffer[:end])):
             yield end
 
 

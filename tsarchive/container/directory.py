@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 from struct import Struct, pack, unpack
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from tsarchive.container import caps
 from tsarchive.container.faults import Collected, Faults, Place, Stopped
@@ -39,6 +39,7 @@ from tsarchive.container.layout import (
 )
 from tsarchive.container.names import fold_name, is_plain, name_problem, quoted
 from tsarchive.container.recognise import HEAD_BYTES, recognise
+from tsarchive.container.source import Source, Span
 
 # Maximum length of the comment after the end record.
 _MAX_COMMENT = MAX16
@@ -52,15 +53,15 @@ class DirectoryPlace(NamedTuple):
     entries: int
 
 
-def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
-    """Find the directory of a zip archive that fills ``buffer``.
+def find_directory(source: Source, faults: Faults) -> DirectoryPlace:
+    """Find the directory of a zip archive that fills ``source``.
 
     Reports a fault when there is no end record, more than one, or one that contradicts the file,
     and when the archive is split over several volumes.
     """
-    position = _find_end_record(buffer, faults)
-    end = EndRecord(*END.unpack_from(buffer, position))
-    located = _find_end64(buffer, position, faults)
+    position = _find_end_record(source, faults)
+    end = EndRecord(*_unpacked(source, END, position))
+    located = _find_end64(source, position, faults)
     if located is None:
         return _place(end, position, faults)
     wide, position = located
@@ -68,35 +69,44 @@ def find_directory(buffer: memoryview, faults: Faults) -> DirectoryPlace:
     return _place(wide, position, faults)
 
 
-def has_directory(buffer: memoryview) -> bool:
+def has_end(source: Source) -> bool:
+    """Return whether there may be an end record, which is told by the end of the file alone."""
+    return bool(_end_candidates(_end_of(source)))
+
+
+def has_directory(source: Source) -> bool:
     """Return whether a directory is where the end records of a zip archive tell, all being well."""
     faults = Collected()
     try:
-        find_directory(buffer, faults)
+        find_directory(source, faults)
     except Stopped:
         return False
     return not faults.refused
 
 
-def told_place(buffer: memoryview) -> tuple[DirectoryPlace, int]:
+def told_place(source: Source) -> tuple[DirectoryPlace, int]:
     """Return the place of the directory as the end records tell it, and where they begin.
 
     They need not be right. Raises Stopped where there are none.
     """
-    position = _find_end_record(buffer, Collected())
-    end: EndRecord | End64Record = EndRecord(*END.unpack_from(buffer, position))
+    position = _find_end_record(source, Collected())
+    end: EndRecord | End64Record = EndRecord(*_unpacked(source, END, position))
     wide = position - LOCATOR64.size - END64.size
-    if wide >= 0 and buffer[wide : wide + 4] == END64_SIGNATURE:
-        end, position = End64Record(*END64.unpack_from(buffer, wide)), wide
+    if wide >= 0 and source.piece(wide, wide + 4) == END64_SIGNATURE:
+        end, position = End64Record(*_unpacked(source, END64, wide)), wide
     return DirectoryPlace(end.directory_offset, end.directory_size, end.entries), position
 
 
-def _find_end_record(buffer: memoryview, faults: Faults) -> int:
-    start = max(0, len(buffer) - END.size - _MAX_COMMENT)
-    tail = bytes(buffer[start:])
+def _unpacked(source: Source, layout: Struct, position: int) -> tuple[Any, ...]:
+    return layout.unpack(source.piece(position, position + layout.size))
+
+
+def _find_end_record(source: Source, faults: Faults) -> int:
+    tail = _end_of(source)
+    start = source.size - len(tail)
     found = _end_candidates(tail)
     if not found:
-        kind = recognise(bytes(buffer[:HEAD_BYTES]))
+        kind = recognise(bytes(source.piece(0, HEAD_BYTES)))
         faults.stop(kind.rule, kind.message, hint=kind.hint)
     complete = [position for position, after in found if after == len(tail)]
     if not complete:
@@ -115,6 +125,11 @@ def _find_end_record(buffer: memoryview, faults: Faults) -> int:
         place = Place(offset=start + complete[-1])
         faults.report("zip-comment", f"the archive has a comment of {comment} bytes", place)
     return start + complete[-1]
+
+
+def _end_of(source: Source) -> bytes:
+    """Return the bytes in which the end record stands, be there one."""
+    return bytes(source.piece(max(0, source.size - END.size - _MAX_COMMENT), source.size))
 
 
 def _end_candidates(tail: bytes) -> list[tuple[int, int]]:
@@ -145,20 +160,21 @@ def _report_wrong_end(offset: int, surplus: int, faults: Faults) -> None:
         )
 
 
-def _find_end64(buffer: memoryview, end: int, faults: Faults) -> tuple[End64Record, int] | None:
+def _find_end64(source: Source, end: int, faults: Faults) -> tuple[End64Record, int] | None:
     """Return the ZIP64 end record and its position, or None where no locator points to one."""
     place = end - LOCATOR64.size
-    if place < 0 or buffer[place : place + 4] != LOCATOR64_SIGNATURE:
+    if place < 0 or source.piece(place, place + 4) != LOCATOR64_SIGNATURE:
         return None
-    locator = Locator64(*LOCATOR64.unpack_from(buffer, place))
+    locator = Locator64(*_unpacked(source, LOCATOR64, place))
     if locator.disk or locator.disks > 1:
         _report_volumes(place, faults)
     position = locator.end_offset
-    if position > place - END64.size or buffer[position : position + 4] != END64_SIGNATURE:
+    is_before = position <= place - END64.size
+    if not is_before or source.piece(position, position + 4) != END64_SIGNATURE:
         faults.stop(
             "zip-locator64", "the ZIP64 locator points at no ZIP64 end record", Place(offset=place)
         )
-    wide = End64Record(*END64.unpack_from(buffer, position))
+    wide = End64Record(*_unpacked(source, END64, position))
     if position + 12 + wide.record_size != place:
         faults.report(
             "zip-end64-length",
@@ -370,10 +386,10 @@ _REFUSED_FLAGS = (
 ANY_REFUSED_FLAG = FLAG_ENCRYPTED | FLAG_STRONG_ENCRYPTION | FLAG_MASKED | FLAG_PATCHED
 
 
-def entries_at(buffer: memoryview, place: DirectoryPlace) -> list[Entry]:
+def entries_at(source: Source, place: DirectoryPlace) -> list[Entry]:
     """Return the entries of a directory at a place, as far as they can be read and are bounded."""
     size = min(place.size, caps.MAX_DIRECTORY_BYTES)
-    directory = bytes(buffer[place.offset : place.offset + size]) if place.offset >= 0 else b""
+    directory = bytes(source.piece(place.offset, place.offset + size)) if place.offset >= 0 else b""
     bounded = place._replace(entries=min(place.entries, caps.MAX_ENTRIES))
     return _parse_entries(directory, bounded, Collected())
 
@@ -393,13 +409,17 @@ class Directory(NamedTuple):
         """Return the offset of the first byte after ``entry`` that belongs to something else."""
         return self.starts[bisect_right(self.starts, entry.header_offset)]
 
+    def span(self, entry: Entry) -> Span:
+        """Return the bytes of ``entry`` with its header, and what follows it up to its limit."""
+        return Span(entry.header_offset, self.limit(entry))
 
-def read_directory(buffer: memoryview, faults: Faults) -> Directory:
-    """Read and check the directory of the archive in ``buffer``; nothing else is touched.
+
+def read_directory(source: Source, faults: Faults) -> Directory:
+    """Read and check the directory of the archive in ``source``; nothing else is touched.
 
     The root folder is checked by ``members``.
     """
-    place = find_directory(buffer, faults)
+    place = find_directory(source, faults)
     at = Place(offset=place.offset)
     if place.entries > caps.MAX_ENTRIES:
         problem = f"the archive has {place.entries} entries"
@@ -407,7 +427,7 @@ def read_directory(buffer: memoryview, faults: Faults) -> Directory:
     if place.size > caps.MAX_DIRECTORY_BYTES:
         problem = f"the directory has {place.size} bytes"
         faults.stop("zip-large-directory", problem, at, limit=caps.MAX_DIRECTORY_BYTES)
-    directory = bytes(buffer[place.offset : place.offset + place.size])
+    directory = bytes(source.piece(place.offset, place.offset + place.size))
     entries = tuple(_parse_entries(directory, place, faults))
     if not entries:
         faults.stop("zip-no-records", "the archive holds no records", at)

@@ -18,6 +18,7 @@ from tsarchive.container.layout import (
     EndRecord,
 )
 from tsarchive.container.remains import Data, Remains, Remnant, entry_ends
+from tsarchive.container.source import Source
 
 
 class LeftArchive(NamedTuple):
@@ -165,7 +166,7 @@ def _directory_at(data: Data, start: int) -> tuple[_Directory, int]:
         ends.append(end)
     end = ends[-1]
     with memoryview(data) as buffer:
-        entries = entries_at(buffer, DirectoryPlace(start, end - start, len(ends) - 1))
+        entries = entries_at(Source(buffer), DirectoryPlace(start, end - start, len(ends) - 1))
     by_name: dict[str, list[Entry]] = {}
     for entry in entries:
         by_name.setdefault(entry.name, []).append(entry)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tsarchive.container.directory import Directory, Entry, apply_zip64, parse_extra, read_directory
 from tsarchive.container.faults import Faults, Place
 from tsarchive.container.layout import (
+    ALIGNMENT,
     DESCRIPTOR,
     DESCRIPTOR64,
     DESCRIPTOR_SIGNATURE,
@@ -19,10 +20,12 @@ from tsarchive.container.layout import (
     FLAGS_OF_ENCODER,
     LOCAL,
     LOCAL_SIGNATURE,
+    MAX16,
     MAX32,
     LocalHeader,
 )
 from tsarchive.container.names import is_plain, quoted, start_problem
+from tsarchive.container.source import Source, Span
 
 # Added by the Finder of macOS to the archives that it packs. torch ignores it too.
 _MACOS_FOLDER = "__MACOSX/"
@@ -41,9 +44,9 @@ class Members(NamedTuple):
         return (name.removeprefix(f"{self.root}/") or name) if self.root else name
 
 
-def read_members(buffer: memoryview, faults: Faults) -> Members:
-    """Read the directory of the archive in ``buffer`` and collect its records."""
-    directory = read_directory(buffer, faults)
+def read_members(source: Source, faults: Faults) -> Members:
+    """Read the directory of the archive in ``source`` and collect its records."""
+    directory = read_directory(source, faults)
     root = _root(directory.entries)
     directory = directory._replace(entries=_without_checksums(directory.entries, root))
     return Members(directory, root, _entries_by_record(directory.entries, root, faults))
@@ -129,18 +132,30 @@ DAMAGED = "The file is damaged: 'tsarchive verify' tells what may have happened 
 _NOT_YET_KNOWN = (0, 0, 0)
 
 
-def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, faults: Faults) -> int:
+_LONGEST_HEADER = LOCAL.size + 2 * MAX16
+
+
+def _header_span(entry: Entry, limit: int) -> Span:
+    """Return the bytes that hold the local header of an entry, if there is room for all of it."""
+    start = entry.header_offset
+    longest = max(LOCAL.size, limit - entry.stored_size - start)
+    return Span(start, start + min(longest, _LONGEST_HEADER))
+
+
+def locate_data(source: Source, entry: Entry, limit: int, record: str, faults: Faults) -> int:
     """Return the offset of an entry's data in the file; ``limit`` is where the next thing begins.
 
     A local header that contradicts the directory is a fault of ``record``.
     """
     start = entry.header_offset
-    header = LocalHeader(*LOCAL.unpack_from(buffer, start))
+    if source.is_elsewhere:
+        source.prefetch((_header_span(entry, limit),))
+    header = LocalHeader(*LOCAL.unpack(source.piece(start, start + LOCAL.size)))
     if header.signature != LOCAL_SIGNATURE:
         problem = "there is no local header where the directory says"
         faults.stop("zip-no-local-header", problem, Place(record, start), hint=DAMAGED)
     extra_start = start + LOCAL.size + header.name_length
-    raw_name = bytes(buffer[start + LOCAL.size : extra_start])
+    raw_name = bytes(source.piece(start + LOCAL.size, extra_start))
     if raw_name != entry.raw_name:
         other = quoted(raw_name.decode("utf-8", "surrogateescape"))
         told = other if raw_name.strip(b"\0") else f"{len(raw_name)} zeros"
@@ -150,7 +165,8 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
     # Fast path: the header agrees in the form that torch and other writers use.
     numbers = _NOT_YET_KNOWN if header.flags & FLAG_DESCRIPTOR else entry[3:6]
     if header[6:9] != numbers or header[2:4] != entry[1:3]:
-        _compare_fields(header, entry, buffer[extra_start:data], Place(record, start), faults)
+        extra = source.piece(extra_start, data)
+        _compare_fields(header, entry, extra, Place(record, start), faults)
     if data + entry.stored_size > limit:
         # Values that are stored only once may be wrong: the length of the extra fields, and sizes
         # that a descriptor should repeat.
@@ -159,6 +175,19 @@ def locate_data(buffer: memoryview, entry: Entry, limit: int, record: str, fault
         rule = "zip-overlap" if is_told_twice else "zip-local-header"
         faults.stop(rule, problem, Place(record, start))
     return data
+
+
+def usual_place(entry: Entry, limit: int) -> int | None:
+    """Return where the data of a stored entry is if torch's writer has put it there.
+
+    It is told by what follows and by the alignment, without the local header. None where these
+    leave no choice or several.
+    """
+    sizes = (DESCRIPTOR.size, DESCRIPTOR64.size) if entry.flags & FLAG_DESCRIPTOR else (0,)
+    least = entry.header_offset + LOCAL.size + len(entry.raw_name)
+    starts = [limit - size - entry.stored_size for size in sizes]
+    fitting = [start for start in starts if start >= least and start % ALIGNMENT == 0]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _compare_fields(
@@ -189,7 +218,7 @@ def _compare(field: str, local: int, central: int, at: Place, faults: Faults) ->
 
 
 def check_descriptor(
-    buffer: memoryview, entry: Entry, data: int, limit: int, record: str, faults: Faults
+    source: Source, entry: Entry, data: int, limit: int, record: str, faults: Faults
 ) -> int:
     """Check the descriptor after the data at ``data``; return where the member ends.
 
@@ -199,12 +228,13 @@ def check_descriptor(
     start = data + entry.stored_size
     if not entry.flags & FLAG_DESCRIPTOR:
         return start
-    found = bytes(buffer[start : min(start + DESCRIPTOR64.size, limit)])
+    found = bytes(source.piece(start, min(start + DESCRIPTOR64.size, limit)))
     signed = _signed(entry)
     forms = (*signed, *(form[4:] for form in signed))
     fitting = [form for form in forms if found.startswith(form)]
     if not fitting:
-        is_told = _is_descriptor(found, entry) if entry.size else _is_measured(buffer[start:limit])
+        rest = source.piece(start, limit)
+        is_told = _is_descriptor(found, entry) if entry.size else _is_measured(rest)
         if is_told:
             problem = "the descriptor after the data contradicts the directory"
             faults.report("zip-descriptor", problem, Place(record, start))

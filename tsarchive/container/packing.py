@@ -12,6 +12,7 @@ from tsarchive.container.layout import (
     PADDING_FIELD,
     LocalHeader,
 )
+from tsarchive.container.reader import Container
 
 
 class Packing(NamedTuple):
@@ -22,14 +23,15 @@ class Packing(NamedTuple):
     has_times: bool
 
 
-def packing_of(buffer: memoryview) -> Packing:
-    """Look at the first local header of an archive that fills ``buffer``."""
-    if len(buffer) < LOCAL.size or buffer[:4] != LOCAL_SIGNATURE:
+def packing_of(container: Container) -> Packing:
+    """Look at the local header at the start of an archive."""
+    start = container.piece(0, LOCAL.size)
+    if len(start) < LOCAL.size or start[:4] != LOCAL_SIGNATURE:
         return Packing(is_torchs=False, has_times=False)
-    header = LocalHeader(*LOCAL.unpack_from(buffer, 0))
+    header = LocalHeader(*LOCAL.unpack(start))
     extra_start = LOCAL.size + header.name_length
     data = extra_start + header.extra_length
-    is_padded = PADDING_FIELD in bytes(buffer[extra_start:data]) and not data % ALIGNMENT
+    is_padded = PADDING_FIELD in bytes(container.piece(extra_start, data)) and not data % ALIGNMENT
     return Packing(
         is_torchs=is_padded and bool(header.flags & FLAG_UTF8),
         has_times=bool(header.time or header.date),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -12,12 +12,20 @@ from tsarchive.container.contents import checked_pieces, crc32
 from tsarchive.container.directory import Entry
 from tsarchive.container.faults import STRICT, Place
 from tsarchive.container.layout import STORED
-from tsarchive.container.members import Members, check_descriptor, locate_data, read_members
-from tsarchive.container.source import Closing, PartOfSource, Source, open_source
-from tsarchive.errors import INCOMPLETE, ArchiveError, MissingRecordError
+from tsarchive.container.members import (
+    Members,
+    check_descriptor,
+    locate_data,
+    read_members,
+    usual_place,
+)
+from tsarchive.container.opening import open_source
+from tsarchive.container.source import Closing, PartOfSource, Source, Span
+from tsarchive.errors import INCOMPLETE, ArchiveError, FormatError, MissingRecordError
 
 if TYPE_CHECKING:
     from tsarchive.container.remains import Remnant
+    from tsarchive.container.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +102,10 @@ class Container(Closing):
     def open(cls, source: str | os.PathLike[str] | BinaryIO) -> Container:
         """Open a path or a binary file object; only the end and the directory are read.
 
-        A file on disk is mapped privately into memory, anything else is read into memory. A file
-        object is read from its position on; it is not needed afterwards.
+        A file on disk is mapped privately into memory. Of a file elsewhere, and of an object that
+        reads and seeks, only what is needed is read, so the object has to stay open until the
+        container is closed. Anything else (a pipe, io.BytesIO, a decompressor) is read into memory.
+        A file object is read from its position on.
 
         Raises FormatError when the file is not a zip archive, is cut short, or contradicts itself;
         when records overlap, share a name (regardless of letter case, kinds of slashes and
@@ -111,9 +121,7 @@ class Container(Closing):
     def of_source(cls, opened: Source) -> Container:
         """Open the container in these bytes, which are released when it cannot be opened."""
         try:
-            with memoryview(opened.data) as buffer:
-                members = read_members(buffer, STRICT)
-            return cls(opened, members)
+            return cls(opened, read_members(opened, STRICT))
         except BaseException:
             opened.close()
             raise
@@ -128,9 +136,31 @@ class Container(Closing):
 
     def part(self, name: str) -> Source:
         """Return the data of a record as a Source. Raises what ``view`` raises."""
-        data = self.view(name)
-        assert self._source is not None
-        return PartOfSource(data, self._source)
+        source = self._sound(contents=True)
+        if source.is_elsewhere:
+            source.prefetch(self.ends((name,)))
+        place = self._place(source, name)
+        if self.records[name].method != STORED:
+            return Source(self.view(name))
+        return PartOfSource(source, *place)
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Get all of these records, with their headers, at once where the file is elsewhere.
+
+        Raises MissingRecordError, and RemoteError when they cannot be had.
+        """
+        self._sound(contents=False).prefetch(self.spans(names))
+
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield where these records are in the file, each with its header and what follows it.
+
+        Raises MissingRecordError.
+        """
+        return (self._directory.span(self._entry(name)) for name in names)
+
+    def ends(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield the start and the end of records that are archives, as ``spans`` does."""
+        return (end for whole in self.spans(names) for end in _ends(whole))
 
     def size(self, name: str) -> int | None:
         """Return the size of a record's data in bytes; None when there is no such record."""
@@ -146,12 +176,14 @@ class Container(Closing):
         """
         entry = self._entry(name)
         limit = self._directory.limit(entry)
-        with self._buffer(contents=False) as buffer:
-            data = locate_data(buffer, entry, limit, name, STRICT)
-            check_descriptor(buffer, entry, data, limit, name, STRICT)
-            with buffer[data : data + entry.stored_size] as payload:
-                at = Place(name, data)
-                return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
+        source = self._sound(contents=False)
+        if source.is_elsewhere:
+            self.prefetch((name,))
+        data = locate_data(source, entry, limit, name, STRICT)
+        check_descriptor(source, entry, data, limit, name, STRICT)
+        with source.piece(data, data + entry.stored_size) as payload:
+            at = Place(name, data)
+            return b"".join(checked_pieces(entry, payload, at, STRICT, entry.size + 1))
 
     def view(self, name: str) -> memoryview:
         """Return the data of a record as writable bytes; writing does not change the file.
@@ -171,10 +203,70 @@ class Container(Closing):
         Raises MissingRecordError, and FormatError when its header contradicts the directory or
         the file was written to since it was opened.
         """
+        source = self._sound(contents=True)
+        if source.is_elsewhere:
+            self.prefetch((name,))
+        return source.piece(*self._place(source, name))
+
+    @property
+    def is_sparing(self) -> bool:
+        """True where weights should be left unread. Raises what ``piece`` raises."""
+        return self._sound(contents=False).is_sparing
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What reading a file elsewhere has cost so far. Raises what ``piece`` raises."""
+        return self._sound(contents=False).traffic
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the file is one of which records are fetched."""
+        return self._source is not None and self._source.is_elsewhere
+
+    def awaited(self, name: str) -> memoryview | None:
+        """Return where the data of a stored record is going to be, before it is fetched.
+
+        None where that is not known, and for data that is compressed. ``arrive`` fetches it.
+        """
         entry = self._entry(name)
-        buffer = self.buffer()
-        data = locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
-        return buffer[data : data + entry.stored_size]
+        start = usual_place(entry, self._directory.limit(entry))
+        if entry.method != STORED or start is None:
+            return None
+        return self._sound(contents=True).memory(start, start + entry.stored_size)
+
+    def arrive(self, names: Collection[str]) -> None:
+        """Fetch the data of records that ``awaited`` has given the memory of.
+
+        Raises RemoteError where they cannot be fetched, FormatError when the data is elsewhere in
+        the file.
+        """
+        source = self._sound(contents=True)
+        self.prefetch(names)
+        for name in names:
+            entry = self._entry(name)
+            expected = usual_place(entry, self._directory.limit(entry))
+            if self._place(source, name).start != expected:
+                problem = "the data of the record is not where torch's writers put it"
+                raise FormatError(problem, record=name, hint="Load it without lazy=True")
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes. Raises what ``piece`` raises."""
+        return self._sound(contents=False).size
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        """Return bytes of the file.
+
+        Raises ArchiveError when the container is closed, FormatError when the file has changed its
+        size since it was opened.
+        """
+        return self._sound(contents=False).piece(start, stop)
+
+    def _place(self, source: Source, name: str) -> Span:
+        """Return where the stored data of a record is in the file."""
+        entry = self._entry(name)
+        data = locate_data(source, entry, self._directory.limit(entry), name, STRICT)
+        return Span(data, data + entry.stored_size)
 
     def buffer(self) -> memoryview:
         """Return the bytes of the whole file.
@@ -182,7 +274,7 @@ class Container(Closing):
         Raises ArchiveError when the container is closed, FormatError when the file was written
         to since it was opened.
         """
-        return self._buffer(contents=True)
+        return memoryview(self._sound(contents=True).data)
 
     def close(self) -> None:
         """Release the file. Views handed out stay valid and keep what they need of it."""
@@ -204,15 +296,24 @@ class Container(Closing):
         return entry
 
     def _offset(self, name: str) -> int:
-        entry = self._entry(name)
-        with self._buffer(contents=False) as buffer:
-            return locate_data(buffer, entry, self._directory.limit(entry), name, STRICT)
+        return self._place(self._sound(contents=False), name).start
 
-    def _buffer(self, *, contents: bool) -> memoryview:
+    def _sound(self, *, contents: bool) -> Source:
+        """Return the bytes of a file that is open and has not changed."""
         if self._source is None:
             raise ArchiveError("the container is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=contents)
-        return memoryview(self._source.data)
+        return self._source
+
+
+# The directory and the pickle of what ``torch.save`` writes are at the end and at the start.
+_START_BYTES, _END_BYTES = 32 << 10, 72 << 10
+
+
+def _ends(whole: Span) -> tuple[Span, Span]:
+    """Return the start and the end of a record that is an archive."""
+    start, stop = whole
+    return Span(start, min(start + _START_BYTES, stop)), Span(max(start, stop - _END_BYTES), stop)
 
 
 class ChangedContainer(Container):
@@ -248,8 +349,36 @@ class ChangedContainer(Container):
         changed = self._changed.get(name)
         return self._container.payload(name) if changed is None else memoryview(changed)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        return self._container.is_elsewhere
+
+    def awaited(self, name: str) -> memoryview | None:
+        return None if name in self._changed else self._container.awaited(name)
+
+    def arrive(self, names: Collection[str]) -> None:
+        self._container.arrive(names)
+
     def buffer(self) -> memoryview:
         return self._container.buffer()
+
+    @property
+    def is_sparing(self) -> bool:
+        return self._container.is_sparing
+
+    @property
+    def traffic(self) -> Traffic | None:
+        return self._container.traffic
+
+    @property
+    def nbytes(self) -> int:
+        return self._container.nbytes
+
+    def piece(self, start: int, stop: int) -> memoryview:
+        return self._container.piece(start, stop)
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        self._container.prefetch(name for name in names if name not in self._changed)
 
     def close(self) -> None:
         self._container.close()
@@ -272,17 +401,21 @@ class RemainingContainer(Container):
         return None if member is None else member.entry.size
 
     def read(self, name: str) -> bytes:
-        with self._buffer(contents=False) as buffer:
+        with memoryview(self._sound(contents=False).data) as buffer:
             return b"".join(self._member(name).pieces(buffer))
-
-    def payload(self, name: str) -> memoryview:
-        member = self._member(name)
-        return self.buffer()[member.data : member.data + member.entry.stored_size]
 
     def view(self, name: str) -> memoryview:
         if self._member(name).entry.method == STORED:
             return self.payload(name)
         return memoryview(bytearray(self.read(name)))
+
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        """Yield nothing: all of the file was read to find the members."""
+        return iter(())
+
+    def _place(self, source: Source, name: str) -> Span:
+        member = self._member(name)
+        return Span(member.data, member.data + member.entry.stored_size)
 
     def _member(self, name: str) -> Remnant:
         found = self._members.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,10 +21,13 @@ from tsarchive.container.members import (
     locate_data,
     read_members,
 )
+from tsarchive.container.opening import open_source
 from tsarchive.container.reader import Container
-from tsarchive.container.source import Closing, FileChanged, Source, open_source
+from tsarchive.container.source import Closing, FileChanged, Source
 from tsarchive.findings import Finding
 
+# About so many bytes are asked for at a time; a longer record is one batch.
+_BATCH_BYTES = 64 << 20
 # The only records that torch deflates.
 _DEFLATED_BY_TORCH = (".py", ".debug_pkl")
 
@@ -108,7 +111,10 @@ class ContainerSurvey(Closing):
             self.container.close()
 
 
-def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurvey:
+def survey(
+    source: str | os.PathLike[str] | BinaryIO | Source,
+    weights: Callable[[Container], Collection[str]] = lambda _: (),
+) -> ContainerSurvey:
     """List every finding about the container in a path, a binary file object or opened bytes.
 
     Applies the rules of ``Container.open`` without stopping at the first, and also what opening
@@ -116,6 +122,9 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
     its CRC-32 checked. Each byte of the file is read once, and no more than a piece of a record is
     in memory at a time. A rule ``zip-...`` concerns the container, ``file-...`` identifies a file
     that has none.
+
+    Of a source that is sparing, the records that ``weights`` gives are left aside: their headers
+    and data are not read, and the directory counts.
 
     Raises OSError when the file cannot be read, CallError for anything but a file.
     """
@@ -127,12 +136,14 @@ def survey(source: str | os.PathLike[str] | BinaryIO | Source) -> ContainerSurve
     container: Container | None = None
     in_doubt = frozenset[str]()
     try:
-        with memoryview(opened.data) as buffer, suppress(Stopped):
-            members = read_members(buffer, faults)
+        with suppress(Stopped):
+            members = read_members(opened, faults)
             is_refused = faults.refused
-            walk = _Walk(opened, buffer, members, faults)
+            found = Container(opened, members)
+            left_out = frozenset(weights(found) if opened.is_sparing else ())
+            walk = _Walk(opened, members, faults, left_out)
             walk.check_all()
-            container = None if is_refused else Container(opened, members)
+            container = None if is_refused else found
             in_doubt = walk.in_doubt
             walk.explain()
     finally:
@@ -145,14 +156,18 @@ class _Walk:
     """Visits the members in file order."""
 
     def __init__(
-        self, source: Source, buffer: memoryview, members: Members, faults: Collected
+        self, source: Source, members: Members, faults: Collected, left_out: Collection[str]
     ) -> None:
         self._source = source
-        self._buffer = buffer
         self._members = members
         self._directory = members.directory
         self._faults = faults
         self._of_directory = faults.count
+        self._left_out = {
+            entry.name
+            for entry in self._directory.entries
+            if members.without_root(entry.name) in left_out
+        }
         self._looked_at: set[str] = set()
         self._in_doubt: set[str] = set()
         self._offsets: dict[str, int] = {}
@@ -162,18 +177,20 @@ class _Walk:
     def check_all(self) -> None:
         """Perform the checks that opening postpones, then report the merely unusual."""
         try:
-            for entry in self._apart():
-                self._check_apart(entry)
+            for entries in self._batches():
+                self._source.prefetch(map(self._directory.span, entries))
+                for entry in entries:
+                    self._check_apart(entry)
         finally:
             names = (entry.name for entry in self._directory.entries)
-            borne_out = self._looked_at - self._in_doubt
+            borne_out = (self._looked_at | self._left_out) - self._in_doubt
             self._faults.excuse_directory(self._of_directory, names, borne_out)
         report_unusual(self._members, self._offsets, self._faults)
 
     def explain(self) -> None:
         """Report what may have happened to the file, where members are damaged."""
         damaged = [e for e in self._directory.entries if e.name in self._in_doubt]
-        if damaged:
+        if damaged and not self._source.is_sparing:
             from tsarchive.container.diagnosis import diagnose_records  # sound files need it not
 
             for found in diagnose_records(self._source.data, self._directory, damaged):
@@ -198,6 +215,21 @@ class _Walk:
         if not self._faults.end_member():
             self._in_doubt.add(entry.name)
 
+    def _batches(self) -> Iterator[list[Entry]]:
+        """Yield entries that are got at once where the file is elsewhere."""
+        batch: list[Entry] = []
+        room = _BATCH_BYTES
+        for entry in self._apart():
+            if entry.name in self._left_out:
+                continue
+            room -= self._directory.limit(entry) - entry.header_offset
+            if room < 0 and batch:
+                yield batch
+                batch, room = [], _BATCH_BYTES
+            batch.append(entry)
+        if batch:
+            yield batch
+
     def _apart(self) -> list[Entry]:
         """Return the entries at distinct places before the directory, so no byte is read twice."""
         by_place = {entry.header_offset: entry for entry in reversed(self._directory.entries)}
@@ -207,10 +239,10 @@ class _Walk:
         self._require_unchanged()
         record = self._members.without_root(entry.name)
         limit = self._directory.limit(entry)
-        data = locate_data(self._buffer, entry, limit, record, self._faults)
+        data = locate_data(self._source, entry, limit, record, self._faults)
         self._offsets[entry.name] = data
-        end = check_descriptor(self._buffer, entry, data, limit, record, self._faults)
-        report_gap(self._buffer[end:limit], Place(record, end), self._faults)
+        end = check_descriptor(self._source, entry, data, limit, record, self._faults)
+        report_gap(self._source.piece(end, limit), Place(record, end), self._faults)
         self._read(entry, Place(record, data))
 
     def _read(self, entry: Entry, at: Place) -> None:
@@ -222,7 +254,7 @@ class _Walk:
                 return
             self._room -= entry.size
         assert at.offset is not None
-        payload = self._buffer[at.offset : at.offset + entry.stored_size]
+        payload = self._source.piece(at.offset, at.offset + entry.stored_size)
         for _ in checked_pieces(entry, payload, at, self._faults):
             self._require_unchanged()
 

@@ -22,6 +22,7 @@ from tsarchive.container.names import (
 )
 from tsarchive.container.serialization_id import RECORD_NAME, SerializationId
 from tsarchive.errors import SaveError
+from tsarchive.remote import is_url, located
 
 _WORTH_IT = 1 << 20
 _HAS_LARGE_OFFSETS = sys.platform == "linux" and sys.maxsize > 1 << 32
@@ -48,8 +49,16 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     It is written beside the target and renamed. The target's permissions are kept, a new file
     gets the usual ones, and a symbolic link keeps pointing where it did. After an error the
     target is as it was and nothing is left behind. A target that is no regular file, such as a
-    pipe, is written to directly. Raises OSError as ``open`` does.
+    pipe, is written to directly. A URL is uploaded to when the file is complete. Raises OSError as
+    ``open`` does; RemoteError for a URL.
     """
+    path = located(path)
+    if is_url(path):
+        from tsarchive.remote.opening import uploading
+
+        with uploading(path) as stream:
+            yield stream
+        return
     target = os.path.realpath(path)
     try:
         mode = os.stat(target).st_mode
@@ -73,6 +82,13 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = path
         raise
+
+
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Return whether two paths or URLs lead to one file, as far as their names tell of URLs."""
+    if is_url(located(one)) or is_url(located(other)):
+        return located(one) == located(other)
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 # Root folder of an archive that is written to a file object.
@@ -132,7 +148,7 @@ def write_container(
             )
         write_records(target, records, _STREAM_ROOT if root is None else root)
         return
-    path = os.fsdecode(target)
+    path = located(os.fsdecode(target))
     root = root_of_path(path) if root is None else root
     check_root(root)
     with replacing(path) as stream:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import torch
 
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import opened_zip, zip_format
@@ -32,6 +32,7 @@ from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
 from tsarchive.policy import Guard, Policy
+from tsarchive.remote import is_url, located
 from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
@@ -252,6 +253,8 @@ def _destination(directory: str | os.PathLike[str], *, force: bool) -> Path:
     shown = os.fspath(directory)
     if not shown:
         raise CallError("the directory of the package has no name", hint=_NAME_HINT)
+    if is_url(located(shown)):
+        raise CallError("a package is written to a directory, not to a URL", hint=_NAME_HINT)
     target = Path(shown)
     for folder in (target, *target.parents):
         if folder.exists() and not folder.is_dir():
@@ -290,7 +293,9 @@ def _root_of(
 
     By default the devices that code, constants and attributes name are those of the file.
     """
-    container = opened_zip(open_source(f))
+    source = open_source(f)
+    source.fetch_all()
+    container = opened_zip(source)
     found = zip_format(container.records)
     if not found.has_code:
         raise found.not_torchscript(container.records)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.call import Call
+from tsarchive.diffing.checksums import Checksums
 from tsarchive.diffing.definitions import Findings
 from tsarchive.diffing.packing import extra_file_changes, packing_changes
 from tsarchive.diffing.programs import ProgramComparison
 from tsarchive.diffing.report import Change, DiffReport, Divergence, Part
 from tsarchive.diffing.tensors import Prefixes, prefixes_of, tensor_changes
-from tsarchive.errors import ArchiveError, CallError
+from tsarchive.errors import ArchiveError, CallError, RemoteError
 from tsarchive.fingerprinting import (
     Readable,
     is_file,
@@ -26,10 +27,12 @@ from tsarchive.fingerprinting import (
 )
 from tsarchive.formats.registry import format_of
 from tsarchive.ir.names import closest
+from tsarchive.remote import located
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from tsarchive.fingerprinting import Subject
+    from tsarchive.formats.contents import TensorContent
     from tsarchive.policy import Limits, Policy
 
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
@@ -37,6 +40,7 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 _VALUES: Final = "tensor values"
 _INPUT: Final = "input"
 _PROGRAM: Final = frozenset({"code", "structure"})
+_TENSORS: Final = frozenset({"structure", "weights"})
 _EXTRA: Final = "extra files"
 # Changes of names, which tensors below have in theirs.
 _MOVED: Final = frozenset({"module", "attribute renamed"})
@@ -60,6 +64,7 @@ def diff(
     atol: float = 1e-8,
     policy: Policy | None = None,
     limits: Limits | None = None,
+    exact: bool = False,
 ) -> DiffReport:
     """Return how two models differ: ``a`` is before, ``b`` is after.
 
@@ -71,6 +76,11 @@ def diff(
     parts, and ``same`` is None where nothing else differs. ``only`` names the parts to compare, and
     restricts all of the report to them. ``step`` is called with the name of each tensor when it has
     been compared.
+
+    Where a file is elsewhere, tensors are compared by the CRC-32s and sizes that directories tell,
+    and only read where these do not decide: where a file tells none, or one storage has several
+    tensors or another layout. What was told so is probable: the report's ``by_checksum`` says it,
+    and ``same`` is not True then. With ``exact``, and with ``run``, all are read.
 
     With ``run`` both models are loaded and called, and the report's ``divergence`` names the first
     module whose output differs where its inputs are alike. ``run`` is what they are called with: a
@@ -85,8 +95,12 @@ def diff(
     only = [_ALIASES.get(part, part) for part in only]
     if unknown := {*only}.difference(PARTS):
         raise CallError(f"{min(unknown)!r} is no part", hint=f"Parts are {', '.join(PARTS)}")
-    with _readable(a) as before, _readable(b) as after:
-        comparison = _Comparison(before, after, only, step)
+    exact = exact or run is not None  # which loads all of both
+    whole = exact and not _TENSORS.isdisjoint(only)
+    with _readable(a, whole=whole) as before, _readable(b, whole=whole) as after:
+        is_elsewhere = before.reading.is_elsewhere or after.reading.is_elsewhere
+        checksums = Checksums() if is_elsewhere and not exact else None
+        comparison = _Comparison(before, after, only, step, checksums)
         report = comparison.report(_name(a), _name(b))
         if run is not None:
             found = comparison.divergence(run, (rtol, atol), policy, limits, report.changes)
@@ -109,13 +123,15 @@ def compared(
 
 
 @contextmanager
-def _readable(source: Subject) -> Iterator[Readable]:
+def _readable(source: Subject, *, whole: bool) -> Iterator[Readable]:
     """Open a source with debug records; errors of doing so name the file."""
     with ExitStack() as stack:
         try:
-            readable = stack.enter_context(readable_contents(source, debug=True))
+            readable = stack.enter_context(readable_contents(source, debug=True, whole=whole))
         except ArchiveError as error:
-            error.filename = _name(source) if is_file(source) else None
+            # Errors of files elsewhere begin with their names.
+            if is_file(source) and not isinstance(error, RemoteError):
+                error.filename = _name(source)
             raise
         yield readable
 
@@ -124,7 +140,7 @@ def _name(source: Any) -> str:
     """Return what a source is called."""
     if not is_file(source):
         return type(source).__name__
-    name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", "")
+    name = located(source) if isinstance(source, str | os.PathLike) else getattr(source, "name", "")
     return str(os.fspath(name)) if isinstance(name, str | os.PathLike) else "<file>"
 
 
@@ -135,8 +151,11 @@ class _Comparison:
         after: Readable,
         only: Collection[Part],
         step: Callable[[str], None],
+        checksums: Checksums | None = None,
     ) -> None:
+        """``checksums`` decide over tensors where they can, in place of their elements."""
         self._before, self._after = before, after
+        self._checksums = checksums
         self._only = [part for part in PARTS if part in only]
         self._step = step
 
@@ -158,16 +177,15 @@ class _Comparison:
             report.packing.append(Change("prefix of names", "", before, after, None))
         if len(self._only) == len(PARTS):
             report.packing.extend(packing_changes(self._before.opened, self._after.opened))
-        return report
+        is_told = self._checksums is not None and self._checksums.have_told
+        return replace(report, by_checksum=is_told)
 
     def _changes(self) -> Sequence[Change]:
         """Return the changes of the parts of the model, by module."""
         found: list[Change] = []
         if self._program is not None:
             found += self._found.changes or self._found.derived
-        tensors = (
-            [*self._tensors(self._program)] if {"structure", "weights"} & {*self._only} else []
-        )
+        tensors = [] if _TENSORS.isdisjoint(self._only) else [*self._tensors(self._program)]
         found = [*self._without_told(found, tensors), *tensors]
         chosen = [change for change in found if self._is_chosen(change)]
         chosen += self._untold(chosen, found)
@@ -276,7 +294,10 @@ class _Comparison:
         if _PROGRAM.isdisjoint(self._differing):
             return None
         one, other = self._before, self._after
-        return ProgramComparison(one.contents, other.contents, (_digests(one), _digests(other)))
+        contents = one.contents, other.contents
+        tensors = (tensor for side in contents for tensor in side.tensors.values())
+        told = None if self._checksums is None else self._checksums.digest(tensors)
+        return ProgramComparison(*contents, (_digests(one, told), _digests(other, told)))
 
     def _tensors(self, program: ProgramComparison | None) -> Iterator[Change]:
         if program is None:
@@ -285,10 +306,13 @@ class _Comparison:
         else:
             tensors, names = program.compared_tensors(), program.tensor_names
         readings = self._before.reading, self._after.reading
+        for reading in readings:
+            reading.expect_all()  # no checksum may decide
         is_common_only = not self._is_one_language
         yield from tensor_changes(
-            *tensors, readings, names=names, is_common_only=is_common_only, step=self._step
-        )
+            *tensors, readings, names=names, is_common_only=is_common_only,
+            checksums=self._checksums, step=self._step,
+        )  # fmt: skip
 
     def _without_told(
         self, changes: Sequence[Change], tensors: Sequence[Change]
@@ -323,12 +347,15 @@ class _Comparison:
         )
 
 
-def _digests(readable: Readable) -> Callable[[str], str]:
-    """Return what digests a tensor by its name."""
+def _digests(
+    readable: Readable, told: Callable[[TensorContent], str] | None
+) -> Callable[[str], str]:
+    """Return what digests a tensor by its name, by what is ``told`` of it or by reading it."""
     tensors = readable.contents.tensors
 
     @cache
     def digest(name: str) -> str:
-        return tensor_digest(tensors[name], readable.reading)
+        tensor = tensors[name]
+        return told(tensor) if told is not None else tensor_digest(tensor, readable.reading)
 
     return digest

@@ -145,11 +145,14 @@ class _Packing:
             "alignment": self._alignment(container),
         }
 
-    def _alignment(self, container: Container) -> int:
+    def _alignment(self, container: Container) -> int | None:
         """Return the power of two that the data of the first tensors begin at.
 
-        Each look at a record maps pages of the file around it, which are memory until it is closed.
+        Each look at a record maps pages of the file around it, which are memory until it is closed,
+        or is a request: None for a file elsewhere.
         """
+        if container.is_elsewhere:
+            return None
         records = container.records
         held = (name for name in records if self._table.role(name) is Role.TENSORS)
         names = [*islice((name for name in held if records[name].size), _SAMPLE)]

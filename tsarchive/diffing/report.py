@@ -80,7 +80,9 @@ class Change:
     extra files theirs. ``before`` and ``after`` are what stands there, None where nothing does.
     ``part`` is that of the fingerprint which tells the change, None for what is no part of a model.
     ``source`` are the lines of the user's source, before and after, where debug records tell them.
-    ``also`` are other places of the same change: those of modules that share the class.
+    ``also`` are other places of the same change: those of modules that share the class. A change
+    ``is_probable`` where checksums tell it which the files bring and nobody has checked. Of values
+    that differ, ``before`` and ``after`` are these, and ``values`` is None.
     """
 
     kind: str
@@ -91,6 +93,7 @@ class Change:
     source: tuple[SourceLine | None, SourceLine | None] = (None, None)
     values: ValueDifference | None = None
     also: tuple[str, ...] = ()
+    is_probable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,9 @@ class DiffReport:
     differ in what is no part of the model: the format, the version, the torch that wrote them,
     records; it does not count as a change. ``compared`` are the parts that both sides have in forms
     that can be compared, and ``not_compared`` those that were asked for and are in forms that
-    cannot. ``divergence`` is set where both were run and gave different results.
+    cannot. ``divergence`` is set where both were run and gave different results. ``by_checksum`` is
+    True where tensors were compared by the CRC-32s and sizes that directories tell, and not read:
+    that those of no change are the same is probable, not proven.
     """
 
     before: str
@@ -162,12 +167,13 @@ class DiffReport:
     operators_lost: list[OperatorUse] = field(default_factory=list)
     divergence: Divergence | None = None
     not_compared: tuple[Part, ...] = ()
+    by_checksum: bool = False
 
     @property
     def same(self) -> bool | None:
         """Whether the models are the same in all parts that were asked for, and gave the same
         results where they were run. None where no difference was found, and a part of the models
-        could not be compared: then it is not known."""
+        could not be compared, or only by checksums: then it is not known."""
         if self.changes or self.divergence is not None:
             return False
-        return None if self.not_compared else True
+        return None if self.not_compared or self.by_checksum else True

@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from math import prod
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 
 from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.checksums import Checksums, shown
 from tsarchive.diffing.numbers import numbers_of
 from tsarchive.diffing.plain_values import is_same
 from tsarchive.diffing.report import Change, Part, ValueDifference
@@ -49,6 +51,7 @@ def tensor_changes(
     *,
     names: Mapping[str, str] | None = None,
     is_common_only: bool = False,
+    checksums: Checksums | None = None,
     step: Callable[[str], None] = no_step,
 ) -> Iterator[Change]:
     """Yield the differences of tensors, by their names after, or before where they are gone.
@@ -57,15 +60,15 @@ def tensor_changes(
     tensor without its like on the other side is told as renamed where just one without its like
     there has the same content, and more than one element. One that has several names is told at
     each of them. With ``is_common_only``, for files of two formats, tensors on one side alone are
-    no differences, nor are gradients, which state dicts have none of. ``step`` is called with the
-    name of each tensor when it has been compared.
+    no differences, nor are gradients, which state dicts have none of. What ``checksums`` decide is
+    not read. ``step`` is called with the name of each tensor when it has been compared.
 
     Raises ArchiveError for tensors that cannot be read.
     """
     for reading, tensors in zip(readings, (before, after), strict=True):
         reading.require_bounded(tensors.values())
     one, other = _wholes(before, names or {}), _wholes(after, {})
-    with _Comparison(readings) as comparison:
+    with _Comparison(readings, checksums) as comparison:
         waiting = [
             _Pair(comparison, one[name], other[name], has_gradient=not is_common_only)
             for name in other
@@ -211,18 +214,28 @@ def _quantization(content: TensorContent) -> Plain:
 
 
 class _Values(NamedTuple):
-    """The digests of tensors whose elements differ, and how far these are apart."""
+    """The digests of tensors whose elements differ, and how far these are apart.
+
+    They are ``is_probable`` where checksums that nobody has checked stand for them.
+    """
 
     before: str
     after: str
     difference: ValueDifference | None
+    is_probable: bool = False
 
 
 class _Comparison:
-    """Compares elements, several tensors at a time."""
+    """Compares elements, several tensors at a time.
 
-    def __init__(self, readings: tuple[Reading, Reading]) -> None:
+    ``has_probable_digests`` tells that checksums stood for digests that were asked for.
+    """
+
+    has_probable_digests = False
+
+    def __init__(self, readings: tuple[Reading, Reading], checksums: Checksums | None) -> None:
         self._readings = readings
+        self._checksums = checksums
         self._pool = ThreadPoolExecutor(os.cpu_count())
         self._waiting: dict[tuple[int, int], Future[_Values | None]] = {}
 
@@ -239,11 +252,26 @@ class _Comparison:
             self._waiting[key] = self._pool.submit(self._values, before, after)
         return self._waiting[key]
 
-    def digests(self, side: int, wholes: Iterable[_Whole]) -> Iterator[tuple[str, ...]]:
-        """Yield the digests of the parts of each tensor of a file."""
-        return self._pool.map(partial(_digests, self._readings[side]), wholes)
+    def digests(
+        self, sides: Sequence[Sequence[_Whole]]
+    ) -> tuple[Iterator[tuple[str, ...]], Iterator[tuple[str, ...]]]:
+        """Return the digests of the parts of each of these tensors of both files."""
+        contents = (part for side in sides for whole in side for part in whole.parts.values())
+        told = None if self._checksums is None else self._checksums.digest(contents)
+        self.has_probable_digests = told is not None
+        of_each = [told or partial(tensor_digest, reading=one) for one in self._readings]
+        first, second = (
+            self._pool.map(partial(_digests, digest), side)
+            for digest, side in zip(of_each, sides, strict=True)
+        )
+        return first, second
 
     def _values(self, before: TensorContent, after: TensorContent) -> _Values | None:
+        if self._checksums is not None:
+            are_alike = self._checksums.are_alike(before.elements, after.elements)
+            if are_alike is not None:
+                texts = shown(before.elements), shown(after.elements)
+                return None if are_alike else _Values(*texts, None, is_probable=True)
         if before.elements.nbytes == after.elements.nbytes:
             pairs = self._pieces(*_in_one_order(before.elements, after.elements))
             if all(_are_equal(*pair) for pair in pairs):
@@ -276,8 +304,8 @@ def _in_one_order(before: Elements, after: Elements) -> tuple[Elements, Elements
     return before.as_stored(), after.as_stored()
 
 
-def _digests(reading: Reading, whole: _Whole) -> tuple[str, ...]:
-    return tuple(tensor_digest(content, reading) for content in whole.parts.values())
+def _digests(digest: Callable[[TensorContent], str], whole: _Whole) -> tuple[str, ...]:
+    return tuple(map(digest, whole.parts.values()))
 
 
 def _paired(
@@ -334,8 +362,9 @@ class _Pair:
             found = waiting.result()
             if found is not None:
                 yield Change(
-                    self._kind, name, found.before, found.after, "weights", values=found.difference
-                )
+                    self._kind, name, found.before, found.after, "weights",
+                    values=found.difference, is_probable=found.is_probable,
+                )  # fmt: skip
 
 
 def _changed_facts(before: _Whole, after: _Whole, *, has_gradient: bool) -> Iterator[Change]:
@@ -367,7 +396,8 @@ def _one_sided(
     """Yield tensors that were renamed, then those that were removed, and added."""
     renamed = dict(_renamed(comparison, gone, new))
     for before, after in renamed.items():
-        yield _change("tensor renamed", after, before, after)
+        found = _change("tensor renamed", after, before, after)
+        yield replace(found, is_probable=comparison.has_probable_digests)
     for whole in gone:
         if whole.name not in renamed:
             yield _change("tensor", whole.name, whole.text, None)
@@ -382,11 +412,11 @@ def _renamed(
 ) -> Iterator[tuple[str, str]]:
     """Yield the names of tensors that just one on each side has the content of."""
     texts = [{whole.text for whole in wholes if whole.elements > 1} for wholes in (gone, new)]
+    likely = [[each for each in side if each.text in texts[0] & texts[1]] for side in (gone, new)]
     found: list[dict[tuple[str, ...], list[str]]] = []
-    for side, wholes in enumerate((gone, new)):
+    for wholes, digests_of_each in zip(likely, comparison.digests(likely), strict=True):
         names: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        likely = [whole for whole in wholes if whole.text in texts[0] & texts[1]]
-        for whole, digests in zip(likely, comparison.digests(side, likely), strict=True):
+        for whole, digests in zip(wholes, digests_of_each, strict=True):
             names[digests].append(whole.name)
         found.append(names)
     for digests, before in found[0].items():

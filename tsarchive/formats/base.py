@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tsarchive.comparing import GraphReport, JitterReport
     from tsarchive.container import NewRecord, Record
     from tsarchive.container.source import Source
+    from tsarchive.container.traffic import Traffic
     from tsarchive.describing.contents import (
         Facts,
         ModuleInfo,
@@ -86,6 +87,12 @@ class OtherContainer(Protocol):
 
     @property
     def records(self) -> Mapping[str, Record]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def traffic(self) -> Traffic | None: ...
 
     def read(self, name: str) -> bytes: ...
 
@@ -137,6 +144,19 @@ class OpenedArchive(Closing):
     def records(self) -> Mapping[str, Record]:
         """Records by name without the root folder, in the order of the file."""
         return self._opened.records
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes."""
+        return self._opened.nbytes
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What the archive has cost so far in ranges that were asked for, and their bytes.
+
+        None for a file on this machine, and for what was read into memory.
+        """
+        return self._opened.traffic
 
     def read(self, name: str) -> bytes:
         """Return the data of one record; its CRC is checked where it has one."""
@@ -478,6 +498,8 @@ class Format(ABC):
     """True if the container of an importer has code that is already for the device."""
     makes_classes_of_objects: ClassVar[bool] = False
     """True if classes are made of what modules hold, and so not before an archive is loaded."""
+    loads_lazily: ClassVar[bool] = False
+    """True if tensors can be fetched when modules first hand them out."""
     is_saved_again: ClassVar[bool] = True
     """True if a file that was read can be written again."""
 
@@ -656,6 +678,10 @@ class ZipFormat(Format):
     def warn(self, module: Any, records: list[NewRecord]) -> None:
         """Warn of what is about to be written, where it will not do."""
 
+    def saved(self, container: Container) -> Collection[str]:
+        """Return the records of elements that are files of ``torch.save``, which have a pickle."""
+        return ()
+
     def models(self, container: Container) -> Sequence[str]:
         """Return the names of the models, where an archive may have several."""
         return ()
@@ -734,7 +760,7 @@ class FileFormat(Format):
         """Check a file, and let go of it."""
 
     @abstractmethod
-    def told_size(self, data: memoryview) -> int:
+    def told_size(self, source: Source) -> int:
         """Return the size that a file had when it was whole, 0 where nothing tells.
 
         Raises FormatError for a malformed header.
@@ -754,7 +780,8 @@ class LoadOptions(NamedTuple):
 
     ``model`` is one of several in an archive; ``data`` is what a program reads from files beside
     it; ``tensors_on`` is where tensors of TorchScript go if not to the ``device`` of its code;
-    ``infers_foreign`` lets code that calls libraries that are not here be read.
+    ``infers_foreign`` lets code that calls libraries that are not here be read; ``lazy`` leaves
+    tensors of a file elsewhere there until modules hand them out.
     """
 
     device: torch.device | None
@@ -763,6 +790,7 @@ class LoadOptions(NamedTuple):
     data: Any = None
     tensors_on: torch.device | None = None
     infers_foreign: bool = False
+    lazy: bool = False
 
 
 # The rule of a finding that says: this is an archive of another kind.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import prod
 from operator import itemgetter
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.errors import FormatError
@@ -19,14 +19,33 @@ from tsarchive.ir.source_ranges import Location
 
 from .strides import Piece, pieces_of
 
+if TYPE_CHECKING:
+    from tsarchive.container import Record
+
 _BYTE_ORDER: Final = "byteorder"
+
+
+class Checksum(NamedTuple):
+    """The CRC-32 and the size of the bytes of a storage, as the directory of a file tells them."""
+
+    crc: int
+    nbytes: int
+
+
+def told_checksum(records: Mapping[str, Record], name: str) -> Checksum | None:
+    """Return the checksum of the data of a record; None where the file tells none."""
+    record = records.get(name)
+    if record is None or record.crc is None:
+        return None
+    return Checksum(record.crc, record.size)
 
 
 class Elements(NamedTuple):
     """The elements of a tensor: those of ``storage`` at an offset and strides, all in bytes.
 
     ``storage`` gives the bytes when they are looked at; None where a tensor has no elements.
-    ``unit`` is the size of the number that a byte order applies to.
+    ``unit`` is the size of the number that a byte order applies to. ``checksum`` gives that of the
+    storage without reading it, where a file may tell one.
     """
 
     storage: Callable[[], memoryview] | None
@@ -36,6 +55,7 @@ class Elements(NamedTuple):
     itemsize: int
     unit: int
     is_swapped: bool = False
+    checksum: Callable[[], Checksum | None] | None = None
 
     @property
     def nbytes(self) -> int:

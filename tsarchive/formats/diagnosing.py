@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from tsarchive.container.diagnosis import BOM, diagnose, file_at, marked_as_text
 from tsarchive.container.extent import CUT_SHORT, RESCUE, Extent
 from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY, Diagnosis
-from tsarchive.container.remains import Data, Remains
+from tsarchive.container.remains import Remains
+from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError
 from tsarchive.pickler import Global, PersistentId, loads
 from tsarchive.pickler.values import STORAGE_TYPES, parts_of
@@ -28,19 +29,22 @@ _LEGACY: Final = re.compile(TORCH_SAVE_LEGACY, re.DOTALL)
 _BEFORE_VALUE: Final = 3
 _COUNT_BYTES: Final = 8
 _MOST_PICKLED: Final = 1 << 26
+# Pickles are short beside storages: more is read only where these bytes do not have them all.
+_PICKLED_AT_FIRST: Final = 1 << 16
+_GROWTH: Final = 1 << 5
 _MOST_OPCODES: Final = 1 << 22
 
 
-def diagnosis_of(data: Data) -> Diagnosis | None:
+def diagnosis_of(source: Source) -> Diagnosis | None:
     """Return what has happened to a file; None where it is whole, and where nothing is known."""
-    if _LEGACY.match(bytes(data[:HEAD_BYTES])):
-        return _of_legacy_checkpoint(data)
-    if bytes(data[: len(BOM)]) == BOM:
-        with memoryview(data) as buffer:
-            what = file_at(buffer, len(BOM))
+    head = bytes(source.piece(0, HEAD_BYTES))
+    if _LEGACY.match(head):
+        return _of_legacy_checkpoint(source)
+    if head.startswith(BOM):
+        what = file_at(source, len(BOM))
         if what is not None:
             return marked_as_text(what)
-    return diagnose(data, _told_sizes)
+    return diagnose(source, _told_sizes)
 
 
 def _told_sizes(remains: Remains) -> Mapping[str, int]:
@@ -91,20 +95,20 @@ def _itemsize(kind: str) -> int:
     return 0 if known is None else known.itemsize
 
 
-def _of_legacy_checkpoint(data: Data) -> Diagnosis | None:
+def _of_legacy_checkpoint(source: Source) -> Diagnosis | None:
     """Tell whether a file of torch.save of before torch 1.6 is cut short.
 
     Its storages stand behind the pickles, in the order of a list of their keys.
     """
-    extent = _extent_of_legacy(data)
+    extent = _extent_of_legacy(source)
     if extent is None or extent.missing <= 0:
         return None
     return Diagnosis(CUT_SHORT, extent.message, RESCUE, extent=extent)
 
 
-def _extent_of_legacy(data: Data) -> Extent | None:
+def _extent_of_legacy(source: Source) -> Extent | None:
     """Return how much of such a file there is; None where its pickles do not tell."""
-    (head, ends), size = _pickles_of(data), len(data)
+    (head, ends), size = _pickles_of(source), source.size
     if len(ends) <= _BEFORE_VALUE:
         return Extent(size, size + 1, is_exact=False) if size == len(head) else None
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
@@ -122,14 +126,14 @@ def _extent_of_legacy(data: Data) -> Extent | None:
     return Extent(size, total, is_exact=all(told.nbytes for told in sizes.values()))
 
 
-def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
+def legacy_records(source: Source) -> dict[str, bytes | memoryview] | None:
     """Return a file of torch.save of before torch 1.6 as records, with storages that are whole.
 
     None for a file of another kind, and for one whose values are cut off.
     """
-    if not _LEGACY.match(bytes(data[:HEAD_BYTES])):
+    if not _LEGACY.match(bytes(source.piece(0, HEAD_BYTES))):
         return None
-    head, ends = _pickles_of(data)
+    head, ends = _pickles_of(source)
     if len(ends) <= _BEFORE_VALUE:
         return None
     begin, end = ends[_BEFORE_VALUE - 1], ends[_BEFORE_VALUE]
@@ -138,7 +142,7 @@ def legacy_records(data: Data) -> dict[str, bytes | memoryview] | None:
         sizes = _storages(loads(head[begin:end], any_int=True))
         keys: Any = loads(head[end : ends[-1]])
         listed = map(str, keys if isinstance(keys, list) else ())
-        found.update(_storages_behind(memoryview(data)[ends[-1] :], listed, sizes))
+        found.update(_storages_behind(source.piece(ends[-1], source.size), listed, sizes))
     return found
 
 
@@ -161,10 +165,15 @@ def _storages_behind(
             yield f"{_FOLDER}{key}", data[end - each.nbytes : end]
 
 
-def _pickles_of(data: Data) -> tuple[bytes, list[int]]:
+def _pickles_of(source: Source) -> tuple[bytes, list[int]]:
     """Return the beginning of such a file, and where its pickles end in it."""
-    head = bytes(data[:_MOST_PICKLED])
-    return head, list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+    size = _PICKLED_AT_FIRST
+    while True:
+        head = bytes(source.piece(0, size))
+        ends = list(islice(_pickle_ends(head), _BEFORE_VALUE + 2))
+        if len(ends) == _BEFORE_VALUE + 2 or size >= min(source.size, _MOST_PICKLED):
+            return head, ends
+        size *= _GROWTH
 
 
 def _pickle_ends(data: bytes) -> Iterator[int]:

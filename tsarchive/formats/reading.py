@@ -25,8 +25,17 @@ class Reading:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._most = len(source.data) * _MOST_TIMES + _MOST_BYTES
+        self._most = source.size * _MOST_TIMES + _MOST_BYTES
         self._read = 0
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the file is one of which each byte has to be fetched."""
+        return self._source.is_elsewhere
+
+    def expect_all(self) -> None:
+        """Tell that tensors are going to be read, however large they are."""
+        self._source.expect_all()
 
     def require_unchanged(self) -> None:
         """Raise FormatError when the file was written to since it was opened."""

@@ -50,6 +50,21 @@ class Role(Enum):
         """The group in facts of info; empty for what they count elsewhere."""
         return self.value[1]
 
+    @property
+    def is_of_elements(self) -> bool:
+        """True for elements of weights, of constants and of example inputs."""
+        return self in (Role.TENSORS, Role.INPUTS)
+
+    @property
+    def is_bulk(self) -> bool:
+        """True for what nothing needs that lists, reads code or checks it: above all weights."""
+        return self in _BULK
+
+
+_BULK: Final = frozenset({
+    Role.TENSORS, Role.INPUTS, Role.NATIVE, Role.UNKNOWN_BESIDE_NATIVE, Role.EXECUTORCH,
+    Role.EXTRA, Role.OTHER,
+})  # fmt: skip
 
 GROUPS: Final = (
     "extra", "machine code", "inputs", "debug", "code", "bytecode", "tensors", "objects",

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from mmap import mmap
+from contextlib import suppress
 from typing import BinaryIO, Final
 
 from tsarchive.container import Container
-from tsarchive.container.directory import has_directory
-from tsarchive.container.recognise import Diagnosis
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.directory import has_directory, has_end
+from tsarchive.container.faults import Collected, Stopped
+from tsarchive.container.members import read_members
+from tsarchive.container.opening import open_source
+from tsarchive.container.recognise import HEAD_BYTES, Diagnosis
+from tsarchive.container.source import Source, Span
 from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
+from tsarchive.formats.records import Role
 
 from .executorch.format import EXECUTORCH
 from .legacy.format import LEGACY_TORCHSCRIPT
@@ -26,7 +30,9 @@ ZIP_FORMATS: Final[tuple[ZipFormat, ...]] = (
 """The first that fits counts; the last fits every archive."""
 FILE_FORMATS: Final[tuple[FileFormat, ...]] = EXECUTORCH
 FORMATS: Final[tuple[Format, ...]] = (*FILE_FORMATS, *ZIP_FORMATS)
-_HEAD_BYTES: Final = 8
+_KIND_BYTES: Final = 8
+# The tables of most programs of ExecuTorch.
+_AHEAD_BYTES: Final = 64 << 10
 
 
 def zip_format(names: Collection[str]) -> ZipFormat:
@@ -34,10 +40,15 @@ def zip_format(names: Collection[str]) -> ZipFormat:
     return next(found for found in ZIP_FORMATS if found.fits(names))
 
 
-def file_format(data: bytes | bytearray | memoryview | mmap) -> FileFormat | None:
+def file_format(source: Source) -> FileFormat | None:
+    """Return the format of a file that has a container of its own, None for other files."""
+    return format_beginning(source.piece(0, _KIND_BYTES))
+
+
+def format_beginning(head: bytes | memoryview) -> FileFormat | None:
     """Return the format with a container of its own whose files begin so, if any."""
-    head = memoryview(data)[:_HEAD_BYTES]
-    return next((found for found in FILE_FORMATS if found.begins(head)), None)
+    start = memoryview(head)[:_KIND_BYTES]
+    return next((found for found in FILE_FORMATS if found.begins(start)), None)
 
 
 def format_named(kind: str) -> Format:
@@ -57,18 +68,24 @@ def format_of(opened: Opened) -> Format:
     return format_named(opened.kind)
 
 
-def opened_file(source: str | os.PathLike[str] | BinaryIO) -> Opened:
+def opened_file(source: str | os.PathLike[str] | BinaryIO, *, whole: bool = False) -> Opened:
     """Open a file of any format, a path or a binary file object; nothing in it is read yet.
+
+    Of one elsewhere ``whole`` lets all be fetched: no bounds hold.
 
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read.
     """
-    return opened_source(open_source(source))
+    found = open_source(source)
+    if whole:
+        found.expect_all()
+    return opened_source(found)
 
 
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
-    own = file_format(found.data)
+    get_ahead(found)
+    own = file_format(found)
     return opened_zip(found) if own is None else own.opened(found)
 
 
@@ -84,14 +101,45 @@ def opened_zip(source: Source) -> Container:
     return Container.of_source(source)
 
 
+def get_ahead(source: Source) -> None:
+    """Get at once what listing and reading code take of a file elsewhere."""
+    if not source.is_elsewhere:
+        return
+    found = _zip_at_end(source)
+    if found is None:
+        source.prefetch([Span(0, _AHEAD_BYTES)])
+        return
+    format_ = zip_format(found.records)
+    table = format_.table(found)
+    needed = [name for name in found.records if not table.role(name).is_bulk]
+    saved = [name for name in format_.saved(found) if table.role(name) is Role.TENSORS]
+    source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed), *found.ends(saved)])
+
+
+def weights_of(container: Container) -> frozenset[str]:
+    """Return the records that hold elements of tensors, be it in a file of torch.save."""
+    table = zip_format(container.records).table(container)
+    return frozenset(name for name in container.records if table.role(name).is_of_elements)
+
+
+def _zip_at_end(source: Source) -> Container | None:
+    """Return the archive whose directory is at the end of a file, None where it is refused."""
+    if not has_end(source):
+        return None
+    faults = Collected()
+    with suppress(Stopped):
+        members = read_members(source, faults)
+        return None if faults.refused else Container(source, members)
+    return None
+
+
 def damage_of(source: Source) -> Diagnosis | None:
     """Return what has happened to a file that is no sound zip archive; None where it is not known.
 
     What a sound one does not need is imported here.
     """
-    with memoryview(source.data) as buffer:
-        if has_directory(buffer):
-            return None
+    if has_directory(source):
+        return None
     from .diagnosing import diagnosis_of
 
-    return diagnosis_of(source.data)
+    return diagnosis_of(source)

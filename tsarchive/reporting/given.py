@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import stat
+from contextlib import closing
 from typing import BinaryIO, Final
 
-from tsarchive.container.source import not_a_file, read_all
+from tsarchive.container.opening import not_a_file, open_source, read_all
+from tsarchive.remote import is_url, located
 
 _NAMELESS: Final = "archive"
 
@@ -19,8 +21,11 @@ class Given:
         self._data: bytes | None = None
         self._path = ""
         if isinstance(f, str | os.PathLike):
-            self._path = os.fsdecode(f)
-            if not stat.S_ISREG(os.stat(self._path).st_mode):
+            self._path = located(os.fsdecode(f))
+            if is_url(self._path):
+                with closing(open_source(self._path)) as source:
+                    self._data = bytes(source.data)
+            elif not stat.S_ISREG(os.stat(self._path).st_mode):
                 with open(self._path, "rb") as file:
                     self._data = bytes(read_all(file))
         elif hasattr(f, "read"):

@@ -12,11 +12,12 @@ from typing import BinaryIO, Final
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
 from tsarchive.auditing import audit
-from tsarchive.container.writer import replacing
+from tsarchive.container.writer import is_same_file, replacing
 from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
+from tsarchive.remote import located
 from tsarchive.steps import no_step
 from tsarchive.verifying import verify
 
@@ -146,7 +147,7 @@ def report(
         with replacing(os.fsdecode(out)) as stream:
             stream.write(html.encode())
     sizes = (SectionSize(s.name, s.shown, s.total, len(s.body.encode())) for s in made.sections)
-    path = None if out is None else os.fsdecode(out)
+    path = None if out is None else located(os.fsdecode(out))
     return Page(made.name, made.kind, path, str(html), tuple(sizes), made.ok)
 
 
@@ -182,9 +183,7 @@ def _check_other_file(
     f: str | os.PathLike[str] | BinaryIO | None, out: str | os.PathLike[str] | None
 ) -> None:
     """Raise CallError where the page would overwrite the file that it describes."""
-    if out is None or not isinstance(f, str | os.PathLike) or not os.path.exists(out):
-        return
-    if os.path.exists(f) and os.path.samefile(f, out):
+    if out is not None and isinstance(f, str | os.PathLike) and is_same_file(f, out):
         raise CallError(
             "the page would replace the file that it is about", hint="Give another name to it"
         )

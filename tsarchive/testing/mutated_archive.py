@@ -23,6 +23,7 @@ from tsarchive.container import NewRecord, layout, write_container
 from tsarchive.container.directory import find_directory
 from tsarchive.container.faults import STRICT
 from tsarchive.container.layout import CentralHeader, End64Record, EndRecord, LocalHeader, Locator64
+from tsarchive.container.source import Source
 from tsarchive.pickler import Global, MarkedTuple, Object, PersistentId, Reduce, Value, dumps
 
 from .mutated_records import boundary, mutate_bytes, mutate_code, mutate_json, mutate_pickle
@@ -437,7 +438,7 @@ def take_apart(data: bytes) -> Draft:
 
     The draft is cached for calls with the same bytes: copy it before changing it.
     """
-    offset, size, entries = find_directory(memoryview(data), STRICT)
+    offset, size, entries = find_directory(Source(memoryview(data)), STRICT)
     centrals = _centrals(data, offset, entries)
     starts = sorted(header.header_offset for header, _, _ in centrals)
     after = dict(zip(starts, [*starts[1:], offset], strict=True))

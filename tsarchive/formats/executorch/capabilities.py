@@ -7,7 +7,7 @@ hand bytes to a backend, which may run them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -40,6 +40,7 @@ _COMPUTING: Final = OWN_NAMESPACES | {"quantized_decomposed"}
 # Their bytes are a graph and weights for a library of kernels, not a program of a machine.
 _INTERPRETED: Final = frozenset({"XnnpackBackend"})
 _SHOWN: Final = 12
+_NATIVE_BYTES: Final = 4096
 _TWO_FILES: Final = "Do not pass it on: what it does depends on what reads it"
 _PICKLE_START: Final = re.compile(rb"\x80[\x02-\x05]")
 _LOOK: Final = "Run it only if you know who made these bytes: nothing can be said of what they do"
@@ -61,7 +62,7 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
     """Report a file that other readers find: torch.jit.load looks for a zip from the end."""
     what = None
     with suppress(Stopped):  # the bytes do not end as a zip archive does
-        if read_directory(view.regions.buffer(), Faults()).entries:
+        if read_directory(view.regions.source, Faults()).entries:
             what = "a zip archive"
     for _, data, _ in find_unclaimed(view.regions.content):
         content = bytes(data).lstrip(b"\0")
@@ -76,10 +77,11 @@ def _hidden(view: ExecutorchView, found: Collected) -> None:
 
 def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> None:
     _hidden(view, found)
+    program = view.program
     for name, record in view.regions.records.items():
         found.count(table.role(name).audited, record.size, record.stored_size)
+    for name in _looked_at(view):
         _native(name, view.regions, found)
-    program = view.program
     if program is None:
         return
     found.entry_points += [EntryPoint(When.CALL, name) for name in program.method_names]
@@ -93,9 +95,22 @@ def _look_into(view: ExecutorchView, table: RecordTable, found: Collected) -> No
     found.findings.add(_paths(program))
 
 
+def _looked_at(view: ExecutorchView) -> Collection[str]:
+    """Return the parts whose start is read: where weights are left unread, those for backends."""
+    regions, program = view.regions, view.program
+    if not regions.source.is_sparing:
+        return regions.records
+    methods = () if program is None else program.methods
+    delegates = (delegate for method in methods for delegate in method.delegates)
+    names = {f"segments/{each.index}" for each in delegates if not each.is_inline}
+    names &= regions.records.keys()
+    regions.prefetch_starts(names, _NATIVE_BYTES)
+    return names
+
+
 def _native(name: str, regions: Regions, found: Collected) -> None:
     """Report a part that is native code, whatever its name says."""
-    kind = native_format("", bytes(regions.view(name)[:4096]))
+    kind = native_format("", bytes(regions.start_of(name, _NATIVE_BYTES)))
     if kind is not None:
         size = regions.records[name].size
         found.payloads.append(Payload(name, kind, size))
@@ -120,7 +135,7 @@ def _uses(program: Program) -> Iterator[OperatorUse]:
 def _delegates(program: Program) -> Iterator[Finding]:
     for method in program.methods:
         for delegate in method.delegates:
-            size = len(program.delegate_data(delegate))
+            size = program.delegate_place(delegate).size
             message = f"{method.name} hands {size:,} bytes to the backend {delegate.backend!r}"
             is_plain = delegate.backend in _INTERPRETED
             severity = Severity.INFO if is_plain else Severity.WARNING

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from tsarchive.container.extent import RESCUE, Extent
+from tsarchive.container.source import Source
 from tsarchive.errors import FormatError, LimitError, MissingRecordError
 from tsarchive.formats.executorch.schema import (
     BUNDLED_PROGRAM,
@@ -72,13 +73,13 @@ class SegmentedFile(EncodedFile):
         Raises FormatError for one that is not in the file, and for bytes in segments where no
         header stores their base.
         """
-        base, limit = 0, len(self.data)
+        base, limit = 0, self.source.size
         if self.header is not None:
             base = self.header.segment_base
             if self.header.segments_size is not None:
                 limit = base + self.header.segments_size
         tables = self._root.tables("segments") or ()
-        is_rest = limit == len(self.data) and not self.prefix
+        is_rest = limit == self.source.size and not self.prefix
         return tuple(_segment(table, base, limit, is_rest=is_rest) for table in tables)
 
     @cached_property
@@ -95,17 +96,21 @@ class SegmentedFile(EncodedFile):
         )  # fmt: skip
         return _tensors_of_06(self._root) + entries if is_of_06 else entries
 
+    def piece(self, place: Segment) -> memoryview:
+        """Return bytes of the file."""
+        return self.source.piece(place.start, place.start + place.size)
+
 
 class DataFile(SegmentedFile):
     """A data file; ``version`` is 0 in every file so far, also those of ExecuTorch 0.6."""
 
-    def __init__(self, data: memoryview) -> None:
-        self.header: Header = read_data_header(data)
-        self.is_of_06 = self._is_of_06(data)
-        super().__init__(data)
+    def __init__(self, source: Source) -> None:
+        self.header: Header = read_data_header(source)
+        self.is_of_06 = self._is_of_06(source)
+        super().__init__(source)
 
     def root(self) -> Table:
-        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR, self.data)
+        return self._root_of(FLAT_TENSOR_06 if self.is_of_06 else FLAT_TENSOR, self.source)
 
     @property
     def is_complete(self) -> bool:
@@ -125,23 +130,26 @@ class DataFile(SegmentedFile):
         return found
 
     def data_of(self, entry: Entry) -> memoryview:
-        """Return the bytes of an entry. Raises FormatError when its segment has too few bytes."""
+        """Return the bytes of an entry. Raises what ``entry_place`` raises."""
+        return self.piece(self.entry_place(entry))
+
+    def entry_place(self, entry: Entry) -> Segment:
+        """Return where an entry is. Raises FormatError when its segment has too few bytes."""
         if not 0 <= entry.segment < len(self.segments):
             message = f"{entry.key!r} names segment {entry.segment}, which is not there"
             raise FormatError(message, record=TABLES, limit=len(self.segments))
-        start, size = self.segments[entry.segment]
-        found = self.data[start : start + size]
+        found = self.segments[entry.segment]
         if entry.layout is None:
             return found
-        return part_of(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
+        return _place_in(found, entry.offset, entry.layout.nbytes, f"segments/{entry.segment}")
 
-    def _is_of_06(self, data: memoryview) -> bool:
+    def _is_of_06(self, source: Source) -> bool:
         """Return whether the file is of 0.6, which has a number in place of the vector of segments.
 
         Later tables have three fields. Were they extended, a misdetection would require that all of
         them read as tables of 0.6, and that the vector lies at a distance which is a power of two.
         """
-        root = self._root_of(FLAT_TENSOR_06, data)
+        root = self._root_of(FLAT_TENSOR_06, source)
         if not any(root.is_set(place) for place in range(_FIELDS_07, root.places)):
             return False
         try:
@@ -151,8 +159,8 @@ class DataFile(SegmentedFile):
         alignment: int = root.scalar("tensor_alignment")
         return alignment & (alignment - 1) == 0
 
-    def _root_of(self, schema: Schema, data: memoryview) -> Table:
-        return Buffer(data[: self.header.tables_size], schema, TABLES).root()
+    def _root_of(self, schema: Schema, source: Source) -> Table:
+        return Buffer(source.piece(0, self.header.tables_size), schema, TABLES).root()
 
 
 def _segment(table: Table, base: int, limit: int, *, is_rest: bool) -> Segment:
@@ -193,10 +201,15 @@ def _layout(table: Table | None) -> Layout | None:
 
 def part_of(data: memoryview, offset: int, size: int, record: str | None) -> memoryview:
     """Return a range of a record. Raises FormatError where the record is too short."""
-    if offset + size > len(data):
+    start, size = _place_in(Segment(0, len(data)), offset, size, record)
+    return data[start : start + size]
+
+
+def _place_in(whole: Segment, offset: int, size: int, record: str | None) -> Segment:
+    if offset + size > whole.size:
         message = f"a tensor of {size:,} bytes at {offset:,} ends behind its record"
-        raise FormatError(message, record=record, offset=offset, limit=len(data))
-    return data[offset : offset + size]
+        raise FormatError(message, record=record, offset=offset, limit=whole.size)
+    return Segment(whole.start + offset, size)
 
 
 def first_by_key(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
@@ -216,20 +229,21 @@ class Subsegment:
 
 
 class Program(SegmentedFile):
-    """A program; ``version`` is 0 in every file so far. All bytes are views of ``data``."""
+    """A program; ``version`` is 0 in every file so far. All bytes are views of ``source``."""
 
-    def __init__(self, data: memoryview, prefix: str = "", start: int = 0) -> None:
+    def __init__(self, source: Source, prefix: str = "", start: int = 0) -> None:
         self.prefix = prefix
         self.start = start
-        self.header: Header | None = read_program_header(data)
+        self.header: Header | None = read_program_header(source)
         self._decoded: dict[int, Method] = {}
-        super().__init__(data)
+        super().__init__(source)
 
     def root(self) -> Table:
-        size = len(self.data) if self.header is None else self.header.tables_size
+        size = self.source.size if self.header is None else self.header.tables_size
         is_all = self.header is None and not self.prefix
         record = f"{self.prefix}{RECORD}"
-        return Buffer(self.data[:size], PROGRAM, record, self.start, fills_file=is_all).root()
+        tables = self.source.piece(0, size)
+        return Buffer(tables, PROGRAM, record, self.start, fills_file=is_all).root()
 
     @property
     def named_data(self) -> tuple[Entry, ...]:
@@ -271,9 +285,12 @@ class Program(SegmentedFile):
         return self._method(index)
 
     def segment(self, index: int) -> memoryview:
-        """Return the bytes of a segment. Raises FormatError when there is none of this number."""
-        start, size = self._numbered(self.segments, index, "segment")
-        return self.data[start : start + size]
+        """Return the bytes of a segment. Raises what ``segment_place`` raises."""
+        return self.piece(self.segment_place(index))
+
+    def segment_place(self, index: int) -> Segment:
+        """Return where a segment is. Raises FormatError when there is none of this number."""
+        return self._numbered(self.segments, index, "segment")
 
     @cached_property
     def constants(self) -> Subsegment | None:
@@ -287,38 +304,50 @@ class Program(SegmentedFile):
         return tuple(map(_subsegment, self._tables("mutable_data_segments")))
 
     @cached_property
-    def inline_constants(self) -> tuple[memoryview, ...]:
-        """Constants of files before ExecuTorch 0.4, the first of them a placeholder."""
-        return _blobs(self._tables("constant_buffer"), "storage")
+    def inline_constants(self) -> tuple[Segment, ...]:
+        """Where constants are of files before ExecuTorch 0.4, the first of them a placeholder."""
+        return self._blobs("constant_buffer", "storage")
 
     @cached_property
-    def inline_delegates(self) -> tuple[memoryview, ...]:
-        """Backend programs that are stored in the tables."""
-        return _blobs(self._tables("backend_delegate_data"), "data")
+    def inline_delegates(self) -> tuple[Segment, ...]:
+        """Where backend programs are that are stored in the tables."""
+        return self._blobs("backend_delegate_data", "data")
 
     def tables_alone(self) -> bytes:
         """Return a program with the same tables and no segments: its methods without data."""
         if self.header is None:
             return bytes(self.data)
-        found = bytearray(self.data[: self.header.tables_size])
+        found = bytearray(self.source.piece(0, self.header.tables_size))
         found[AT : AT + len(PROGRAM_MAGIC)] = bytes(len(PROGRAM_MAGIC))
         return bytes(found)
 
-    def blob_places(self, field: str, inner: str) -> tuple[Segment, ...]:
-        """Return the range in the file of each blob in the tables."""
+    def _blobs(self, field: str, inner: str) -> tuple[Segment, ...]:
+        """Return where each blob in the tables is."""
         return tuple(
-            Segment(self.start + table.data_start(inner), len(table.data(inner) or b""))
+            Segment(table.data_start(inner), len(table.data(inner) or b""))
             for table in self._tables(field)
         )
 
     def delegate_data(self, delegate: Delegate) -> memoryview:
-        """Return the program given to a backend. Raises FormatError when it is missing."""
+        """Return the program given to a backend. Raises what ``delegate_place`` raises."""
+        return self.piece(self.delegate_place(delegate))
+
+    def delegate_place(self, delegate: Delegate) -> Segment:
+        """Return where the program given to a backend is. Raises FormatError when it is missing."""
         if not delegate.is_inline:
-            return self.segment(delegate.index)
+            return self.segment_place(delegate.index)
         return self._numbered(self.inline_delegates, delegate.index, "inline delegate")
 
     def initial_data(self, tensor: Tensor) -> memoryview | None:
         """Return the initial bytes of a tensor; None for one that the file has none for.
+
+        Raises what ``initial_place`` raises.
+        """
+        place = self.initial_place(tensor)
+        return None if place is None else self.piece(place)
+
+    def initial_place(self, tensor: Tensor) -> Segment | None:
+        """Return where the initial bytes of a tensor are; None where the file has none.
 
         Raises FormatError where there are fewer than the tensor takes.
         """
@@ -327,10 +356,10 @@ class Program(SegmentedFile):
         group = self.group_of(tensor)
         if group is None:
             found = self._numbered(self.inline_constants, tensor.data_index, "inline constant")
-            return part_of(found, 0, tensor.nbytes, self.record)
+            return _place_in(found, 0, tensor.nbytes, self.record)
         offset = self._numbered(group.offsets, tensor.data_index, "constant")
         record = f"{self.prefix}segments/{group.segment}"
-        return part_of(self.segment(group.segment), offset, tensor.nbytes, record)
+        return _place_in(self.segment_place(group.segment), offset, tensor.nbytes, record)
 
     def place_of(self, tensor: Tensor) -> tuple[str, int | None]:
         """Return the record of a tensor's initial bytes, and their offset in it, if it is known."""
@@ -379,10 +408,6 @@ def _subsegment(table: Table) -> Subsegment:
     return Subsegment(table.scalar("segment_index"), table.numbers("offsets") or ())
 
 
-def _blobs(tables: Iterable[Table], field: str) -> tuple[memoryview, ...]:
-    return tuple(table.data(field) or memoryview(b"") for table in tables)
-
-
 @dataclass(frozen=True, slots=True)
 class BundledTensor(Layout):
     """A tensor and its bytes, which begin at ``start`` in the file."""
@@ -422,7 +447,7 @@ class BundledProgram(EncodedFile):
         found = self._root.data("program")
         if found is None:
             raise FormatError("the bundle has no program", record=BUNDLE)
-        return Program(found, PROGRAM_PREFIX, self._root.data_start("program"))
+        return Program(Source(found), PROGRAM_PREFIX, self._root.data_start("program"))
 
     @cached_property
     def test_suites(self) -> tuple[Suite, ...]:

@@ -10,7 +10,7 @@ from tsarchive.describing.contents import uniquely_named
 from tsarchive.errors import FormatError
 from tsarchive.formats.contents import Contents, Elements, Outline, TensorContent
 
-from .content import DataFile, Program
+from .content import DataFile, Program, Segment, SegmentedFile
 from .methods import (
     SCALAR_TYPES,
     Delegate,
@@ -64,7 +64,7 @@ class ExecutorchContents(Contents):
         found: dict[str, TensorContent] = {}
         if isinstance(content, DataFile):
             found |= {
-                key: _content(partial(content.data_of, entry), entry.layout)
+                key: _content(content, partial(content.entry_place, entry), entry.layout)
                 for key, entry in content.by_key.items()
             }
         if program is not None:
@@ -87,24 +87,31 @@ def _of_program(program: Program) -> Iterator[tuple[str, TensorContent]]:
         for index, tensor in method.stored_tensors:
             if not tensor.is_external:
                 name = tensor.name or f"{method.name}.{index}"
-                yield name, _content(partial(_data, program, tensor), tensor)
+                yield name, _content(program, partial(_initial_place, program, tensor), tensor)
         for number, delegate in enumerate(method.delegates):
             yield (
                 f"{method.name}.delegate.{number}",
-                _content(partial(program.delegate_data, delegate), None),
+                _content(program, partial(program.delegate_place, delegate), None),
             )
     for entry in program.named_data:
-        yield entry.key, _content(partial(program.segment, entry.segment), entry.layout)
+        place = partial(program.segment_place, entry.segment)
+        yield entry.key, _content(program, place, entry.layout)
 
 
-def _data(program: Program, tensor: Tensor) -> memoryview:
-    return program.initial_data(tensor) or memoryview(b"")
+def _initial_place(program: Program, tensor: Tensor) -> Segment:
+    return program.initial_place(tensor) or Segment(0, 0)
 
 
-def _content(data: Callable[[], memoryview], layout: Layout | None) -> TensorContent:
-    """Return bytes that ``data`` gives when they are looked at; those of no tensor as they are."""
+def _content(
+    file: SegmentedFile, place: Callable[[], Segment], layout: Layout | None
+) -> TensorContent:
+    """Return bytes that are read when they are looked at; those of no tensor as they are."""
+
+    def data() -> memoryview:
+        return file.piece(place())
+
     if layout is None:
-        size = len(data())
+        size = place().size
         return TensorContent(["bytes"], Elements(data, 0, [size], [1], 1, 1))
     if layout.problem is not None:
         raise FormatError(layout.problem)

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from tsarchive.container.extent import Extent
+from tsarchive.container.source import Source
 from tsarchive.errors import AGAIN, FormatError, LimitError
 
 from .schema import SCALARS, TEXT, Schema, Slot
@@ -343,14 +344,19 @@ class EncodedFile(ABC):
     breaks a rule.
     """
 
-    def __init__(self, data: memoryview) -> None:
-        self.data = data
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self._root = self.root()
         self.version: int = self._root.scalar("version")
 
     @abstractmethod
     def root(self) -> Table:
         """Return the root table, not yet read."""
+
+    @property
+    def data(self) -> memoryview:
+        """All bytes of the file."""
+        return self.source.piece(0, self.source.size)
 
     @property
     def record(self) -> str:

@@ -10,7 +10,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import FileFormat, Importer
 from tsarchive.formats.records import RecordTable, Role, Row
 
-from .header import BPTE, PTD, PTE, TO_LOOK_AT, kind_of, no_zip, told_size
+from .header import BPTE, HEAD_BYTES, PTD, PTE, TO_LOOK_AT, kind_of, no_zip, told_size
 
 if TYPE_CHECKING:
     from tsarchive.comparing import JitterReport
@@ -103,8 +103,8 @@ class _Executorch(FileFormat):
 
         return verify_executorch(source, self.kind, step)
 
-    def told_size(self, data: memoryview) -> int:
-        return told_size(data, self.kind)
+    def told_size(self, source: Source) -> int:
+        return told_size(source.piece(0, HEAD_BYTES), self.kind)
 
     def audit(self, archive: OpenedArchive, found: Collected) -> None:
         from .capabilities import audit_executorch

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from mmap import mmap
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tsarchive.errors import FormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tsarchive.container.source import Source
 
 # The kinds of files: programs, data, programs with calls.
 PTE: Final = "pte"
@@ -21,7 +24,7 @@ _DATA_FAMILY: Final = b"FH"
 _FAMILY: Final = b"eh"
 AT: Final = 8
 # The runtime reads this many bytes before it looks at anything.
-_HEAD_BYTES: Final = 64
+HEAD_BYTES: Final = 64
 _SHORTEST: Final = 24
 _WITH_DATA_SIZE: Final = 32
 _DATA_HEADER_BYTES: Final = 40
@@ -62,18 +65,18 @@ def no_zip(kind: str) -> UnsupportedError:
     )
 
 
-def read_program_header(data: memoryview) -> Header | None:
+def read_program_header(source: Source) -> Header | None:
     """Return the header of a program; None where it has none and so no segments with bytes.
 
     Raises FormatError for one that contradicts the file, UnsupportedError for an unknown version:
     ExecuTorch would ignore the header, and take the first bytes of the file for weights.
     """
-    found = _program_header(data)
-    return None if found is None else _check_bounds(found, len(data))
+    found = _program_header(source.piece(0, HEAD_BYTES))
+    return None if found is None else _check_bounds(found, source.size)
 
 
 def _program_header(data: memoryview) -> Header | None:
-    _require(data, _HEAD_BYTES)
+    _require(data, HEAD_BYTES)
     magic = bytes(data[AT : AT + 4])
     if magic[:2] != _FAMILY:
         return None
@@ -92,12 +95,12 @@ def _program_header(data: memoryview) -> Header | None:
     return Header(length, size, base, segments)
 
 
-def read_data_header(data: memoryview) -> Header:
+def read_data_header(source: Source) -> Header:
     """Return the header of a data file, which is mandatory.
 
     Raises FormatError if it is malformed.
     """
-    return _check_bounds(_data_header(data), len(data))
+    return _check_bounds(_data_header(source.piece(0, HEAD_BYTES)), source.size)
 
 
 def _data_header(data: memoryview) -> Header:
@@ -144,14 +147,16 @@ def _check_bounds(header: Header, size: int) -> Header:
     return header
 
 
-def told_size(data: memoryview, kind: str) -> int:
+def told_size(head: memoryview, kind: str) -> int:
     """Return the size that a file had when it was whole, 0 where no header tells.
+
+    ``head`` are its first HEAD_BYTES bytes.
 
     Raises FormatError for a malformed header.
     """
     if kind == BPTE:
         return 0
-    found = _data_header(data) if kind == PTD else _program_header(data)
+    found = _data_header(head) if kind == PTD else _program_header(head)
     return 0 if found is None else found.told_size
 
 

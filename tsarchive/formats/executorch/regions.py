@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tsarchive.container import Record
 from tsarchive.container.faults import STRICT
 from tsarchive.container.layout import STORED
-from tsarchive.container.source import Closing, Source
+from tsarchive.container.source import Closing, Source, Span
 from tsarchive.errors import ArchiveError, MissingRecordError, UnsupportedError
 
 from .content import (
@@ -31,6 +31,9 @@ from .content import (
 )
 from .header import AT, BPTE, PTD, PTE
 
+if TYPE_CHECKING:
+    from tsarchive.container.traffic import Traffic
+
 
 class Regions(Closing):
     """An opened file. ``kind`` is ``pte``, ``ptd`` or ``bpte``.
@@ -41,7 +44,7 @@ class Regions(Closing):
     def __init__(self, source: Source, kind: str) -> None:
         self._source: Source | None = source
         self.kind = kind
-        self._content: Content = _READERS[kind](self.buffer())
+        self._content: Content = _READERS[kind](self.source)
 
     @property
     def content(self) -> Content:
@@ -49,7 +52,7 @@ class Regions(Closing):
 
         Raises ArchiveError when the file is closed, FormatError when it was written to since.
         """
-        self._unchanged()
+        _ = self.source
         return self._content
 
     @property
@@ -79,6 +82,16 @@ class Regions(Closing):
             for name, (_, size) in self._regions.items()
         }
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the file in bytes."""
+        return self.source.size
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What reading has cost so far, where the file is elsewhere."""
+        return self.source.traffic
+
     def read(self, name: str) -> bytes:
         """Return a copy of the bytes of a part. Raises MissingRecordError when there is none."""
         return bytes(self.view(name))
@@ -89,17 +102,28 @@ class Regions(Closing):
         Raises MissingRecordError when there is no such part, FormatError when the file was written
         to since it was opened.
         """
-        start, size = self._region(name)
-        return self.buffer()[start : start + size]
+        return self.start_of(name, self._region(name).size)
+
+    def start_of(self, name: str, size: int) -> memoryview:
+        """Return the first bytes of a part, at most so many, as ``view`` does."""
+        place = self._region(name)
+        return self.source.piece(place.start, place.start + min(size, place.size))
+
+    def prefetch_starts(self, names: Iterable[str], size: int) -> None:
+        """Get the first bytes of parts at once, where the file is elsewhere."""
+        places = map(self._region, names)
+        self.source.prefetch(Span(start, start + min(size, of_all)) for start, of_all in places)
 
     def buffer(self) -> memoryview:
         """The bytes of the whole file.
 
         Raises ArchiveError when it is closed, FormatError when it was written to since.
         """
-        return memoryview(self._unchanged().data)
+        return memoryview(self.source.data)
 
-    def _unchanged(self) -> Source:
+    @property
+    def source(self) -> Source:
+        """The bytes of the file. Raises what ``buffer`` raises."""
         if self._source is None:
             raise ArchiveError("the file is closed", hint="Open it again")
         self._source.require_unchanged(STRICT, contents=True)
@@ -159,25 +183,27 @@ _READERS: Final = {PTE: Program, PTD: DataFile, BPTE: BundledProgram}
 def _parts(content: Content) -> _Parts:
     if isinstance(content, BundledProgram):
         program = content.program
-        yield BUNDLE, Segment(0, len(content.data))
-        yield PROGRAM_PREFIX.rstrip("/"), Segment(program.start, len(program.data))
+        yield BUNDLE, Segment(0, content.source.size)
+        yield PROGRAM_PREFIX.rstrip("/"), Segment(program.start, program.source.size)
         yield from _parts(program)
         for name, tensor in content.tensors():
             yield name, Segment(tensor.start, len(tensor.data))
         return
-    prefix, start, size = content.prefix, content.start, len(content.data)
+    prefix, start, size = content.prefix, content.start, content.source.size
     if content.header is not None:
         yield f"{prefix}header", Segment(start + AT, content.header.length)
         size = content.header.tables_size
     yield content.record, Segment(start, size)
-    segments = [Segment(start + begin, size) for begin, size in content.segments]
+    segments = _moved(content.segments, start)
     yield from _numbered(f"{prefix}segments", segments)
     yield from _named(prefix, content.entries, segments)
     if isinstance(content, Program):
-        constants = content.blob_places("constant_buffer", "storage")
-        delegates = content.blob_places("backend_delegate_data", "data")
-        yield from _numbered(f"{prefix}constants", constants)
-        yield from _numbered(f"{prefix}delegates", delegates)
+        yield from _numbered(f"{prefix}constants", _moved(content.inline_constants, start))
+        yield from _numbered(f"{prefix}delegates", _moved(content.inline_delegates, start))
+
+
+def _moved(places: Iterable[Segment], start: int) -> list[Segment]:
+    return [Segment(start + begin, size) for begin, size in places]
 
 
 class Unclaimed(NamedTuple):
@@ -195,17 +221,26 @@ def find_unclaimed(content: Content) -> Iterator[Unclaimed]:
     LimitError where the tables break a rule.
     """
     if isinstance(content, BundledProgram):
-        yield from _between(content.data, content.tables_end, (), 0)
+        yield from _between(content.source, content.tables_end, (), 0)
         yield from find_unclaimed(content.program)
     else:
-        yield from _between(content.data, content.tables_end, content.segments, content.start)
+        yield from _between(content.source, content.tables_end, content.segments, content.start)
 
 
 def _between(
-    data: memoryview, end: int, segments: tuple[Segment, ...], start: int
+    source: Source, end: int, segments: tuple[Segment, ...], start: int
 ) -> Iterator[Unclaimed]:
-    for segment in (*sorted(segments), Segment(len(data), 0)):
-        gap = data[end : segment.start]
+    gaps = [*_gaps(end, (*sorted(segments), Segment(source.size, 0)))]
+    source.prefetch(gaps)
+    for begin, stop in gaps:
+        gap = source.piece(begin, stop)
         if bytes(gap).strip(b"\0"):
-            yield Unclaimed(start + end, gap, is_rest=segment.start == len(data))
-        end = max(end, segment.start + segment.size)
+            yield Unclaimed(start + begin, gap, is_rest=stop == source.size)
+
+
+def _gaps(end: int, segments: Iterable[Segment]) -> Iterator[Span]:
+    """Yield what is between segments, the first of which begins behind ``end``."""
+    for start, size in segments:
+        if end < start:
+            yield Span(end, start)
+        end = max(end, start + size)

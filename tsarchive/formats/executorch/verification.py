@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import chain as chained
 from typing import Final, NamedTuple
 
 from tsarchive.container.diagnosis import changed_on_the_way, file_at, two_in_one
 from tsarchive.container.remains import Data
-from tsarchive.container.source import Source
+from tsarchive.container.source import Source, lent
 from tsarchive.describing.contents import totals_of
 from tsarchive.errors import ArchiveError
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, fault
@@ -288,7 +289,7 @@ def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[
     if tensor.is_external and not tensor.name:
         yield "executorch-constant", "its bytes are in a data file, and it has no name there"
     try:
-        program.initial_data(tensor)
+        program.initial_place(tensor)
     except ArchiveError as error:
         yield "executorch-constant", error.message
     span = tensor.span
@@ -300,7 +301,7 @@ def _tensor(program: Program, method: Method, tensor: Tensor) -> Iterator[tuple[
 def _delegates(program: Program, method: Method) -> Iterator[Fault]:
     for number, delegate in enumerate(method.delegates):
         try:
-            program.delegate_data(delegate)
+            program.delegate_place(delegate)
         except ArchiveError as error:
             yield Fault("executorch-delegate", f"delegate {number}: {error.message}")
 
@@ -312,21 +313,25 @@ _NOT_READ: Final = "Runtimes from 0.7 on crash on it: export the data again"
 
 def verify_executorch(opened: Source, kind: str, step: Step) -> VerifyReport:
     """Check a file of this kind, and close it."""
+    with closing(opened):
+        return _verified(opened, kind, step)
+
+
+def _verified(opened: Source, kind: str, step: Step) -> VerifyReport:
     findings = Findings()
-    size = len(opened.data)
     try:
-        regions = opened_regions(opened, kind)
+        regions = opened_regions(lent(opened), kind)
     except ArchiveError as error:
         findings.add([fault(error, "executorch-head")])
         findings.add(_on_the_way(opened.data))
-        return VerifyReport(kind, None, size, 0, None, 0, findings.ordered())
+        return VerifyReport(kind, None, opened.size, 0, None, 0, findings.ordered())
     with regions:
         step("records")
         findings.add(_guarded("executorch-content", content_findings(regions.content)))
         if any(finding.rule == _TABLE_RULE for finding in findings):
             findings.add(_on_the_way(opened.data))
         step("tensors")
-        return _report(regions, size, findings)
+        return _report(regions, opened.size, findings)
 
 
 def _on_the_way(data: Data) -> Iterator[Finding]:
@@ -360,7 +365,7 @@ def content_findings(content: Content) -> Iterator[Finding]:
     for start, data, is_rest in found:
         where = "at the end" if is_rest else "in front of a segment"
         message = f"{len(data):,} bytes {where} belong to nothing"
-        what = file_at(data, 0)
+        what = file_at(Source(data), 0)
         if what is not None and is_rest:
             yield _two_in_one(what, start)
             continue
@@ -430,7 +435,8 @@ def _constants(program: Program) -> Iterator[Finding]:
         if group.offsets and not 0 <= group.segment < max(len(program.segments), 1):
             message = f"constants are in segment {group.segment}, which is not there"
             yield broken("executorch-constant", message, program.record)
-    if program.constants and program.constants.offsets and any(map(len, program.inline_constants)):
+    has_inline = any(size for _, size in program.inline_constants)
+    if program.constants and program.constants.offsets and has_inline:
         message = "constants are in the tables and in a segment: readers take one or the other"
         yield _inconsistent("executorch-constant", message, program.record)
 
@@ -480,7 +486,7 @@ def _entry(found: DataFile, entry: Entry) -> Iterator[Finding]:
     if entry.layout is not None and entry.layout.problem is not None:
         message = f"{entry.key!r}: {entry.layout.problem}"
         yield broken("executorch-tensor", message, found.record)
-    found.data_of(entry)
+    found.entry_place(entry)
 
 
 def _bundle(found: BundledProgram) -> Iterator[Finding]:

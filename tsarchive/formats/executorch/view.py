@@ -399,11 +399,11 @@ def _info(
 
 
 def _entry(found: DataFile, entry: Entry) -> ModuleInfo:
-    data, layout = found.data_of(entry), entry.layout
+    nbytes, layout = found.entry_place(entry).size, entry.layout
     if layout is None:
-        return ModuleInfo(entry.key, "bytes", (), 0, len(data), ())
+        return ModuleInfo(entry.key, "bytes", (), 0, nbytes, ())
     text = f"{layout.dtype}[{', '.join(map(str, layout.sizes))}]"
-    return ModuleInfo(entry.key, text, (), prod(layout.sizes), len(data), ())
+    return ModuleInfo(entry.key, text, (), prod(layout.sizes), nbytes, ())
 
 
 def _method(program: Program, method: Method) -> ModuleInfo:
@@ -430,7 +430,7 @@ def _delegates(program: Program, method: Method) -> Iterator[ModuleInfo]:
         if isinstance(instruction, DelegateCall)
     )
     for number, delegate in enumerate(method.delegates):
-        nbytes = len(program.delegate_data(delegate))
+        nbytes = program.delegate_place(delegate).size
         yield ModuleInfo(
             delegate.backend, DELEGATE, (plural(calls[number], "call"),), 0, nbytes, ()
         )
@@ -486,7 +486,7 @@ def _facts(archive: OpenedArchive) -> ExecutorchFacts:
 def _method_facts(program: Program, method: Method) -> MethodFacts:
     backends: Counter[str] = Counter()
     for delegate in method.delegates:
-        backends[delegate.backend] += len(program.delegate_data(delegate))
+        backends[delegate.backend] += program.delegate_place(delegate).size
     return MethodFacts(
         name=method.name,
         signature=signature(method),

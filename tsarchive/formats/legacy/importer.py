@@ -73,6 +73,7 @@ class LegacyImporter(BaseImporter):
 
         Raises ArchiveError where a record breaks a rule of the format.
         """
+        self.container.prefetch(self.container.records)  # weights are most of such a file
         module = self._module(self._main)
         return module  # type: ignore[no-any-return]  # modules are of no other class here
 

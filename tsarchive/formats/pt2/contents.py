@@ -17,6 +17,7 @@ from tsarchive.formats.contents import (
     ModuleContent,
     Outline,
     TensorContent,
+    told_checksum,
 )
 
 from . import schema
@@ -119,9 +120,13 @@ def _content(
     if isinstance(payload, PickledPayload):
         container = view.records.container
         size = container.records[payload.record].size
-        elements = Elements(lambda: container.view(payload.record), 0, [size], [1], 1, 1)
+        elements = Elements(
+            lambda: container.view(payload.record), 0, [size], [1], 1, 1,
+            checksum=lambda: told_checksum(container.records, payload.record),
+        )  # fmt: skip
         return TensorContent(["pickled"], elements)
     itemsize = schema.DTYPES[payload.dtype].itemsize
+    container, record = payload.storage.place
     elements = Elements(
         partial(data, payload.storage) if payload.has_data else None,
         payload.offset * itemsize,
@@ -129,6 +134,7 @@ def _content(
         [step * itemsize for step in payload.strides],
         itemsize,
         itemsize,
+        checksum=lambda: told_checksum(container.records, record),
     )
     role = "parameter" if payload.is_parameter else "buffer or constant"
     traits = payload.device, payload.requires_grad, None, role

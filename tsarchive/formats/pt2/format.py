@@ -75,6 +75,7 @@ class _Pt2(ZipFormat):
     encoded = ("programs", "JSON is encoded")
     conversion = "exporting"
     has_programs = True
+    loads_lazily = True
     what_it_is = "a PT2 archive of torch.export"
     what_to_do = (
         "tsarchive.load reads it, 'tsarchive code' lists its program, and 'tsarchive convert' "
@@ -123,7 +124,7 @@ class _Pt2(ZipFormat):
     def importer(self, opened: Container, options: LoadOptions) -> Importer:
         from .importer import Pt2Importer
 
-        return Pt2Importer(opened, options.device, options.guard, options.model)
+        return Pt2Importer(opened, options.device, options.guard, options.model, lazy=options.lazy)
 
     def makes_classes(self, name: str) -> bool:
         return name in (_PROGRAM, "archive_format") or name.startswith("models/")
@@ -193,6 +194,14 @@ class _Pt2(ZipFormat):
         from .records import graph_report
 
         return graph_report(saved if read is None else read)
+
+    def saved(self, container: Container) -> Collection[str]:
+        from .records import Layout, Records
+
+        table = self.table(container)
+        is_raw = Records(container).layout is Layout.RAW
+        saved = (Role.INPUTS,) if is_raw else (Role.INPUTS, Role.TENSORS)
+        return [name for name in container.records if table.role(name) in saved]
 
     def check(self, container: Container, findings: Findings, damaged: Collection[str]) -> Check:
         from .verifying import Pt2Check

@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -79,6 +80,7 @@ from .signature import (
 )
 
 if TYPE_CHECKING:
+    from tsarchive.formats.awaited import AwaitedStorages
     from tsarchive.run.modules import ArchiveModule
 
 # Tensors without data are zeros. Their bytes are not in the file, so a small file could otherwise
@@ -86,17 +88,25 @@ if TYPE_CHECKING:
 MAX_ZEROS = 1 << 33
 _WARNED_OF = frozenset({schema.ScalarType.COMPLEXHALF})
 _NOTHING = nullcontext()
+_IN_TABLES = frozenset({StateKind.PARAMETER, StateKind.BUFFER})
 
 
 class Tensors:
     """Builds the tensors of one model; those of one storage share it.
 
     ``views`` are all that may be built. ``device`` replaces the stored device of every tensor that
-    is not on the meta device. Raises LimitError when those without data are too large.
+    is not on the meta device. ``later`` has the memory of storages, by their names, whose bytes
+    need not be there yet. Raises LimitError when those without data are too large.
     """
 
-    def __init__(self, views: Iterable[StoredView], device: torch.device | None) -> None:
+    def __init__(
+        self,
+        views: Iterable[StoredView],
+        device: torch.device | None,
+        later: Mapping[str, memoryview] = MappingProxyType({}),
+    ) -> None:
         self._device = device
+        self._later = later
         self._storages: dict[tuple[str, str], torch.UntypedStorage] = {}
         self._zeros: dict[str, int] = {}
         for view in views:
@@ -123,10 +133,10 @@ class Tensors:
             return made.set_(storage, view.offset, view.shape, view.strides)
 
     def _target(self, view: StoredView) -> torch.device:
-        stored = parse_device(view.device)
-        if stored is None:
+        found = _target(view, self._device)
+        if found is None:
             raise FormatError(f"unknown device {view.device!r}", record=view.storage.name)
-        return stored if self._device is None or stored.type == "meta" else self._device
+        return found
 
     def _dtype(self, view: StoredView) -> torch.dtype:
         name = schema.DTYPES[view.dtype].dtype
@@ -145,12 +155,21 @@ class Tensors:
         if not view.has_data:
             made = torch.zeros(self._zeros[view.storage.name], dtype=torch.uint8)
         elif elements:
-            made = tensor_over(view.storage.data(), elements, dtype)
+            data = self._later.get(view.storage.name)
+            made = tensor_over(view.storage.data() if data is None else data, elements, dtype)
         else:
             made = torch.empty(0, dtype=dtype)
         if target.type != "cpu":
             made = move_tensor(made, target, view.storage.name)
         return made.untyped_storage()
+
+
+def _target(view: StoredView, given: torch.device | None) -> torch.device | None:
+    """Return the device that a tensor goes to, ``given`` or its own; None for an unknown one."""
+    stored = parse_device(view.device)
+    if stored is None:
+        return None
+    return stored if given is None or stored.type == "meta" else given
 
 
 def _reach(view: StoredView) -> int:
@@ -536,7 +555,14 @@ class Pt2Importer:
         device: torch.device | None,
         guard: Guard = FOR_STRANGERS,
         model: str | None = None,
+        *,
+        lazy: bool = False,
     ) -> None:
+        self._awaited: AwaitedStorages | None = None
+        if lazy and container.is_elsewhere:
+            from tsarchive.formats.awaited import AwaitedStorages  # most files are not elsewhere
+
+            self._awaited = AwaitedStorages()
         self.container = container
         self.device = device
         self.records = Records(container)
@@ -575,10 +601,41 @@ class Pt2Importer:
             folder: stored_payloads(self.records, folder, self.model) for folder in FLAT_STATES
         }
         views = {state.target: self._view(state, stored) for state in self.signature.states}
-        tensors = Tensors(
-            [view for view in views.values() if isinstance(view, StoredView)], self.device
-        )
-        return self._built(self._module, views, tensors)  # type: ignore[no-any-return]
+        dense = {name: view for name, view in views.items() if isinstance(view, StoredView)}
+        later = {} if self._awaited is None else self._later(dense, self._awaited)
+        if self.container.is_elsewhere:
+            from tsarchive.formats.awaited import fetch
+
+            needed = (v.storage for v in dense.values() if self._device_type(v) != "meta")
+            fetch(storage.place for storage in needed if storage.name not in later)
+        built = self._built(self._module, views, Tensors(dense.values(), self.device, later))
+        if self._awaited is not None:
+            self._awaited.name_after(built)
+        return built  # type: ignore[no-any-return]
+
+    def _device_type(self, view: StoredView) -> str:
+        """Return the kind of device that a tensor goes to, empty where there is none such."""
+        device = _target(view, self.device)
+        return "" if device is None else device.type
+
+    def _later(
+        self, views: Mapping[str, StoredView], awaited: AwaitedStorages
+    ) -> dict[str, memoryview]:
+        """Return the memory of storages that only tables of modules hold, by their names."""
+        found: dict[str, memoryview] = {}
+        now: set[str] = set()
+        for state in self.signature.states:
+            view = views.get(state.target)
+            if view is None:
+                continue
+            is_on_cpu = self._device_type(view) == "cpu"
+            if state.kind in _IN_TABLES and is_on_cpu and view.has_data:
+                place = awaited.memory(*view.storage.place)
+                if place is not None:
+                    found[view.storage.name] = place
+            else:
+                now.add(view.storage.name)
+        return {name: place for name, place in found.items() if name not in now}
 
     def _view(self, state: State, stored: Mapping[str, Mapping[str, Payload]]) -> Payload:
         """Return the payload of a state."""
@@ -601,6 +658,8 @@ class Pt2Importer:
                 built._non_persistent_buffers_set.add(name)
         for name, child in module.children.items():
             set_slot(built, slots[name], self._built(child, views, tensors))
+        if self._awaited is not None:
+            self._awaited.defer(built)
         return built
 
     def _value(self, state: State, payload: Payload, tensors: Tensors) -> Any:

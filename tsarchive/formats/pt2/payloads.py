@@ -115,9 +115,18 @@ class Storage:
     _container: Container = field(repr=False, compare=False)
     _record: str = field(repr=False, compare=False)
 
+    @property
+    def place(self) -> tuple[Container, str]:
+        """The container of the record, and its name there."""
+        return self._container, self._record
+
     def data(self) -> memoryview:
         """Return the bytes, as ``Container.view`` does."""
         return self._container.view(self._record)
+
+    def begins_with(self, start: bytes) -> bool:
+        """Return whether the bytes are read and begin so. Raises what ``data`` raises."""
+        return not self._container.is_sparing and self.data()[: len(start)] == start
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class Payloads:
                 yield unusual(_RULE, message, config)
             # The check of the container finds records that are damaged.
             with suppress(ArchiveError):
-                if bytes(payload.storage.data()[:4]) == _ZIP:
+                if payload.storage.begins_with(_ZIP):
                     message = f"{shown!r} has no use_pickle, and its record is a zip archive"
                     yield unusual(_RULE, message, config)
 
@@ -214,7 +214,7 @@ def saved_findings(
     the program. Its example inputs name them as well, which is worth a note.
     """
     try:
-        found = survey(container.part(record))
+        found = survey(container.part(record), _storages)
     except ArchiveError as error:
         yield refused(error, "zip-record", record)
         return
@@ -229,6 +229,10 @@ def saved_findings(
             is_checked = _has_checksum(container, record)
             is_checked = is_checked and _has_checksum(found.container, _PICKLE)
             yield from of_pickle if is_checked else map(excused, of_pickle)
+
+
+def _storages(saved: Container) -> frozenset[str]:
+    return frozenset(name for name in saved.records if name.startswith("data/"))
 
 
 def _has_checksum(container: Container, record: str) -> bool:

@@ -25,6 +25,7 @@ from tsarchive.formats.contents import (
     TensorContent,
     Whole,
     is_big_endian,
+    told_checksum,
 )
 from tsarchive.frontend import CodeImporter
 from tsarchive.ir.classes import ClassType, method_schema
@@ -179,6 +180,7 @@ class TorchScriptContents(Contents):
             itemsize,
             itemsize // 2 if is_complex else itemsize,
             self._is_big_endian,
+            lambda: told_checksum(self._container.records, name),
         )
 
     @cached_property

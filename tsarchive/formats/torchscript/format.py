@@ -60,6 +60,7 @@ class _TorchScript(ZipFormat):
     has_code = True
     has_releases = True
     importer_moves_code = True
+    loads_lazily = True
 
     def fits(self, names: Collection[str]) -> bool:
         return "constants.pkl" in names and "data.pkl" in names
@@ -102,7 +103,7 @@ class _TorchScript(ZipFormat):
 
         return Importer(
             opened, options.device, options.guard, options.tensors_on,
-            infers_foreign=options.infers_foreign,
+            infers_foreign=options.infers_foreign, lazy=options.lazy,
         )  # fmt: skip
 
     def makes_classes(self, name: str) -> bool:

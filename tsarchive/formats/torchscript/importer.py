@@ -49,15 +49,23 @@ from tsarchive.run.foreign import ForeignObject, any_native_class, is_foreign, r
 from tsarchive.run.modules import ArchiveModule, ArchiveObject
 from tsarchive.run.objects import new_object, unset_object
 from tsarchive.run.operators import find_native
-from tsarchive.run.slots import ClassSlots, get_slot, link_lists, put_into_slot
+from tsarchive.run.slots import (
+    FINDERS,
+    ClassSlots,
+    get_slot,
+    link_lists,
+    put_into_slot,
+    slot_kind,
+)
 
 from .code_records import NEWEST_VERSION, OLDEST_VERSION, CodeRecords, format_version
-from .pickled import LIST_BUILDERS, Conversion
+from .pickled import LIST_BUILDERS, Conversion, storages_of, storages_outside
 from .stored_code import ReadSchemas, StoredCode, folder_for
-from .stored_tensors import is_device, is_tensor
+from .stored_tensors import is_dense, is_device, is_tensor
 from .tensors import TensorReader, parse_device
 
 if TYPE_CHECKING:
+    from tsarchive.formats.awaited import AwaitedStorages
     from tsarchive.formats.base import Importer as AnyImporter
     from tsarchive.frontend import CodeImporter
     from tsarchive.run.compiler import Stored
@@ -119,7 +127,10 @@ class Importer(BaseImporter):
         tensors_on: torch.device | None = None,
         *,
         infers_foreign: bool = False,
+        lazy: bool = False,
     ) -> None:
+        """With ``lazy``, tensors of modules are fetched when these first hand them out."""
+        self._lazy = lazy
         self._constants: tuple[Any, ...] | None = None
         self._infers_foreign = infers_foreign
         super().__init__(container, device, guard, tensors_on)
@@ -155,11 +166,14 @@ class Importer(BaseImporter):
 
         Raises ArchiveError where a record breaks a rule of the format.
         """
-        root = self._read("data.pkl", "data")
+        awaited = self._awaited() if self._lazy and self.container.is_elsewhere else None
+        root = self._read("data.pkl", "data", awaited)
         if isinstance(root, ForeignObject):
             raise unregistered_class(root.class_.qualified_name, "data.pkl")
         if not isinstance(root, torch.nn.Module):
             raise PickleError("the root of the archive is not a module", record="data.pkl")
+        if awaited is not None:
+            awaited.name_after(root)
         return root  # type: ignore[return-value]  # modules are of no other class here
 
     def constant(self, index: int) -> tuple[Any, Type]:
@@ -189,18 +203,57 @@ class Importer(BaseImporter):
             )
         return self._constants[index]
 
-    def _read(self, record: str, folder: str) -> Any:
+    def _awaited(self) -> AwaitedStorages:
+        from tsarchive.formats.awaited import AwaitedStorages  # most files are not elsewhere
+
+        return AwaitedStorages()
+
+    def _read(self, record: str, folder: str, awaited: AwaitedStorages | None = None) -> Any:
         value = loads(self.container.read(record), record=record)
         if self.moved is not None:
             self.moved.move_strings(value)
-        view, size = self.container.view, self.container.size
-        tensors = TensorReader(
-            lambda key: view(f"{folder}/{key}"),
-            self.device,
-            record,
-            lambda key: size(f"{folder}/{key}"),
-        )
-        return Unpickling(self, tensors, record, self.moved).value(value)
+        read, size = self._reader(value, folder, awaited), self.container.size
+        tensors = TensorReader(read, self.device, record, lambda key: size(f"{folder}/{key}"))
+        return Unpickling(self, tensors, record, self.moved, awaited).value(value)
+
+    def _reader(
+        self, root: Any, folder: str, awaited: AwaitedStorages | None
+    ) -> Callable[[str], memoryview]:
+        """Return what gives the record of a storage; what is not awaited is fetched at once."""
+        view = self.container.view
+        if not self.container.is_elsewhere:
+            return lambda key: view(f"{folder}/{key}")
+        later: dict[str, memoryview] = {}
+        goes_to = {
+            key: self._device_type(saved)
+            for key, saved in storages_of(root).items()
+            if self.container.size(f"{folder}/{key}") is not None
+        }
+        if awaited is not None:
+            now = storages_outside(root, self._is_in_table)
+            for key in goes_to.keys() - now.keys():
+                place = awaited.memory(self.container, f"{folder}/{key}")
+                if place is not None and goes_to[key] == "cpu":
+                    later[key] = place
+        needed = (key for key, kind in goes_to.items() if kind != "meta" and key not in later)
+        self.container.prefetch(f"{folder}/{key}" for key in needed)
+        return lambda key: later[key] if key in later else view(f"{folder}/{key}")
+
+    def _is_in_table(self, owner: Object, name: Any, value: Any) -> bool:
+        """Return whether an attribute is a plain tensor in a table of its module."""
+        class_ = self.code.find(owner.cls.qualified_name)
+        if not isinstance(class_, ClassType) or class_.has_state_methods:
+            return False
+        attribute = class_.attributes.get(name)
+        is_plain = isinstance(value, Reduce) and is_dense(value)
+        return is_plain and attribute is not None and slot_kind(class_, attribute) in FINDERS
+
+    def _device_type(self, saved_on: str) -> str:
+        """Return the kind of device that a tensor goes to, empty where there is none such."""
+        saved = parse_device(saved_on)
+        is_meta = saved is not None and saved.type == "meta"
+        device = saved if self.device is None or is_meta else self.device
+        return "" if device is None else device.type
 
 
 def _supported_version(container: Container) -> int:
@@ -224,8 +277,10 @@ class Unpickling(Conversion):
         tensors: TensorReader,
         record: str,
         moved: MovedArchive | None = None,
+        awaited: AwaitedStorages | None = None,
     ) -> None:
         super().__init__(record)
+        self._awaited = awaited
         self.importer = importer
         self.tensors = tensors
         self.moved = moved
@@ -345,6 +400,8 @@ class Unpickling(Conversion):
             put_into_slot(built, kind, key, content)
         if slots.has_lists:
             link_lists(built)
+        if self._awaited is not None and class_.is_module:
+            self._awaited.defer(built)
         return built
 
     def _slots_of(self, class_: ClassType) -> ClassSlots:

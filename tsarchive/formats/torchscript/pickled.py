@@ -94,8 +94,32 @@ def names_in(root: Any) -> Iterator[str]:
 
 def storages_of(root: Any) -> dict[str, str]:
     """Return the device of each storage, by its key: the name of its record in the folder."""
+    return _storages_among(reachable(root))
+
+
+def storages_outside(root: Any, is_inside: Callable[[Object, Any, Any], bool]) -> dict[str, str]:
+    """Return the same, without those that only attributes hold which are inside of something.
+
+    ``is_inside`` is given an object, and the name and value of its attribute.
+    """
+    seen: set[int] = set()
+    pending, found = [root], []
+    while pending:
+        value = pending.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            found.append(value)
+            if isinstance(value, Object) and isinstance(value.state, dict):
+                state = value.state.items()
+                pending += [own for name, own in state if not is_inside(value, name, own)]
+            else:
+                pending += parts_of(value)
+    return _storages_among(found)
+
+
+def _storages_among(values: Iterable[Any]) -> dict[str, str]:
     devices = {}
-    for value in reachable(root):
+    for value in values:
         match value:
             case PersistentId(value=("storage", _, str(key), str(device), *_)):
                 devices[key] = device

@@ -315,6 +315,11 @@ def is_tensor(value: Reduce) -> bool:
     return value.function.module == TENSOR_MODULE or value.function == _FROM_TYPE
 
 
+def is_dense(value: Reduce) -> bool:
+    """Return whether ``value`` is meant to be nothing but a view of a storage."""
+    return value.function == _DENSE
+
+
 def is_packed(value: Reduce) -> bool:
     """Return whether elements of a tensor share a byte, which torch writes and does not read."""
     match value.argument:

@@ -165,7 +165,7 @@ def written_by(
     archive = _Archive(
         container=container,
         names=[*container.records],
-        packing=packing_of(container.buffer()),
+        packing=packing_of(container),
         version=version or 0,
         code=_first_code(code),
         bytecode=_bytecode_version(container),

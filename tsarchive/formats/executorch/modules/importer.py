@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 import torch
 
 import tsarchive.formats.executorch.modules.natives  # noqa: F401  # importing them enters them into the table
-from tsarchive.container.source import open_source
+from tsarchive.container.opening import open_source
 from tsarchive.errors import (
     ArchiveError,
     CallError,
@@ -401,7 +401,8 @@ def opened_data(data: DataSource | Sequence[DataSource] | None) -> Data:
 
 def _opened(source: DataSource) -> DataFile:
     opened = open_source(source)
-    kind = kind_of(opened.data)
+    opened.fetch_all()
+    kind = kind_of(opened.piece(0, 8))
     if kind != PTD:
         opened.close()
         what = "another file" if kind is None else f"a {kind} file"

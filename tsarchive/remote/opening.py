@@ -1,0 +1,138 @@
+"""Files elsewhere by their URLs: what reads them, and what writes them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from tsarchive.errors import RemoteError
+from tsarchive.remote.failures import attempted
+from tsarchive.remote.urls import Url
+
+if TYPE_CHECKING:
+    from tsarchive.remote.ranges import Ranges
+
+_WEB: Final = ("http://", "https://")
+_STORED: Final = 0  # as zip files call it
+# What is put there is there whole or not at all. Elsewhere a file may be seen while it grows.
+_PUT_WHOLE: Final = {
+    "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "hf", "oss", "oci", "ocilake", "b2",
+    "r2", "tos", "obs", "swift",
+}  # fmt: skip
+
+
+def ranges_of(url: str) -> Ranges:
+    """Return what reads the file of a URL, through fsspec.
+
+    Raises RemoteError where a package is missing, fsspec does not know what the URL says, or it
+    leads into a packed file that cannot be read.
+    """
+    place = Url(url)
+    return attempted(place, lambda: _ranges(place))
+
+
+def _ranges(url: Url) -> Ranges:
+    if url.full.lower().startswith(_WEB):
+        from tsarchive.remote.http import HttpRanges
+
+        return HttpRanges(url, _web())
+    filesystem, path = _found(url)
+    return _of_filesystem(url, filesystem, path)
+
+
+def _of_filesystem(url: Url, filesystem: Any, path: str) -> Ranges:
+    from fsspec.archive import AbstractArchiveFileSystem
+    from fsspec.implementations.chained import ChainedFileSystem
+
+    from tsarchive.remote import filesystems as kinds
+
+    if isinstance(filesystem, AbstractArchiveFileSystem):
+        is_stored = filesystem.info(path).get("compress_type") == _STORED
+        made = kinds.OpenedRanges if is_stored else kinds.UnpackedRanges
+        return made(url, filesystem, path)
+    if isinstance(filesystem, ChainedFileSystem):
+        return kinds.OpenedRanges(url, filesystem, path)
+    # Classes of packages that may not be installed go by their names.
+    own = {"S3FileSystem": kinds.ObjectRanges, "SFTPFileSystem": kinds.SftpRanges}
+    names = [class_.__name__ for class_ in type(filesystem).__mro__]
+    found = next((own[name] for name in names if name in own), kinds.FileRanges)
+    return found(url, filesystem, path)
+
+
+def _web() -> Any:
+    import fsspec
+
+    return fsspec.filesystem("https")
+
+
+def _found(url: Url) -> tuple[Any, str]:
+    """Return the filesystem of a URL, and the path in it."""
+    from fsspec.core import url_to_fs
+
+    filesystem, path = url_to_fs(url.full)
+    return filesystem, path
+
+
+@contextmanager
+def uploaded(url: str) -> Iterator[str]:
+    """Yield a path of the same name, whose file is uploaded if there is one when the block ends.
+
+    The file at the URL is replaced as a whole or, after an error, stays as it is. Raises
+    RemoteError for the web, which has no way to write files, and where the file cannot be written.
+    """
+    place = Url(url)
+    filesystem, path = attempted(place, lambda: _writable(place))
+    with tempfile.TemporaryDirectory(prefix="tsarchive-") as folder:
+        written = os.path.join(folder, path.rpartition("/")[2])
+        yield written
+        if os.path.exists(written):
+            attempted(place, lambda: _upload(filesystem, written, path))
+
+
+@contextmanager
+def uploading(url: str) -> Iterator[BinaryIO]:
+    """Yield a temporary file in place of the path that ``uploaded`` yields."""
+    with uploaded(url) as path, open(path, "wb") as stream:
+        yield stream
+
+
+def exists(url: str) -> bool:
+    """Return whether there is a file at a URL. Raises RemoteError where that is not told."""
+    place = Url(url)
+
+    def found() -> bool:
+        filesystem, path = _found(place)
+        return bool(filesystem.exists(path))
+
+    return attempted(place, found)
+
+
+def _writable(url: Url) -> tuple[Any, str]:
+    if url.full.lower().startswith(_WEB):
+        hint = "Write it to a path, and upload that as the server wants it"
+        raise RemoteError(f"{url}: files are not written over HTTP", hint=hint)
+    if url.endswith("/"):
+        raise RemoteError(f"{url}: this names a folder", hint="Add the name of the file to write")
+    return _found(url)
+
+
+def _upload(filesystem: Any, local: str, path: str) -> None:
+    protocols = filesystem.protocol
+    names = {protocols} if isinstance(protocols, str) else {*protocols}
+    if names & _PUT_WHOLE:
+        filesystem.put_file(local, path)
+        return
+    folder, _, name = path.rpartition("/")
+    beside = f"{folder}/.tsarchive-{os.urandom(8).hex()}-{name}"
+    try:
+        filesystem.put_file(local, beside)
+        if filesystem.info(beside)["size"] != os.path.getsize(local):
+            raise OSError("it did not arrive whole")
+        filesystem.mv(beside, path)
+    except BaseException:
+        with suppress(Exception):
+            filesystem.rm_file(beside)
+        raise

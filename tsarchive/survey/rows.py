@@ -1,0 +1,76 @@
+"""The rows of a survey: one for each file, and one for each finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Status: TypeAlias = Literal["read", "foreign", "refused", "failed", "crashed", "timeout"]
+"""How it went: ``read``, of a format that is known; ``foreign``, no model file at all; ``refused``,
+a file of such a format that is damaged or breaks its rules; ``failed``, bytes could not be had;
+``crashed`` and ``timeout``, the process that read it died or was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """What a survey tells of one file. What is not known, or was not asked for, is None or empty.
+
+    ``path`` is relative to its ``root`` where that is a folder or bucket. ``version`` is the ETag,
+    generation or modification time that the file had. ``sha256`` is that of the whole file, in hex.
+    ``code``, ``structure``, ``weights``, ``extra_files`` and ``model`` are the digests of
+    :func:`tsarchive.fingerprint`. ``effects`` are what operators reach beyond tensors, such as
+    ``file``. ``errors``, ``warnings`` and ``notes`` count the findings of ``verify`` and ``audit``,
+    which are rows of their own. ``torch_first`` and ``torch_last`` are the releases that may have
+    written it, ``loads_on`` and ``runs_on`` those that load and run it. Sizes are in bytes.
+    """
+
+    root: str
+    path: str
+    status: Status
+    nbytes: int | None = None
+    version: str | None = None
+    problem: str = ""
+    kind: str | None = None
+    format_version: int | None = None
+    sha256: str | None = None
+    code: str | None = None
+    structure: str | None = None
+    weights: str | None = None
+    extra_files: str | None = None
+    model: str | None = None
+    records: int | None = None
+    tensors: int | None = None
+    parameters: int | None = None
+    tensor_nbytes: int | None = None
+    code_nbytes: int | None = None
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    extra_names: tuple[str, ...] = ()
+    errors: int = 0
+    warnings: int = 0
+    notes: int = 0
+    torch_first: str | None = None
+    torch_last: str | None = None
+    loads_on: tuple[str, ...] = ()
+    runs_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """One finding of ``verify`` or ``audit`` in a file, as :class:`tsarchive.Finding` has it."""
+
+    root: str
+    path: str
+    verb: Literal["verify", "audit"]
+    rule: str
+    severity: str
+    nature: str
+    message: str
+    record: str | None = None
+    offset: int | None = None
+    line: int | None = None
+    hint: str = ""
