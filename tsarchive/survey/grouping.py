@@ -174,3 +174,25 @@ class Groups:
         if not self._is_indexed:
             self._database.execute("CREATE INDEX by_digest ON member (digest, root, path, nbytes)")
             self._is_indexed = True
+
+
+class Notes:
+    """The first text that each file has under each of several keys."""
+
+    def __init__(self) -> None:
+        self._database = _opened(
+            "CREATE TABLE note (key, root, path, text, PRIMARY KEY (key, root, path)) WITHOUT ROWID"
+        )
+
+    def add(self, key: int, place: Place, text: str) -> None:
+        """Note a text of a file, if there is none under this key."""
+        row = (key, *map(_stored, (place.root, place.path, text)))
+        self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?, ?)", row)
+
+    def get(self, key: int, place: Place) -> str | None:
+        """Return the text of a file under a key."""
+        found = self._database.execute(
+            "SELECT text FROM note WHERE key = ? AND root = ? AND path = ?",
+            (key, *map(_stored, (place.root, place.path))),
+        ).fetchone()
+        return None if found is None else _read(found[0])

@@ -1,0 +1,200 @@
+"""Gates: whether the files of a survey keep the rules of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, Protocol
+
+from tsarchive.findings import Severity
+
+from .conditions import FindingCondition, SignedCondition, TwinCondition
+from .grouping import Groups, Notes, Place
+from .rows import FileRow, FindingRow
+from .rules import Exemption, Gate, Rule
+
+LISTED: Final = 1_000
+"""The default number of violations of each rule that a report lists."""
+
+
+class Rows(Protocol):
+    """The rows of a survey, which can be read several times."""
+
+    def files(self) -> Iterable[FileRow]:
+        """Return one row for each file."""
+
+    def findings(self) -> Iterable[FindingRow]:
+        """Return one row for each finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A file that violates a rule; ``message`` says how, and ``hint`` what to do."""
+
+    rule: str
+    severity: Severity
+    place: Place
+    message: str
+    hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """The number of files that violate a rule, and of those that do and are exempt."""
+
+    name: str
+    severity: Severity
+    message: str
+    violated: int
+    exempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """Whether the files of a survey keep the rules of a gate.
+
+    ``violations`` are the first of each rule, gravest first and then by file; ``violated`` counts
+    all. ``ok`` tells whether none is above ``Severity.INFO``.
+    """
+
+    checked: int
+    rules: tuple[RuleResult, ...]
+    violations: tuple[Violation, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether no violation is above ``Severity.INFO``."""
+        return not any(rule.violated for rule in self.rules if rule.severity > Severity.INFO)
+
+    @property
+    def violated(self) -> int:
+        """The number of all violations."""
+        return sum(rule.violated for rule in self.rules)
+
+
+def check(gate: Gate, rows: Rows, *, today: date | None = None, listed: int = LISTED) -> GateReport:
+    """Check the files of a survey; ``listed`` limits the violations of each rule in the report.
+
+    ``today`` is the day for which exemptions count. Files that are signatures of others are not
+    checked. Memory does not grow with the number of rows, which are read twice where rules compare
+    files.
+    """
+    known = _Known(gate, rows)
+    day = today or date.today()
+    checking = [_Checking(rule, gate.exemptions, day, listed) for rule in gate.rules]
+    checked = 0
+    for row in rows.files():
+        if known.is_signature(row.path):
+            continue
+        checked += 1
+        for each in checking:
+            each.check(row, known)
+    found = [violation for each in checking for violation in each.violations]
+    found.sort(key=lambda v: (-v.severity.rank, v.place, v.rule))
+    return GateReport(checked, tuple(each.result() for each in checking), tuple(found))
+
+
+class _Known:
+    """What the rows tell together, as far as the conditions of a gate ask for it."""
+
+    def __init__(self, gate: Gate, rows: Rows) -> None:
+        self._gate = gate
+        self._notes = Notes()
+        found = {*gate.conditions}
+        self._groups = {c.column: Groups() for c in found if isinstance(c, TwinCondition)}
+        self._keys = {
+            condition: number
+            for number, condition in enumerate(found, 1)
+            if isinstance(condition, FindingCondition)
+        }
+        if self._groups or any(isinstance(condition, SignedCondition) for condition in found):
+            for row in rows.files():
+                self._add(row)
+        if self._keys:
+            for finding in rows.findings():
+                self._add_finding(finding)
+
+    def _add(self, row: FileRow) -> None:
+        if self.is_signature(row.path):
+            end = max((s for s in self._gate.suffixes if row.path.endswith(s)), key=len)
+            self._notes.add(_SIGNATURE, Place(row.root, row.path.removesuffix(end)), end)
+            return
+        for column, groups in self._groups.items():
+            if digest := getattr(row, column):
+                groups.add(digest, Place(row.root, row.path), row.nbytes or 0)
+
+    def _add_finding(self, row: FindingRow) -> None:
+        for condition, key in self._keys.items():
+            if condition.fits(row):
+                told = f"{row.verb} finds {row.rule}: {row.message}"
+                self._notes.add(key, Place(row.root, row.path), told)
+
+    def is_signature(self, path: str) -> bool:
+        """Return whether a file of this name is a signature of another."""
+        return path.endswith(self._gate.suffixes)
+
+    def twin_of(self, row: FileRow, column: str) -> Place | None:
+        digest = getattr(row, column)
+        first = self._groups[column].first(digest) if digest else None
+        return None if first == Place(row.root, row.path) else first
+
+    def is_signed(self, row: FileRow) -> bool:
+        if not self._gate.signed.isdisjoint((row.sha256, row.model)):
+            return True
+        return self._notes.get(_SIGNATURE, Place(row.root, row.path)) is not None
+
+    def finding(self, row: FileRow, condition: FindingCondition) -> str | None:
+        return self._notes.get(self._keys[condition], Place(row.root, row.path))
+
+
+_SIGNATURE: Final = 0
+
+
+class _Checking:
+    """Checks files by one rule."""
+
+    def __init__(
+        self, rule: Rule, exemptions: Sequence[Exemption], today: date, listed: int
+    ) -> None:
+        self.violations: list[Violation] = []
+        self._rule = rule
+        self._exemptions = exemptions
+        self._today = today
+        self._listed = listed
+        self._violated = self._exempt = 0
+
+    def check(self, row: FileRow, known: _Known) -> None:
+        """Check a file."""
+        rule = self._rule
+        if not all(condition.holds(row, known) for condition in rule.where):
+            return
+        told = _wrong_with(rule, row, known)
+        if told is None:
+            return
+        covering = [each for each in self._exemptions if each.covers(rule, row)]
+        if any(each.until is None or self._today <= each.until for each in covering):
+            self._exempt += 1
+            return
+        self._violated += 1
+        if len(self.violations) < self._listed:
+            ended = f"; its exemption ended on {covering[-1].until}" if covering else ""
+            message = f"{rule.message}: {told}{ended}"
+            place = Place(row.root, row.path)
+            self.violations.append(Violation(rule.name, rule.severity, place, message, rule.hint))
+
+    def result(self) -> RuleResult:
+        """Return the counts of the rule."""
+        rule = self._rule
+        return RuleResult(rule.name, rule.severity, rule.message, self._violated, self._exempt)
+
+
+def _wrong_with(rule: Rule, row: FileRow, known: _Known) -> str | None:
+    """Tell how a file violates a rule; None where it does not."""
+    if rule.deny:
+        if not all(condition.holds(row, known) for condition in rule.deny):
+            return None
+        return ", ".join(condition.found(row, known) for condition in rule.deny)
+    lacking = [condition for condition in rule.require if not condition.holds(row, known)]
+    told = (f"{c.found(row, known)} (required: {c})" for c in lacking)
+    return ", ".join(told) if lacking else None
