@@ -30,9 +30,9 @@ from tsarchive.reporting.html import (
 from tsarchive.reporting.page import Page, page_of
 from tsarchive.steps import no_step
 
-from .gate import GateReport
+from .gate import GateReport, RuleResult, Violation
 from .grouping import Count, Place, Top, TwinGroup, Twins
-from .summary import RuleCount, Summary, Trouble
+from .summary import LARGEST, RuleCount, Summary, Trouble
 
 _WRITERS_SHOWN: Final = 24
 _STATUSES: Final = {
@@ -131,17 +131,35 @@ def _gate(subject: _Subject) -> Section | None:
     gate = subject.gate
     if gate is None:
         return None
-    verdict = tag(
-        "b", "passes" if gate.ok else "fails", class_=f"badge {'good' if gate.ok else 'bad'}"
-    )
+    word, style = ("passes", "good") if gate.ok else ("fails", "bad")
     told = f" {plural(gate.checked, 'file')} checked by {plural(len(gate.rules), 'rule')}."
+    headings = ("rule", "severity", "violated by", "exempt", "what it says")
+    rules = table("gate-rules", headings, [_rule_result_row(rule) for rule in gate.rules])
+    verdict = tag("p", tag("b", word, class_=f"badge {style}"), told)
+    shown = gate.violations[:LARGEST]
+    listed = (*_violations(shown), more(len(shown), gate.violated, "violation"))
+    return Section("gate", "Gate", joined((verdict, rules, *listed)), len(shown), gate.violated)
+
+
+def _rule_result_row(rule: RuleResult) -> list[Cell]:
+    return [
+        Cell(rule.name, is_code=True),
+        _severity(rule.severity),
+        Cell(f"{rule.violated:,}", value=rule.violated),
+        Cell(f"{rule.exempt:,}", value=rule.exempt),
+        _told(rule.message),
+    ]
+
+
+def _violations(shown: Sequence[Violation]) -> Iterator[Html]:
+    if not shown:
+        return
     rows = [
         [_place(v.place), _severity(v.severity), Cell(v.rule, is_code=True), _told(v.message)]
-        for v in gate.violations
+        for v in shown
     ]
-    listed = table("gate", ("file", "severity", "rule", "what it is"), rows) if rows else None
-    body = joined((tag("p", verdict, told), listed, more(len(rows), gate.violated, "violation")))
-    return Section("gate", "Gate", body, len(rows), gate.violated)
+    yield tag("h3", "Violations")
+    yield table("violations", ("file", "severity", "rule", "what it is"), rows)
 
 
 def _findings(subject: _Subject) -> Section | None:
@@ -372,7 +390,7 @@ def _contents(subject: _Subject) -> Section | None:
     summary = subject.summary
     named = (
         ("effects", "what code reaches beyond tensors", "effect", summary.effects),
-        ("libraries", "libraries that they need", "library", summary.libraries),
+        ("libraries", "libraries that they need", "name", summary.libraries),
         ("dtypes", "dtypes of tensors", "dtype", summary.dtypes),
         ("devices", "devices of tensors", "device", summary.devices),
     )
