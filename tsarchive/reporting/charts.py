@@ -16,6 +16,7 @@ _BELOW: Final = 20
 _LABELS: Final = 12
 _ROW: Final = 18
 _MARGIN: Final = 72
+_EDGE: Final = 24
 
 
 class Share(NamedTuple):
@@ -64,10 +65,10 @@ class Column(NamedTuple):
 def columns(label: str, shown: Sequence[Column]) -> Html:
     """Draw one column for each value, of as many as fit beside each other."""
     most = max((column.value for column in shown), default=0) or 1
-    step = _WIDTH / max(len(shown), 1)
-    bars = [_column(column, index * step, step, most) for index, column in enumerate(shown)]
-    base = tag("line", x1=0, x2=_WIDTH, y1=_TOP + _HEIGHT, y2=_TOP + _HEIGHT)
-    ticks = _ticks([column.name for column in shown], 0, step, _TOP + _HEIGHT)
+    step = (_WIDTH - _EDGE) / max(len(shown), 1)
+    bars = [_column(column, _EDGE + n * step, step, most) for n, column in enumerate(shown)]
+    base = tag("line", x1=_EDGE, x2=_WIDTH, y1=_TOP + _HEIGHT, y2=_TOP + _HEIGHT)
+    ticks = _ticks([column.name for column in shown], _EDGE, step, _TOP + _HEIGHT)
     return _chart(label, _TOP + _HEIGHT + _BELOW, (*bars, base, *ticks))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from tsarchive.auditing.sarif import sarif_log, sarif_place, sarif_result
 from tsarchive.findings import Severity
 
 from .conditions import FindingCondition, SignedCondition, TwinCondition
@@ -93,6 +94,17 @@ def check(gate: Gate, rows: Rows, *, today: date | None = None, listed: int = LI
     found = [violation for each in checking for violation in each.violations]
     found.sort(key=lambda v: (-v.severity.rank, v.place, v.rule))
     return GateReport(checked, tuple(each.result() for each in checking), tuple(found))
+
+
+def sarif_of(report: GateReport, version: str) -> dict[str, Any]:
+    """Describe the violations that a report lists as a SARIF 2.1.0 document."""
+    rules = {rule.name: rule.message for rule in report.rules}
+    places = {name: index for index, name in enumerate(rules)}
+    results = (
+        sarif_result(places[v.rule], v, {"physicalLocation": sarif_place(str(v.place))})
+        for v in report.violations
+    )
+    return sarif_log(rules, results, version)
 
 
 class _Known:

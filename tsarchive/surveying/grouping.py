@@ -38,10 +38,15 @@ class Count:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a file is: its path, and the root that was surveyed."""
+    """A file, as its row names it: by its path, and the root that was surveyed."""
 
     root: str
     path: str
+
+    def __str__(self) -> str:
+        """Return the path or URL; the root may be a chain such as ``zip://::s3://...``."""
+        first, chain, others = self.root.partition("::")
+        return f"{first.rstrip('/')}/{self.path}{chain}{others}" if self.root else self.path
 
 
 @dataclass(frozen=True, slots=True)

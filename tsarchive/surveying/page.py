@@ -35,8 +35,8 @@ from .grouping import Count, Place, Top, TwinGroup, Twins
 from .summary import LARGEST, RuleCount, Summary, Trouble
 
 _WRITERS_SHOWN: Final = 24
+# What states are but "read", in words for a legend.
 _STATUSES: Final = {
-    "read": "read",
     "foreign": "no model files",
     "refused": "damaged, or against the rules of their format",
     "failed": "could not be had",
@@ -93,11 +93,7 @@ def _badges(summary: Summary, gate: GateReport | None) -> Iterator[Html]:
 def _overview(subject: _Subject) -> Section:
     summary = subject.summary
     shares = [
-        Share(
-            status,
-            files,
-            f"{files:,}, {_STATUSES[status]}" if status in _STATUSES else f"{files:,}",
-        )
+        Share(status, files, ", ".join(filter(None, (f"{files:,}", _STATUSES.get(status)))))
         for status, files in summary.statuses.items()
     ]
     body = joined((strip("Files by status", shares), fact_list(_facts(summary))))
@@ -184,9 +180,10 @@ def _rule_row(rule: RuleCount, most: int) -> list[Cell]:
     ]
 
 
-def _severity(severity: str) -> Cell:
-    badge = tag("b", severity, class_=f"badge {severity}")
-    return Cell(badge, value=-Severity(severity).rank)
+def _severity(name: str) -> Cell:
+    severity = Severity(name)
+    badge = tag("b", severity.value, class_=f"badge {severity.value}")
+    return Cell(badge, value=-severity.rank)
 
 
 def _troubles(subject: _Subject) -> Section | None:
@@ -380,9 +377,9 @@ def _writing(summary: Summary) -> Iterator[Html | None]:
               f"torch {w}: {plural(w.files, 'file')}")
         for w in largest
     ]  # fmt: skip
-    label = "The releases that may have written files, and how many files"
-    yield tag("h3", "Releases that may have written them")
-    yield tag("figure", ranges(label, axis, shown))
+    label = "Numbers of files, and the releases one of which has written each of them"
+    yield tag("h3", "Releases that have written them")
+    yield tag("figure", tag("figcaption", f"{label}.", class_="dim"), ranges(label, axis, shown))
     yield more(len(shown), len(summary.writers), "range", ", of fewer files each")
 
 
