@@ -98,7 +98,7 @@ def check(gate: Gate, rows: Rows, *, today: date | None = None, listed: int = LI
 
 def sarif_of(report: GateReport, version: str) -> dict[str, Any]:
     """Describe the violations that a report lists as a SARIF 2.1.0 document."""
-    rules = {rule.name: rule.message for rule in report.rules}
+    rules = {rule.name: rule.message or rule.name for rule in report.rules}
     places = {name: index for index, name in enumerate(rules)}
     results = (
         sarif_result(places[v.rule], v, {"physicalLocation": sarif_place(str(v.place))})
@@ -191,7 +191,7 @@ class _Checking:
         self._violated += 1
         if len(self.violations) < self._listed:
             ended = f"; its exemption ended on {covering[-1].until}" if covering else ""
-            message = f"{rule.message}: {told}{ended}"
+            message = f"{rule.message}: {told}{ended}" if rule.message else f"{told}{ended}"
             place = Place(row.root, row.path)
             self.violations.append(Violation(rule.name, rule.severity, place, message, rule.hint))
 

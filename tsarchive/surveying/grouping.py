@@ -46,7 +46,8 @@ class Place:
     def __str__(self) -> str:
         """Return the path or URL; the root may be a chain such as ``zip://::s3://...``."""
         first, chain, others = self.root.partition("::")
-        return f"{first.rstrip('/')}/{self.path}{chain}{others}" if self.root else self.path
+        between = "/" if first and not first.endswith("/") else ""
+        return f"{first}{between}{self.path}{chain}{others}"
 
 
 @dataclass(frozen=True, slots=True)

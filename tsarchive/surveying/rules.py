@@ -34,7 +34,7 @@ _SIGNED: Final = ("suffixes", "digests", "file")
 class Rule:
     """Files that fulfil ``where`` must not fulfil all of ``deny``, and must fulfil ``require``.
 
-    ``message`` says what is wrong with a file that does not, and ``hint`` what to do then.
+    ``message`` says what is wrong with a file that does not, or is empty, and ``hint`` what to do.
     """
 
     name: str
@@ -146,7 +146,7 @@ def _rule(table: Any, where: str) -> Rule:
         part: conditions(table[part], f"{where}: {part}") if part in table else ()
         for part in ("where", "deny", "require")
     }
-    message = _one_text(table, "message", where) or name
+    message = _one_text(table, "message", where) or ""
     return Rule(name, **found, severity=_severity(table, where), message=message,
                 hint=_one_text(table, "hint", where))  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,9 +89,9 @@ class Summary:
 
     ``by_model`` are files that hold the same model, however packed, ``by_sha256`` those with the
     same bytes. ``operators``, ``effects``, ``libraries``, ``dtypes`` and ``devices`` count files
-    that have them. ``sized`` tells how many files have a size; ``loadable`` how many files any
-    release of torch loads, and ``releases`` how many of these each does. Lists are as long as was
-    asked for, and tell how long they would be; they begin with what concerns most files.
+    that have them. ``severities`` counts findings, gravest first. ``loadable`` tells how many files
+    any release of torch loads, and ``releases`` how many of these each does. Lists are as long as
+    was asked for, and tell how long they would be; they begin with what concerns most files.
     """
 
     files: int
@@ -106,6 +106,7 @@ class Summary:
     dtypes: Top[Count]
     devices: Top[Count]
     rules: Top[RuleCount]
+    severities: Mapping[str, int]
     writers: tuple[WriterCount, ...]
     loadable: int
     releases: tuple[ReleaseCount, ...]
@@ -118,14 +119,6 @@ class Summary:
         for kind in self.kinds:
             found[kind.status] += kind.files
         return dict(found.most_common())
-
-    @property
-    def severities(self) -> dict[str, int]:
-        """The number of findings of each severity, gravest first; of the rules that are listed."""
-        found: Counter[str] = Counter()
-        for rule in self.rules.items:
-            found[rule.severity] += rule.findings
-        return {s.value: found[s.value] for s in reversed(Severity) if found[s.value]}
 
     @property
     def loads_all(self) -> tuple[str, ...]:
@@ -147,7 +140,7 @@ def summarise(
     rules = _Rules()
     for finding in findings:
         rules.add(finding)
-    return Summary(rules=rules.largest(largest), **adding.found())
+    return Summary(rules=rules.largest(largest), severities=rules.severities(), **adding.found())
 
 
 class _Files:
@@ -287,3 +280,10 @@ class _Rules:
         found = [RuleCount(*rule, *counts) for rule, counts in self._counts.items()]
         found.sort(key=lambda r: (-Severity(r.severity).rank, -r.files, r.rule, r.verb, r.nature))
         return Top(tuple(found[:most]), len(found))
+
+    def severities(self) -> Mapping[str, int]:
+        """Return the number of findings of each severity that there is, gravest first."""
+        found: Counter[str] = Counter()
+        for (_, _, severity, _), (findings, _) in self._counts.items():
+            found[severity] += findings
+        return {s.value: found[s.value] for s in reversed(Severity) if found[s.value]}
