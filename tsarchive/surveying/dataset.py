@@ -22,7 +22,7 @@ from tsarchive.container.source import Closing
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, FormatError
 
-from .rows import ROWS, FileRow, FindingRow, Surveyed, plain, row_of
+from .rows import ROWS, FileRow, FindingRow, Surveyed, document_of, plain, row_of, surveyed_of
 from .tables import FORMATS, TableFormat, arrow_table, batches_of, default_format
 
 Name: TypeAlias = Literal["files", "findings"]
@@ -141,17 +141,6 @@ _NONE: Final[tuple[Any, Any]] = (None, ())
 
 def _key(rows: Surveyed) -> tuple[str, str]:
     return rows.key
-
-
-def surveyed_of(document: Mapping[str, Any]) -> Surveyed:
-    """Return the rows that :func:`document_of` made a document of."""
-    findings = (row_of(FindingRow, each) for each in document["findings"])
-    return Surveyed(row_of(FileRow, document["file"]), tuple(findings))
-
-
-def document_of(rows: Surveyed) -> dict[str, Any]:
-    """Return the rows of a file as a JSON document."""
-    return {"file": plain(rows.file), "findings": [*map(plain, rows.findings)]}
 
 
 class DatasetWriter(Closing):

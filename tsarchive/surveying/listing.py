@@ -49,6 +49,13 @@ def text_of(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
+def name_of(root: str) -> str:
+    """Return the name that a root has in rows, however many slashes it ends with."""
+    if not is_elsewhere(root):
+        return text_of(os.path.normpath(root))
+    return _shown(root if root.endswith(_SCHEME) else root.rstrip("/"))
+
+
 def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
     """Yield the files of a folder or bucket with all that is below, or one file by its name.
 
@@ -117,12 +124,12 @@ def _has_suffix(name: str) -> bool:
 
 
 def _single(path: str, status: os.stat_result) -> Listed:
-    return Listed("", text_of(path), path, status.st_size, str(status.st_mtime_ns))
+    return Listed("", name_of(path), path, status.st_size, str(status.st_mtime_ns))
 
 
 def _folder(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     """Yield the files below a folder, and each folder in it that cannot be listed as if a file."""
-    name, real_root = text_of(root), os.path.realpath(root)
+    name, real_root = name_of(root), os.path.realpath(root)
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -163,7 +170,7 @@ def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
 
 def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     filesystem, path = _filesystem_of(root)
-    told, name = filesystem.info(path), _shown(root)
+    told, name = filesystem.info(path), name_of(root)
     if told["type"] != "directory":
         yield Listed("", name, root, told.get("size"), _version(told))
         return

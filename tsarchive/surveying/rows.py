@@ -104,3 +104,14 @@ def plain(row: FileRow | FindingRow) -> dict[str, Any]:
 def row_of(kind: type[_Row], values: Mapping[str, Any]) -> _Row:
     """Return the row with these values by column, lists in the place of tuples."""
     return kind(**{k: tuple(v) if k in _TUPLES else v for k, v in values.items()})
+
+
+def surveyed_of(document: Mapping[str, Any]) -> Surveyed:
+    """Return the rows that :func:`document_of` made a document of."""
+    findings = (row_of(FindingRow, each) for each in document["findings"])
+    return Surveyed(row_of(FileRow, document["file"]), tuple(findings))
+
+
+def document_of(rows: Surveyed) -> dict[str, Any]:
+    """Return the rows of a file as a JSON document."""
+    return {"file": plain(rows.file), "findings": [*map(plain, rows.findings)]}
