@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
+    from tsarchive.surveying.dataset import Dataset
+    from tsarchive.surveying.rows import FileRow, FindingRow
+    from tsarchive.surveying.surveys import Survey, survey
     from tsarchive.verifying import VerifyReport, verify
 
     from .archive import Missing, missing, open
@@ -74,9 +77,12 @@ __all__ = [
     "Change",
     "CompatReport",
     "Conversion",
+    "Dataset",
     "DecompileReport",
     "DiffReport",
+    "FileRow",
     "Finding",
+    "FindingRow",
     "Fingerprint",
     "FormatError",
     "GraphReport",
@@ -104,6 +110,7 @@ __all__ = [
     "SectionSize",
     "Severity",
     "SourceError",
+    "Survey",
     "TargetError",
     "TensorInfo",
     "TensorTotals",
@@ -130,6 +137,7 @@ __all__ = [
     "report",
     "salvage",
     "save",
+    "survey",
     "to_exported_program",
     "verify",
 ]
@@ -157,6 +165,9 @@ _HOMES = {
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
+        "surveying.dataset": "Dataset",
+        "surveying.rows": "FileRow FindingRow",
+        "surveying.surveys": "Survey survey",
         "verifying": "VerifyReport verify",
     }.items()
     for name in names.split()

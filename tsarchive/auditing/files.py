@@ -40,7 +40,7 @@ from tsarchive.scanning.collecting import (
 )
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.report import AuditReport, Payload
-from tsarchive.verifying import verify
+from tsarchive.verifying import VerifyReport, verify
 
 from .programs import audit_program
 
@@ -49,13 +49,16 @@ _LONGEST_FILE: Final = 1 << 31
 _DEPTH: Final = 1
 
 
-def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
+def audit(
+    source: str | os.PathLike[str] | BinaryIO, *, verified: VerifyReport | None = None
+) -> AuditReport:
     """List what a file (a path or a binary file object) can do, and when.
 
     Nothing of the file runs, no name in it is imported, nothing is unpickled, and torch is not
     imported. Files of every kind give a report: TorchScript archives of any age, torch.export,
     torch.save and torch.package archives, pickles, NumPy and tar files. What cannot be looked
-    into is a finding.
+    into is a finding. ``verified`` is what :func:`tsarchive.verify` found in this file, where that
+    is at hand: it is verified otherwise.
 
     Raises OSError when the file cannot be read, CallError when ``source`` is no file, FormatError
     when it has no end.
@@ -63,15 +66,15 @@ def audit(source: str | os.PathLike[str] | BinaryIO) -> AuditReport:
     if isinstance(source, str | os.PathLike):
         with open(source, "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _audit(file)
-            return _audit(io.BytesIO(read_all(file)))
+                return _audit(file, verified)
+            return _audit(io.BytesIO(read_all(file)), verified)
     if not hasattr(source, "read"):
         raise not_a_file(type(source).__name__)
-    return _audit(io.BytesIO(read_all(source)))
+    return _audit(io.BytesIO(read_all(source)), verified)
 
 
 @rarely_collecting()
-def _audit(file: BinaryIO) -> AuditReport:
+def _audit(file: BinaryIO, verified: VerifyReport | None) -> AuditReport:
     """Audit a file; one on disk is mapped, so that only what is needed of it is read."""
     size = file.seek(0, os.SEEK_END)
     found = Collected(Budgets.of_file(size))
@@ -80,10 +83,10 @@ def _audit(file: BinaryIO) -> AuditReport:
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(file, found, _DEPTH)
+        kind = audit_zip(file, found, _DEPTH, verified)
     own = file_format(head)
     if own is not None:
-        is_looked_into = _audit_own(file, own, found)
+        is_looked_into = _audit_own(file, own, found, verified)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form is not ZIP:
@@ -94,9 +97,11 @@ def _audit(file: BinaryIO) -> AuditReport:
     return found.report(kind, size)
 
 
-def _audit_own(file: BinaryIO, format_: FileFormat, found: Collected) -> bool:
+def _audit_own(
+    file: BinaryIO, format_: FileFormat, found: Collected, verified: VerifyReport | None
+) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
-    add_soundness(file, found)
+    add_soundness(file, found, verified)
     try:
         archive = archive_of(format_.opened(open_source(_rewound(file))))
     except ArchiveError:
@@ -137,9 +142,11 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(file: BinaryIO, found: Collected, depth: int) -> str:
+def audit_zip(
+    file: BinaryIO, found: Collected, depth: int, verified: VerifyReport | None = None
+) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
-    found.findings.excuse(add_soundness(file, found))
+    found.findings.excuse(add_soundness(file, found, verified))
     try:
         container = Container.open(_rewound(file))
     except ArchiveError:
@@ -355,13 +362,16 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(file: BinaryIO, found: Collected) -> frozenset[str]:
+def add_soundness(
+    file: BinaryIO, found: Collected, verified: VerifyReport | None
+) -> frozenset[str]:
     """Add the worst of what verifying finds, and return the records whose checksum is wrong.
 
     A file that is no sound archive is not known to be harmless, whatever its code can do. What
     stands in a record with a wrong checksum may be the work of damage: torch does not read it.
     """
-    findings = [f for f in verify(_rewound(file)).findings if f.rule != OTHER_KIND]
+    report = verify(_rewound(file)) if verified is None else verified
+    findings = [f for f in report.findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return frozenset()

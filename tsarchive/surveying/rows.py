@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 Status: TypeAlias = Literal["read", "foreign", "refused", "failed", "crashed", "timeout"]
 """How it went: ``read``, of a format that is known; ``foreign``, no model file at all; ``refused``,
@@ -74,3 +75,43 @@ class FindingRow:
     offset: int | None = None
     line: int | None = None
     hint: str = ""
+
+
+class Surveyed(NamedTuple):
+    """All rows of one file."""
+
+    file: FileRow
+    findings: Sequence[FindingRow] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the rows of a survey are ordered by: no two files have the same."""
+        return self.file.root, self.file.path
+
+
+RowType: TypeAlias = type[FileRow] | type[FindingRow]
+ROWS: Final[Mapping[str, RowType]] = {"files": FileRow, "findings": FindingRow}
+"""The tables of a survey, and what a row of each is."""
+_Row = TypeVar("_Row", FileRow, FindingRow)
+_TUPLES: Final = frozenset(field.name for field in fields(FileRow) if field.default == ())
+
+
+def plain(row: FileRow | FindingRow) -> dict[str, Any]:
+    """Return a row as values by column, in the order of the columns."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+def row_of(kind: type[_Row], values: Mapping[str, Any]) -> _Row:
+    """Return the row with these values by column, lists in the place of tuples."""
+    return kind(**{k: tuple(v) if k in _TUPLES else v for k, v in values.items()})
+
+
+def surveyed_of(document: Mapping[str, Any]) -> Surveyed:
+    """Return the rows that :func:`document_of` made a document of."""
+    findings = (row_of(FindingRow, each) for each in document["findings"])
+    return Surveyed(row_of(FileRow, document["file"]), tuple(findings))
+
+
+def document_of(rows: Surveyed) -> dict[str, Any]:
+    """Return the rows of a file as a JSON document."""
+    return {"file": plain(rows.file), "findings": [*map(plain, rows.findings)]}
