@@ -96,8 +96,8 @@ def test_conditions_on_findings(condition, fits, other):
 
 @pytest.mark.parametrize("column", ["model", "sha256"])
 def test_twins_are_all_but_the_first(column):
-    files = [file(path, **{column: digest})
-             for path, digest in (("c", "x"), ("a", "x"), ("b", "y"), ("d", None), ("e", None))]  # fmt: skip
+    digests = {"c": "x", "a": "x", "b": "y", "d": None, "e": None}
+    files = [file(path, **{column: digest}) for path, digest in digests.items()]
     policy = gate(rule(f"deny = {{ twin = '{column}' }}"))
     report = check(policy, Rows(files), today=TODAY)
     assert [violation.place.path for violation in report.violations] == ["c"]
@@ -184,8 +184,8 @@ def test_exemptions(table, left):
         rule("deny = { effects = 'network' }", "other"),
         f"[[exempt]]\nreason = 'reviewed'\n{table}",
     )
-    files = [file("old/a", effects=("files",), model="m1"), file("old/b", effects=("files",), model="m2"),
-             file("new/c", effects=("files",), sha256="s3")]  # fmt: skip
+    digests = {"old/a": {"model": "m1"}, "old/b": {"model": "m2"}, "new/c": {"sha256": "s3"}}
+    files = [file(path, effects=("files",), **told) for path, told in digests.items()]
     report = check(policy, Rows(files), today=TODAY)
     assert {violation.place.path for violation in report.violations} == set(left)
     assert report.rules[0].exempt == 3 - len(left)
