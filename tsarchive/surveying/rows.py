@@ -103,7 +103,8 @@ def plain(row: FileRow | FindingRow) -> dict[str, Any]:
 
 def row_of(kind: type[_Row], values: Mapping[str, Any]) -> _Row:
     """Return the row with these values by column, lists in the place of tuples."""
-    return kind(**{k: tuple(v) if k in _TUPLES else v for k, v in values.items()})
+    columns: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in values.items()}
+    return kind(**columns)
 
 
 def surveyed_of(document: Mapping[str, Any]) -> Surveyed:

@@ -38,13 +38,17 @@ def read_here(files: Iterable[Listed], job: Job) -> Iterator[Sequence[Surveyed]]
             yield [reader.read(file)]
 
 
-def read_by_workers(files: Iterable[Listed], job: Job, workers: int) -> Iterator[Sequence[Surveyed]]:
+def read_by_workers(
+    files: Iterable[Listed], job: Job, workers: int
+) -> Iterator[Sequence[Surveyed]]:
     """Yield the rows of files as so many worker processes of this machine have read them."""
     with local_cluster(workers) as client:
         yield from read_on_cluster(client, files, job)
 
 
-def read_by_scheduler(files: Iterable[Listed], job: Job, address: str) -> Iterator[Sequence[Surveyed]]:
+def read_by_scheduler(
+    files: Iterable[Listed], job: Job, address: str
+) -> Iterator[Sequence[Surveyed]]:
     """Yield the rows of files as the workers of a scheduler have read them."""
     _require_dask()
     from distributed import Client

@@ -103,8 +103,8 @@ def survey(
 
     ``step`` is called with the progress, often.
 
-    Raises OSError for a root or list that cannot be read, and for ``out``; CallError for arguments
-    that contradict each other or the survey in ``out``, UnsupportedError where a package is missing.
+    Raises OSError for a root, a list or ``out`` that cannot be used; CallError for arguments that
+    contradict each other or the survey in ``out``, UnsupportedError where a package is missing.
     """
     aspects = Aspects(digest, fingerprint, weights, verify, audit, compat)
     job = Job(aspects, seconds, memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from importlib.util import find_spec
 from itertools import islice
@@ -22,6 +22,7 @@ _ROWS_AT_ONCE: Final = 256
 class TableFormat(ABC):
     """Writes and reads tables of rows, each a dict of values by column."""
 
+    @abstractmethod
     def require(self) -> None:
         """Raise UnsupportedError where a package is missing that it takes."""
 
@@ -39,6 +40,9 @@ class TableFormat(ABC):
 
 
 class _JsonLines(TableFormat):
+    def require(self) -> None:
+        """Take nothing: Python writes JSON."""
+
     def write(self, stream: BinaryIO, kind: RowType, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             stream.write(json.dumps(row).encode() + b"\n")
