@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.archives import ROOT
 from tests.support.survey_rows import Rows, file, finding
-from tsarchive.errors import FormatError
-from tsarchive.surveying.gate import check, sarif_of
+from tsarchive.errors import CallError, FormatError
+from tsarchive.surveying.gate import check, require_asked, sarif_of
 from tsarchive.surveying.rules import Gate
 
 TODAY = date(2026, 11, 27)
@@ -25,9 +25,9 @@ def rule(conditions: str, name: str = "r") -> str:
 
 
 def violating(policy: Gate, files, findings=(), **options):
-    """The paths of files that violate a policy."""
+    """The paths of files that violate the rules that a policy has itself."""
     report = check(policy, Rows(files, findings), today=TODAY, **options)
-    return [violation.place.path for violation in report.violations]
+    return [v.place.path for v in report.violations if v.rule != "unread"]
 
 
 # A condition, the columns of a file for which it holds, and of one for which it does not.
@@ -125,6 +125,49 @@ def test_files_are_signed_by_what_is_beside_them_or_by_their_digest(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("status", ["refused", "failed", "crashed", "timeout"])
+def test_what_was_not_read_does_not_pass(status):
+    files = [file("a", status=status), file("b"), file("c", status="foreign")]
+    report = check(gate(rule("deny = { effects = 'files' }")), Rows(files), today=TODAY)
+    assert [(v.place.path, v.rule) for v in report.violations] == [("a", "unread")]
+    assert (
+        report.violations[0].message == f"not all that the file holds is known: status is {status}"
+    )
+    own = rule("deny = { status = 'timeout' }", "unread")
+    assert check(gate(own), Rows(files)).ok is (status != "timeout")
+    exempt = "[[exempt]]\nrule = 'unread'\npath = 'a'\nreason = 'known'"
+    assert check(gate(rule("deny = { effects = 'files' }"), exempt), Rows(files)).ok
+
+
+ASPECTS = dict.fromkeys(("digest", "fingerprint", "weights", "verify", "audit", "compat"), True)
+ASKING = (
+    ("sha256 = '?*'", "digest"), ("code = 'x'", "fingerprint"), ("twin = 'model'", "fingerprint"),
+    ("twin = 'model'", "weights"), ("errors = 1", "verify"), ("notes = 1", "audit"),
+    ("effects = 'files'", "audit"), ("loads_on = '2.9'", "compat"),
+    ("finding = { rule = 'x' }", "verify"), ("finding = { verb = 'audit' }", "audit"),
+)  # fmt: skip
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("condition", "aspect"), ASKING)
+def test_rules_ask_only_for_what_the_survey_tells(condition, aspect):
+    policy = gate(rule(f"require = {{ {condition} }}"))
+    require_asked(policy, ASPECTS)
+    with pytest.raises(CallError) as raised:
+        require_asked(policy, ASPECTS | {aspect: False})
+    assert f"without {aspect}" in raised.value.message
+    assert f"--no-{aspect}" in raised.value.hint
+
+
+def test_rules_need_no_more_than_they_ask_for():
+    without = dict.fromkeys(ASPECTS, False)
+    for condition in ("kind = 'pt2'", "torch_first = '>= 1.8'", "signed = true", "nbytes = 1"):
+        require_asked(gate(rule(f"deny = {{ {condition} }}")), without)
+    require_asked(
+        gate(rule("deny = { finding = { verb = 'audit' } }")), ASPECTS | {"verify": False}
+    )
+
+
 def test_all_conditions_of_a_rule_count_together():
     policy = gate(rule("deny = { kind = 'pt2', errors = '>= 1' }", "a"),
                   rule("require = { kind = 'pt2', nbytes = '< 9' }", "b"))  # fmt: skip
@@ -160,7 +203,8 @@ def test_of_each_rule_as_many_are_listed_as_was_asked_for():
     assert [(v.rule, v.place.path) for v in report.violations] == [
         ("grave", "1"), ("grave", "3"), ("mild", "0"), ("mild", "2"),
     ]  # fmt: skip
-    assert [(each.name, each.violated) for each in report.rules] == [("mild", 10), ("grave", 10)]
+    counts = [(each.name, each.violated) for each in report.rules]
+    assert counts == [("mild", 10), ("grave", 10), ("unread", 0)]
     assert report.violated == 20
 
 
@@ -232,7 +276,11 @@ WRONG = (
     (f"{RULE}\nseverity = 'fatal'", "severity is 'fatal'", "info, warning, error"),
     (f"{RULE}\n[[exempt]]\npath = 'a'", "exempt 1 has no reason", "Say why"),
     (f"{RULE}\n[[exempt]]\nreason = 'a'", "exempt 1 is for all files", "path or digest"),
-    (f"{RULE}\n[[exempt]]\nreason = 'a'\npath = 'a'\nrule = 'x'", "names no rule: 'x'", "are r"),
+    (
+        f"{RULE}\n[[exempt]]\nreason = 'a'\npath = 'a'\nrule = 'x'",
+        "names no rule: 'x'",
+        "are r, unread",
+    ),
     (f"{RULE}\n[[exempt]]\nreason = 'a'\npath = 'a'\nuntil = '2026-01-01'", "until is", "a day"),
     (f"{RULE}\n[signed]\nfiles = 'a'", "signed does not know 'files'", "'file'?"),
 )
@@ -269,6 +317,7 @@ def test_sarif_names_files_and_rules():
     assert run["tool"]["driver"]["rules"] == [
         {"id": "clean", "shortDescription": {"text": "No errors"}},
         {"id": "kinds", "shortDescription": {"text": "kinds"}},
+        {"id": "unread", "shortDescription": {"text": "not all that the file holds is known"}},
     ]
     places = [
         r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"]
@@ -302,6 +351,6 @@ def test_the_documented_policy_does_what_it_says():
     assert {violation.place.path: violation.rule for violation in report.violations} == {
         "files.pt": "no-file-operators", "licence.pt": "licence", "old.pt": "torch",
         "twin.pt": "unsigned-twins", "zipped.pt": "kinds", "large.pt": "size",
-        "found.pt": "findings", "broken.pt": "readable",
+        "found.pt": "findings", "broken.pt": "unread",
     }  # fmt: skip
     assert len(report.violations) == len(report.rules)

@@ -72,9 +72,13 @@ def test_a_gate_comes_first():
     report = check(gate, Rows(PLAIN))
     document = read(page(summarise(PLAIN), "models", gate=report).html)
     assert sections(document)[:2] == ["overview", "gate"]
-    assert cells(document, "gate-rules") == [["one", "error", "1", "0", "None has errors"]]
+    assert cells(document, "gate-rules") == [
+        ["one", "error", "1", "0", "None has errors"],
+        ["unread", "error", "1", "0", "not all that the file holds is known"],
+    ]  # fmt: skip
     assert cells(document, "violations") == [
         ["c.pt", "error", "one", "None has errors: errors is 1 (required: errors 0)"],
+        ["c.pt", "error", "unread", "not all that the file holds is known: status is crashed"],
     ]  # fmt: skip
     passing = page(summarise(PLAIN[:2]), "models", gate=check(gate, Rows(PLAIN[:2])))
     assert passing.ok

@@ -84,11 +84,13 @@ def test_lists_are_as_long_as_was_asked_for():
 
 
 def test_what_could_not_be_read_comes_first():
-    rows = [file("fine"), file("noted", notes=3), file("warned", warnings=1),
-            file("bad", errors=2), file("died", status="crashed", problem="signal 9"),
-            file("web page", status="foreign")]  # fmt: skip
+    rows = [
+        file("fine"), file("noted", notes=3), file("warned", warnings=1), file("bad", errors=2),
+        file("died", status="crashed", problem="signal 9"), file("web page", status="foreign"),
+        file("half", status="refused", errors=5),
+    ]  # fmt: skip
     troubles = summarise(rows).troubles
-    assert [trouble.place.path for trouble in troubles.items] == ["died", "bad", "warned"]
+    assert [trouble.place.path for trouble in troubles.items] == ["died", "half", "bad", "warned"]
     assert troubles.items[0].problem == "signal 9"
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,19 +15,18 @@ from tsarchive.surveying.surveys import DEFAULT_SECONDS
 
 from .command import FINDINGS, Command, OutputPath, json_option
 from .options import Size, together
-from .output import STYLES, print_json, progress, say
+from .output import print_json, progress, say
+from .survey_output import show_gate, show_summary
 
 if TYPE_CHECKING:
-    from tsarchive.surveying.dataset import Dataset
-    from tsarchive.surveying.surveys import Progress
+    from tsarchive.surveying.gate import GateReport
+    from tsarchive.surveying.results import Progress, Survey
+    from tsarchive.surveying.summary import Summary
 
-# The columns that count findings, by their severity, the gravest first.
-_SEVERITIES: Final = {"error": "errors", "warning": "warnings", "info": "notes"}
-_COLUMNS: Final = frozenset(_SEVERITIES.values())
+_SEVERITIES: Final = ("error", "warning", "info")
 _NEVER: Final = "never"
 # Of files with these nothing is known but that.
 _UNTOLD: Final = ("failed", "crashed", "timeout")
-_UNTOLD_SHOWN: Final = 20
 _SECONDS_BETWEEN: Final = 0.1
 
 _aspect_options = together(
@@ -94,10 +91,19 @@ _aspect_options = together(
 @click.option(
     "--fail-on",
     type=click.Choice([*_SEVERITIES, _NEVER]),
-    default="error",
-    show_default=True,
-    help="The exit code is 1 where a finding is as severe.",
+    help="The exit code is 1 where a finding is as severe: error by default, never with --gate.",
 )
+@click.option(
+    "--gate",
+    "policy",
+    type=click.Path(),
+    metavar="POLICY",
+    help="Check the files by the rules in a TOML file; the exit code is 1 where one is violated.",
+)
+@click.option(
+    "--sarif", "as_sarif", is_flag=True, help="Print what violates --gate as SARIF 2.1.0."
+)
+@click.option("--page", type=OutputPath(), metavar="FILE", help="Write an HTML page about it.")
 @json_option
 def command(
     roots: tuple[str, ...],
@@ -106,8 +112,11 @@ def command(
     lists: tuple[str, ...],
     timeout: float,
     limit_memory: int | None,
-    fail_on: str,
+    fail_on: str | None,
+    policy: str | None,
+    page: str | None,
     as_json: bool,
+    as_sarif: bool,
     **given: Any,
 ) -> int:
     """Survey all files of folders, buckets and lists.
@@ -118,39 +127,80 @@ def command(
     torch.
 
     A file that ends or hangs the process which reads it has a row that says so, and the survey goes
-    on. Run again with the same DIR, it reads only files that are new or have changed.
+    on. Run again with the same DIR, it reads only files that are new or have changed; without any
+    ROOT it reads none, and tells of the survey that DIR has.
 
-    The exit code is 1 where a finding is as severe as --fail-on, or a file could not be read; 2
-    when a root or DIR cannot be used.
+    The exit code is 1 where a file violates the rules of --gate that are more than notes, where a
+    finding is as severe as --fail-on, or where a file could not be read, unless that is never; 2
+    when a root, DIR or the policy cannot be used.
 
     \b
     Examples:
       tsarchive survey models/ --out survey
       tsarchive survey s3://bucket/models --out survey --no-weights
       tsarchive survey --from urls.txt --out survey --workers 8 --timeout 60
+      tsarchive survey models/ --out survey --gate policy.toml --sarif > survey.sarif
+      tsarchive survey --out survey --page survey.html
     """
-    if not roots and not lists:
-        raise click.UsageError("Missing argument 'ROOT...', or --from with a list.")
-    with progress(None) as step:
-        found = tsarchive.survey(
-            roots,
-            out,
-            lists=lists,
-            seconds=timeout or None,
-            memory=limit_memory,
-            step=_Shown(step),
-            **given,
-        )
-    totals = _totals(found.dataset)
-    failing = [*_SEVERITIES][: [*_SEVERITIES, _NEVER].index(fail_on) + 1]
-    is_fine = fail_on == _NEVER or not any(
-        totals[key] for key in (*_UNTOLD, *(_SEVERITIES[name] for name in failing))
-    )
-    if as_json:
-        print_json(_document(out, found.progress, totals, is_fine=is_fine))
+    if as_sarif and (as_json or policy is None):
+        raise click.UsageError("--sarif is what violates --gate, in the place of --json.")
+    if roots or lists:
+        with progress(None) as step:
+            found = tsarchive.survey(
+                roots,
+                out,
+                lists=lists,
+                seconds=timeout or None,
+                memory=limit_memory,
+                step=_Shown(step),
+                **given,
+            )
     else:
-        _show(found.dataset, found.progress, totals)
+        found = _found(out)
+    summary, gate = found.summary(), None if policy is None else found.check(policy)
+    if page is not None:
+        _write_page(found, summary, gate, page)
+    is_fine = _is_fine(summary, gate, fail_on or ("error" if gate is None else _NEVER))
+    if as_sarif and gate is not None:
+        _print_sarif(gate)
+    elif as_json:
+        print_json(_document(found, summary, gate, page, is_fine=is_fine))
+    else:
+        _show(found, summary, gate, page)
     return 0 if is_fine else FINDINGS
+
+
+def _found(out: str) -> Survey:
+    """Return the survey that a folder has."""
+    from tsarchive.surveying.results import Survey
+
+    try:
+        return Survey.of(out)
+    except FileNotFoundError:
+        message = f"{out} has no survey yet: give ROOT..., or --from with a list."
+        raise click.UsageError(message) from None
+
+
+def _is_fine(summary: Summary, gate: GateReport | None, fail_on: str) -> bool:
+    if gate is not None and not gate.ok:
+        return False
+    if fail_on == _NEVER:
+        return True
+    failing = _SEVERITIES[: _SEVERITIES.index(fail_on) + 1]
+    has_untold = any(summary.statuses.get(status) for status in _UNTOLD)
+    return not has_untold and not any(summary.severities.get(name) for name in failing)
+
+
+def _write_page(found: Survey, summary: Summary, gate: GateReport | None, path: str) -> None:
+    from tsarchive.surveying.page import page
+
+    page(summary, found.name, path, gate=gate)
+
+
+def _print_sarif(gate: GateReport) -> None:
+    from tsarchive.surveying.gate import sarif_of
+
+    print_json(sarif_of(gate, tsarchive.__version__))
 
 
 class _Shown:
@@ -180,42 +230,35 @@ def _progress_text(now: Progress, seconds: float) -> str:
     return f"{text}, {rate:.1f}/s, {timedelta(seconds=round(now.left / rate))} left"
 
 
-def _totals(dataset: Dataset) -> Counter[str]:
-    """Count files by status, and findings by the columns that count them."""
-    totals: Counter[str] = Counter()
-    for row in dataset.files():
-        totals[row.status] += 1
-        for column in _SEVERITIES.values():
-            totals[column] += getattr(row, column)
-    return totals
-
-
-def _document(out: str, now: Progress, totals: Counter[str], *, is_fine: bool) -> dict[str, Any]:
-    findings = {name: totals[column] for name, column in _SEVERITIES.items()}
-    files = {name: count for name, count in totals.items() if name not in _COLUMNS}
+def _document(
+    found: Survey, summary: Summary, gate: GateReport | None, page: str | None, *, is_fine: bool
+) -> dict[str, Any]:
+    now = found.progress
     return {
-        "out": out,
+        "out": str(found.dataset.folder),
         "ok": is_fine,
         "found": now.found,
         "unchanged": now.unchanged,
         "read": now.done,
-        "files": files,
-        "findings": findings,
-    }
+        "files": summary.statuses,
+        "findings": summary.severities,
+        "summary": summary,
+        "gate": gate and {"ok": gate.ok, "checked": gate.checked, "violated": gate.violated,
+                          "rules": gate.rules, "violations": gate.violations},
+        "page": page,
+    }  # fmt: skip
 
 
-def _show(dataset: Dataset, now: Progress, totals: Counter[str]) -> None:
-    unchanged = f", {now.unchanged:,} of them unchanged since the last run" if now.unchanged else ""
-    say(f"{plural(now.found, 'file')} found{unchanged}")
-    statuses = ((name, count) for name, count in totals.most_common() if name not in _COLUMNS)
-    for name, count in statuses:
-        say(f"  {name:9} {count:,}", "bold red" if name in _UNTOLD else "")
-    for name, column in _SEVERITIES.items():
-        say(f"  {column:9} {totals[column]:,}", STYLES[name] if totals[column] else "")
-    untold = (row for row in dataset.files() if row.status in _UNTOLD)
-    for row in islice(untold, _UNTOLD_SHOWN):
-        say(f"{row.root}{row.root and '/'}{row.path}: {row.status}: {row.problem}", "bold red")
-    more = sum(totals[name] for name in _UNTOLD) - _UNTOLD_SHOWN
-    if more > 0:
-        say(f"and {plural(more, 'more file')} without an answer: the dataset lists them")
-    say(f"dataset: {dataset.folder} ({dataset.index.format})")
+def _show(found: Survey, summary: Summary, gate: GateReport | None, page: str | None) -> None:
+    now = found.progress
+    if now.is_listed:
+        unchanged = f", {now.unchanged:,} of them unchanged since the last run" * bool(
+            now.unchanged
+        )
+        say(f"{plural(now.found, 'file')} found{unchanged}")
+    show_summary(summary)
+    say(f"dataset: {found.dataset.folder} ({found.dataset.index.format})")
+    if page is not None:
+        say(f"page: {page}")
+    if gate is not None:
+        show_gate(gate)

@@ -45,9 +45,10 @@ def _lines(summary: Summary) -> Iterator[str]:
         if found.total:
             yield f"{f'{name}:':12} {_counts(found)}"
     if summary.loadable:
-        releases = listed(summary.loads_all, len(summary.loads_all)) or "none"
         loadable = plural(summary.loadable, "file")
-        yield f"torch:       {loadable} that some torch loads; all of them by {releases}"
+        releases = ", ".join(summary.loads_all)
+        told = f"all of them by {releases}" if releases else "all of them by no release"
+        yield f"torch:       {loadable} that some release loads; {told}"
     if summary.writers:
         most = sorted(summary.writers, key=lambda writer: -writer.files)
         told = [f"{writer} ({writer.files:,})" for writer in most]
@@ -68,10 +69,10 @@ def _counts(found: Top[Count]) -> str:
 
 
 def _show_rules(summary: Summary) -> None:
-    shown = table("rule", "severity", "files", "findings", right=("files", "findings"))
+    shown = table("rule", "severity", "by", "files", "findings", right=("files", "findings"))
     rules = summary.rules.items[:_ROWS]
     for rule in rules:
-        shown.add_row(rule.rule, rule.severity, f"{rule.files:,}", f"{rule.findings:,}")
+        shown.add_row(rule.rule, rule.severity, rule.verb, f"{rule.files:,}", f"{rule.findings:,}")
     if rules:
         show(shown.lines())
     _say_left(summary.rules.total - len(rules), "rule")

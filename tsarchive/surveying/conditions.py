@@ -24,6 +24,7 @@ Table: TypeAlias = Mapping[str, Any]
 
 How: TypeAlias = Literal["any", "all", "only"]
 
+VERBS: Final = ("verify", "audit")
 _SHOWN: Final = 5
 
 
@@ -42,6 +43,10 @@ class Known(Protocol):
 
 class Condition(Protocol):
     """A condition on a file; as text, what it asks for."""
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """The columns that it asks for, and the verbs whose findings it does."""
 
     def holds(self, row: FileRow, known: Known) -> bool:
         """Return whether it holds. What is not known of a file is never what was asked for."""
@@ -72,6 +77,10 @@ class TextCondition:
     column: str
     pattern: Pattern
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return (self.column,)
+
     def holds(self, row: FileRow, known: Known) -> bool:
         return (getattr(row, self.column) or "") in self.pattern
 
@@ -90,6 +99,10 @@ class ItemsCondition:
     column: str
     how: How
     patterns: tuple[Pattern, ...]
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return (self.column,)
 
     def holds(self, row: FileRow, known: Known) -> bool:
         items = getattr(row, self.column)
@@ -139,6 +152,10 @@ class OrderedCondition:
     comparisons: tuple[Comparison, ...]
     text: str
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return (self.column,)
+
     def holds(self, row: FileRow, known: Known) -> bool:
         value = getattr(row, self.column)
         return value is not None and self.fits(value)
@@ -164,6 +181,11 @@ class FindingCondition:
     texts: tuple[TextCondition, ...]
     ordered: tuple[OrderedCondition, ...]
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        asked = [text.pattern for text in self.texts if text.column == "verb"]
+        return tuple(verb for verb in VERBS if all(verb in pattern for pattern in asked))
+
     def fits(self, row: FindingRow) -> bool:
         """Return whether this finding fits."""
         return all((getattr(row, c.column) or "") in c.pattern for c in self.texts) and all(
@@ -186,6 +208,10 @@ class TwinCondition:
 
     column: str
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return (self.column,)
+
     def holds(self, row: FileRow, known: Known) -> bool:
         return known.twin_of(row, self.column) is not None
 
@@ -204,6 +230,10 @@ class SignedCondition:
     """A signature is beside the file, or its digest is listed; or, with False, neither."""
 
     wanted: bool
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return ()
 
     def holds(self, row: FileRow, known: Known) -> bool:
         return known.is_signed(row) is self.wanted
@@ -392,7 +422,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "status": get_args(Status),
     "effects": tuple(risk.value for risk in Risk),
-    "verb": ("verify", "audit"),
+    "verb": VERBS,
 }
 """All values of columns that have few."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, Protocol
 
 from tsarchive.auditing.sarif import sarif_log, sarif_place, sarif_result
+from tsarchive.errors import CallError
 from tsarchive.findings import Severity
 
-from .conditions import FindingCondition, SignedCondition, TwinCondition
+from .conditions import VERBS, FindingCondition, SignedCondition, TwinCondition
 from .grouping import Groups, Notes, Place
 from .rows import FileRow, FindingRow
 from .rules import Exemption, Gate, Rule
@@ -74,6 +75,32 @@ class GateReport:
         return sum(rule.violated for rule in self.rules)
 
 
+_FINGERPRINT: Final = ("fingerprint",)
+_MODEL: Final = ("fingerprint", "weights")
+# What a survey must have asked of files so that it tells of these.
+_ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "sha256": ("digest",),
+    **dict.fromkeys(("code", "structure", "extra_files"), _FINGERPRINT),
+    **dict.fromkeys(("weights", "model"), _MODEL),
+    **dict.fromkeys(("errors", "warnings", "notes"), VERBS),
+    **{verb: (verb,) for verb in VERBS},
+    "effects": ("audit",),
+    **dict.fromkeys(("loads_on", "runs_on"), ("compat",)),
+}
+
+
+def require_asked(gate: Gate, aspects: Mapping[str, object]) -> None:
+    """Raise CallError for a rule about what a survey of these aspects has not asked of files."""
+    for rule in gate.rules:
+        for name in (name for condition in rule.conditions for name in condition.asks):
+            missing = [each for each in _ASPECTS.get(name, ()) if aspects.get(each) is False]
+            if missing:
+                raise CallError(
+                    f"rule {rule.name!r} asks for {name}; the survey was made without {missing[0]}",
+                    hint=f"Survey them without the option --no-{missing[0]}, in a new folder",
+                )
+
+
 def check(gate: Gate, rows: Rows, *, today: date | None = None, listed: int = LISTED) -> GateReport:
     """Check the files of a survey; ``listed`` limits the violations of each rule in the report.
 
@@ -113,7 +140,7 @@ class _Known:
     def __init__(self, gate: Gate, rows: Rows) -> None:
         self._gate = gate
         self._notes = Notes()
-        found = {*gate.conditions}
+        found = {condition for rule in gate.rules for condition in rule.conditions}
         self._groups = {c.column: Groups() for c in found if isinstance(c, TwinCondition)}
         self._keys = {
             condition: number

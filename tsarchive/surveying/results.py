@@ -24,13 +24,32 @@ _ARROW: Final = "pyarrow"
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a survey has come: files that were ``found``, that are ``unchanged`` since an earlier
+    run, and that this run has ``done``; ``is_listed`` once there are no more to be found.
+    """
+
+    found: int = 0
+    unchanged: int = 0
+    done: int = 0
+    is_listed: bool = False
+
+    @property
+    def left(self) -> int:
+        """The number of files that are still to be read, of those that were found."""
+        return self.found - self.unchanged - self.done
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """The survey in a folder, which :func:`tsarchive.survey` has made.
 
-    ``dataset`` gives its rows one after the other.
+    ``dataset`` gives its rows one after the other; ``progress`` tells what the run did that gave
+    this survey.
     """
 
     dataset: Dataset
+    progress: Progress = Progress()
 
     @staticmethod
     def of(folder: str | os.PathLike[str]) -> Survey:
@@ -39,6 +58,11 @@ class Survey:
         Raises OSError for a folder without a survey, FormatError for a damaged one.
         """
         return Survey(Dataset(folder))
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.dataset.folder.resolve().name
 
     @property
     def files(self) -> Any:
@@ -75,12 +99,14 @@ class Survey:
         """Check the files by a policy, or by the policy in a file.
 
         ``today`` is the day for which exemptions count. Raises FormatError for a policy that is not
-        valid, OSError for one that cannot be read.
+        valid, CallError for one with a rule about what the survey has not asked of files, OSError
+        for one that cannot be read.
         """
-        from .gate import check
+        from .gate import check, require_asked
         from .rules import Gate
 
         gate = policy if isinstance(policy, Gate) else Gate.read(policy)
+        require_asked(gate, self.dataset.index.aspects)
         return check(gate, self.dataset, today=today)
 
     def page(
@@ -93,13 +119,12 @@ class Survey:
     ) -> Page:
         """Make one HTML page about the survey, and write it to ``out`` if given.
 
-        It is headed by ``name``, else by that of the folder. With ``gate`` it shows what violates
+        It is headed by ``name``, else by that of the survey. With ``gate`` it shows what violates
         that. ``largest`` is as in :meth:`summary`. Raises OSError where ``out`` cannot be written.
         """
         from .page import page
 
-        title = name or self.dataset.folder.resolve().name
-        return page(self.summary(largest=largest), title, out, gate=gate)
+        return page(self.summary(largest=largest), name or self.name, out, gate=gate)
 
     def _frame(self, table: Name) -> Any:
         _require(_DASK, "Frames")

@@ -14,7 +14,15 @@ from tsarchive.describing.text import listed
 from tsarchive.errors import FormatError
 from tsarchive.findings import Severity
 
-from .conditions import Condition, Pattern, Table, conditions, known_keys, texts
+from .conditions import (
+    Condition,
+    Pattern,
+    Table,
+    TextCondition,
+    conditions,
+    known_keys,
+    texts,
+)
 from .rows import FileRow
 
 if sys.version_info >= (3, 11):
@@ -45,6 +53,11 @@ class Rule:
     message: str
     hint: str | None
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All conditions of the rule."""
+        return (*self.where, *self.deny, *self.require)
+
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
@@ -61,6 +74,18 @@ class Exemption:
         if rule.name not in self.rules or row.path not in self.paths:
             return False
         return self.digests is None or not self.digests.isdisjoint((row.sha256, row.model))
+
+
+UNREAD: Final = Rule(
+    "unread",
+    where=(),
+    deny=(TextCondition("status", Pattern("refused", "failed", "crashed", "timeout")),),
+    require=(),
+    severity=Severity.ERROR,
+    message="not all that the file holds is known",
+    hint="Look at it with 'tsarchive verify'",
+)
+"""The rule that policies have unless one of theirs has its name: what was not read passes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +119,15 @@ class Gate:
 
     @staticmethod
     def of(text: str, folder: Path = Path()) -> Gate:
-        """Read a policy from text. Files that it names are in ``folder``."""
+        """Read a policy from text. Files that it names are in ``folder``.
+
+        Unless it has a rule ``unread``, it gets the rule ``UNREAD``.
+        """
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise FormatError(f"the policy is no TOML: {error}") from None
         return _gate(document, folder)
-
-    @property
-    def conditions(self) -> Iterator[Condition]:
-        """All conditions of all rules."""
-        for rule in self.rules:
-            yield from (*rule.where, *rule.deny, *rule.require)
 
 
 def _gate(document: Table, folder: Path) -> Gate:
@@ -116,6 +138,9 @@ def _gate(document: Table, folder: Path) -> Gate:
     names = [rule.name for rule in rules]
     if twice := {name for name in names if names.count(name) > 1}:
         raise FormatError(f"two rules are called {min(twice)!r}", hint="Give each its own name")
+    if UNREAD.name not in names:
+        rules.append(UNREAD)
+        names.append(UNREAD.name)
     exempt = [_exemption(table, f"exempt {n}", names) for n, table in _tables(document, "exempt")]
     signed = document.get("signed", {})
     known_keys(signed, _SIGNED, "signed")

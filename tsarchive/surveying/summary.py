@@ -17,6 +17,7 @@ LARGEST: Final = 200
 """The default number of names, groups and files that a summary names of each kind."""
 
 _FINE: Final = frozenset({"read", "foreign"})
+_GRAVITY: Final[Mapping[Status, int]] = {"crashed": 4, "timeout": 3, "failed": 2, "refused": 1}
 _SPARE: Final = 1_000
 """Files that are held before the mildest of them are given up."""
 
@@ -226,7 +227,7 @@ def _release_order() -> Callable[[str], tuple[int, str]]:
 
 
 class _Troubles:
-    """Keeps the worst files: those that could not be read first, then those with most errors."""
+    """Keeps the worst files: those that were not read first, then those with most errors."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -252,8 +253,9 @@ class _Troubles:
         self._held = sorted(self._held, key=_mildness)[: self._most]
 
 
-def _mildness(trouble: Trouble) -> tuple[bool, int, int, Place]:
-    return trouble.status in _FINE, -trouble.errors, -trouble.warnings, trouble.place
+def _mildness(trouble: Trouble) -> tuple[int, int, int, Place]:
+    gravity = _GRAVITY.get(trouble.status, 0)
+    return -gravity, -trouble.errors, -trouble.warnings, trouble.place
 
 
 class _Rules:

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from itertools import chain
 from typing import IO, Final, Literal, TypeAlias
@@ -19,6 +19,7 @@ from .dataset import Dataset, DatasetWriter
 from .listing import Listed, listed, name_of, named_in
 from .reader import Job
 from .reading import Aspects
+from .results import Progress, Survey
 from .rows import FileRow, Status, Surveyed
 from .running import read_by_scheduler, read_by_workers, read_here
 
@@ -29,36 +30,11 @@ _AGAIN: Final[frozenset[Status]] = frozenset({"failed"})
 _ENDED: Final[frozenset[Status]] = frozenset({"crashed", "timeout"})
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a survey has come: files that were ``found``, that are ``unchanged`` since an earlier
-    run, and that this run has ``done``; ``is_listed`` once there are no more to be found.
-    """
-
-    found: int = 0
-    unchanged: int = 0
-    done: int = 0
-    is_listed: bool = False
-
-    @property
-    def left(self) -> int:
-        """The number of files that are still to be read, of those that were found."""
-        return self.found - self.unchanged - self.done
-
-
 Root: TypeAlias = str | os.PathLike[str]
 
 
 def _tell_nobody(progress: Progress) -> None:
     """Tell nobody."""
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """A survey that is done: its ``dataset``, and what the run that ended it did."""
-
-    dataset: Dataset
-    progress: Progress
 
 
 def survey(
