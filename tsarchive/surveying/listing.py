@@ -45,7 +45,7 @@ class Listed:
 
 
 def text_of(name: str) -> str:
-    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes, as in ``\\udcff``."""
+    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``)."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 

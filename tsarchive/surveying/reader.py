@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,7 @@ class Job:
     ``function`` names what reads a file, as ``module:function``.
     """
 
-    aspects: Aspects = Aspects()
+    aspects: Aspects = field(default_factory=Aspects)
     seconds: float | None = None
     memory: int | None = None
     function: str = "tsarchive.surveying.reading:surveyed"
@@ -110,7 +110,8 @@ class Reader(Closing):
         process = self._process
         if process is None or not self._is_running:
             process = self._started()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         self._left -= 1
         with self._watched(process) as end:
             with suppress(BrokenPipeError):

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from tsarchive.archive import archive_of
 from tsarchive.auditing import audit
-from tsarchive.compatibility import compatibility_of
 from tsarchive.container.recognise import HEAD_BYTES
 from tsarchive.container.source import Source, open_source
 from tsarchive.errors import ArchiveError, MissingRecordError, RemoteError, UnsupportedError
@@ -26,6 +25,7 @@ from tsarchive.operators.risks import Risk, row_of
 from tsarchive.scanning.collecting import UNKNOWN, ZIP, Form, form_of
 from tsarchive.verifying import VerifyReport, verify
 
+from .alike import releases_of
 from .listing import Listed, fetched, is_elsewhere, text_of
 from .rows import FileRow, FindingRow, Surveyed
 
@@ -159,11 +159,8 @@ class _File:
                 self._set(**_digests(opened, source, weights=self._aspects.weights))
         if self._aspects.compat:
             with self._noting():
-                rows = compatibility_of(opened).rows
-                self._set(
-                    loads_on=tuple(row.torch for row in rows if row.loads),
-                    runs_on=tuple(row.torch for row in rows if row.runs),
-                )
+                found = releases_of(opened)
+                self._set(loads_on=found.loads, runs_on=found.runs)
         self._is_damaged = is_damaged
 
     def _of_needs(self, archive: OpenedArchive) -> Columns:
@@ -182,12 +179,12 @@ class _File:
         """Note what stands in the way, and go on; what files of a kind do not have does not."""
         try:
             yield
-        except (RemoteError, UnsupportedError) as error:
-            if isinstance(error, RemoteError):
-                raise
+        except RemoteError:
+            raise
+        except UnsupportedError:
+            pass
         except (ArchiveError, RecursionError) as error:
-            is_ours = isinstance(error, ArchiveError)
-            self._problems[str(error) if is_ours else _TOO_DEEP] = None
+            self._problems[_TOO_DEEP if isinstance(error, RecursionError) else str(error)] = None
             self._is_damaged = True
 
     def _find(self, verb: Literal["verify", "audit"], findings: Iterable[Finding]) -> None:
