@@ -114,14 +114,18 @@ def test_files_are_signed_by_what_is_beside_them_or_by_their_digest(tmp_path):
         file("beside.pt"), file("beside.pt.sig", status="foreign"),
         file("store.pt"), file("store.pt.sigstore.json", status="foreign"),
         file("digest", sha256="abc"), file("model", model="tsf1:m"),
-        file("not", sha256="abcd"), file("elsewhere.pt"), file("elsewhere.pt.sig", root="other"),
+        file("not", sha256="abcd"), file("elsewhere.pt"),
+        file("elsewhere.pt.sig", root="other", status="foreign"),
     ]  # fmt: skip
     report = check(policy, Rows(files), today=TODAY)
     assert [violation.place.path for violation in report.violations] == ["elsewhere.pt", "not"]
     assert report.checked == 6
     unsigned = gate(rule("deny = { signed = false }"), "[signed]\nsuffixes = ['.pgp']")
-    assert violating(unsigned, [file("a"), file("a.pgp"), file("b"), file("b.sig")]) == [
-        "b", "b.sig",
+    assert violating(unsigned, [
+        file("a"), file("a.pgp", status="foreign"), file("b"), file("b.sig", status="foreign"),
+        file("c"), file("c.pgp"),
+    ]) == [
+        "b", "b.sig", "c", "c.pgp",
     ]  # fmt: skip
 
 

@@ -24,7 +24,7 @@ PLAIN = [
          operators=("aten::relu", "aten::save")),
     file("c.pt", status="crashed", nbytes=7, problem="signal 11", errors=1),
 ]  # fmt: skip
-SECTIONS = ["overview", "findings", "files", "kinds", "twins", "contents", "operators", "torch"]
+SECTIONS = ["overview", "kinds", "findings", "files", "twins", "torch", "contents", "operators"]
 
 
 def sections(document):

@@ -64,23 +64,21 @@ class Column(NamedTuple):
 
 def columns(label: str, shown: Sequence[Column]) -> Html:
     """Draw one column for each value, of as many as fit beside each other."""
-    most = max((column.value for column in shown), default=0) or 1
+    most = max((column.value for column in shown), default=0)
     step = (_WIDTH - _EDGE) / max(len(shown), 1)
     bars = [_column(column, _EDGE + n * step, step, most) for n, column in enumerate(shown)]
+    highest = next((n for n, column in enumerate(shown) if column.value == most), 0)
+    figure = tag("text", f"{most:,}", x=round(_EDGE + (highest + 0.5) * step, 1), y=_TOP - 4)
     base = tag("line", x1=_EDGE, x2=_WIDTH, y1=_TOP + _HEIGHT, y2=_TOP + _HEIGHT)
     ticks = _ticks([column.name for column in shown], _EDGE, step, _TOP + _HEIGHT)
-    return _chart(label, _TOP + _HEIGHT + _BELOW, (*bars, base, *ticks))
+    return _chart(label, _TOP + _HEIGHT + _BELOW, (*bars, figure, base, *ticks))
 
 
 def _column(column: Column, x: float, step: float, most: int) -> Html:
     height = max(_HEIGHT * column.value / most, 1) if column.value else 0
     width = max(step - 2, 1)
-    bar = tag("rect", tag("title", column.told), x=round(x + 1, 1), width=round(width, 1),
-              y=round(_TOP + _HEIGHT - height, 1), height=round(height, 1))  # fmt: skip
-    if column.value < most:
-        return bar
-    figure = tag("text", f"{column.value:,}", x=round(x + step / 2, 1), y=_TOP - 4)
-    return joined((bar, figure))
+    return tag("rect", tag("title", column.told), x=round(x + 1, 1), width=round(width, 1),
+               y=round(_TOP + _HEIGHT - height, 1), height=round(height, 1))  # fmt: skip
 
 
 class Range(NamedTuple):

@@ -113,7 +113,7 @@ def check(gate: Gate, rows: Rows, *, today: date | None = None, listed: int = LI
     checking = [_Checking(rule, gate.exemptions, day, listed) for rule in gate.rules]
     checked = 0
     for row in rows.files():
-        if known.is_signature(row.path):
+        if known.is_signature(row):
             continue
         checked += 1
         for each in checking:
@@ -155,7 +155,7 @@ class _Known:
                 self._add_finding(finding)
 
     def _add(self, row: FileRow) -> None:
-        if self.is_signature(row.path):
+        if self.is_signature(row):
             end = max((s for s in self._gate.suffixes if row.path.endswith(s)), key=len)
             self._notes.add(_SIGNATURE, Place(row.root, row.path.removesuffix(end)), end)
             return
@@ -169,9 +169,9 @@ class _Known:
                 told = f"{row.verb} finds {row.rule}: {row.message}"
                 self._notes.add(key, Place(row.root, row.path), told)
 
-    def is_signature(self, path: str) -> bool:
-        """Return whether a file of this name is a signature of another."""
-        return path.endswith(self._gate.suffixes)
+    def is_signature(self, row: FileRow) -> bool:
+        """Return whether a file is called like a signature of another, and holds no model."""
+        return row.status == "foreign" and row.path.endswith(self._gate.suffixes)
 
     def twin_of(self, row: FileRow, column: str) -> Place | None:
         digest = getattr(row, column)

@@ -16,9 +16,10 @@ from tsarchive.formats.registry import FORMATS
 # Those of torch.save and its users beside those that formats have, and of formats that are only
 # looked at.
 _OTHER_SUFFIXES: Final = (".bin", ".ckpt", ".pickle", ".pkl", ".ptl", ".safetensors", ".zip")
-SUFFIXES: Final = tuple(
-    sorted({*_OTHER_SUFFIXES, *(suffix for each in FORMATS for suffix in each.suffixes)})
-)
+SIGNATURES: Final = (".asc", ".minisig", ".sig", ".sigstore", ".sigstore.json")
+"""The ends of names of signatures: that of ``model.pt`` may be ``model.pt.sig``."""
+_OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
+SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""
 # Where filesystems tell which version of a file they have; the first counts.
 _VERSIONS: Final = (

@@ -32,6 +32,7 @@ from tsarchive.steps import no_step
 
 from .gate import GateReport, RuleResult, Violation
 from .grouping import Count, Place, Top, TwinGroup, Twins
+from .rows import Status
 from .summary import LARGEST, RuleCount, Summary, Trouble
 
 _WRITERS_SHOWN: Final = 24
@@ -107,10 +108,8 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
         yield label, _saving(twins)
     yield "operators", f"{summary.operators.total:,}"
     if summary.loadable:
-        newest = ", ".join(summary.loads_all) or "none"
-        loadable = plural(summary.loadable, "file")
-        yield "loaded by torch", loadable
-        yield "by every one of", newest
+        yield "some torch loads", plural(summary.loadable, "file")
+        yield "all of these by", ", ".join(summary.loads_all) or "no release"
     graver = (f"{count:,} {severity}" for severity, count in summary.severities.items())
     yield "findings", ", ".join(graver) or "none"
 
@@ -199,11 +198,16 @@ def _troubles(subject: _Subject) -> Section | None:
 def _trouble_row(trouble: Trouble) -> list[Cell]:
     return [
         _place(trouble.place),
-        Cell(trouble.status),
+        Cell(_status(trouble.status), value=trouble.status),
         Cell(f"{trouble.errors:,}", value=trouble.errors),
         Cell(f"{trouble.warnings:,}", value=trouble.warnings),
         _told(trouble.problem),
     ]
+
+
+def _status(status: Status) -> Html:
+    style = "info" if status in ("read", "foreign") else "warning" if status == "refused" else "bad"
+    return tag("b", status, class_=f"badge {style}")
 
 
 def _place(place: Place) -> Cell:
@@ -418,11 +422,11 @@ def _counts(name: str, title: str, noun: str, found: Top[Count]) -> Iterator[Htm
 _SECTIONS: Final[Sequence[Row[_Subject]]] = (
     ("overview", "Overview", _overview),
     ("gate", "Gate", _gate),
+    ("kinds", "Kinds and sizes", _kinds),
     ("findings", "Findings", _findings),
     ("files", "Files to look at", _troubles),
-    ("kinds", "Kinds and sizes", _kinds),
     ("twins", "Twins", _twins),
+    ("torch", "Releases of torch", _torch),
     ("contents", "What files hold", _contents),
     ("operators", "Operators", _operators),
-    ("torch", "Releases of torch", _torch),
 )

@@ -23,15 +23,13 @@ from .conditions import (
     known_keys,
     texts,
 )
+from .listing import SIGNATURES
 from .rows import FileRow
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-SIGNATURES: Final = (".sig", ".asc", ".minisig", ".sigstore", ".sigstore.json")
-"""The ends of names of signatures: that of ``model.pt`` is ``model.pt.sig``."""
 
 _RULE: Final = ("name", "where", "deny", "require", "severity", "message", "hint")
 _EXCEPTION: Final = ("rule", "path", "digest", "until", "reason")
