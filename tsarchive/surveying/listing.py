@@ -7,6 +7,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
@@ -15,7 +16,9 @@ from tsarchive.formats.registry import FORMATS
 
 # Those of torch.save and its users beside those that formats have, and of formats that are only
 # looked at.
-_OTHER_SUFFIXES: Final = (".bin", ".ckpt", ".pickle", ".pkl", ".ptl", ".safetensors", ".zip")
+_OTHER_SUFFIXES: Final = (
+    ".bin", ".bpte", ".ckpt", ".pickle", ".pkl", ".ptd", ".ptl", ".safetensors", ".zip",
+)  # fmt: skip
 SIGNATURES: Final = (".asc", ".minisig", ".sig", ".sigstore", ".sigstore.json")
 """The ends of names of signatures: that of ``model.pt`` may be ``model.pt.sig``."""
 _OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
@@ -96,8 +99,8 @@ def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
             continue
         try:
             yield from listed(root, all_files=all_files)
-        except OSError:
-            yield Listed("", text_of(root), root)
+        except (OSError, UnsupportedError):
+            yield Listed("", name_of(root), root)
 
 
 def is_elsewhere(place: str) -> bool:
@@ -109,11 +112,18 @@ def fetched(url: str, folder: str) -> str:
     """Copy a file elsewhere into a folder, and return its path. Raises OSError where it fails."""
     filesystem, path = _filesystem_of(url)
     target = os.path.join(folder, "file")
-    try:
+    with _told_without_url(f"{_shown(url)} cannot be fetched"):
         filesystem.get_file(path, target)
-    except Exception as error:  # filesystems raise what their clients do, with URLs in it
-        raise RemoteError(f"{_shown(url)} cannot be fetched: {type(error).__name__}") from None
     return target
+
+
+@contextmanager
+def _told_without_url(message: str) -> Iterator[None]:
+    """Raise RemoteError for what a filesystem raises: its clients have URLs in their messages."""
+    try:
+        yield
+    except Exception as error:
+        raise RemoteError(f"{message}: {type(error).__name__}") from None
 
 
 def _any(name: str) -> bool:
@@ -171,10 +181,19 @@ def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
 
 def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     filesystem, path = _filesystem_of(root)
-    told, name = filesystem.info(path), name_of(root)
-    if told["type"] != "directory":
-        yield Listed("", name, root, told.get("size"), _version(told))
-        return
+    name = name_of(root)
+    with _told_without_url(f"{name} cannot be listed"):
+        told = filesystem.info(path)
+        if told["type"] == "directory":
+            yield from _bucket(filesystem, path, root, is_wanted)
+            return
+    yield Listed("", name, root, told.get("size"), _version(told))
+
+
+def _bucket(
+    filesystem: Any, path: str, root: str, is_wanted: Callable[[str], bool]
+) -> Iterator[Listed]:
+    name = name_of(root)
     for folder, folders, files in filesystem.walk(path, detail=True, on_error="raise"):
         for hidden in [each for each in folders if not _any(each)]:
             del folders[hidden]  # walk goes into those that are left
@@ -191,7 +210,7 @@ def _filesystem_of(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
 
         found: tuple[Any, str] = url_to_fs(url, use_listings_cache=False)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         hint = "pip install fsspec, and the filesystem's package that the message names"
         raise UnsupportedError(f"{_shown(url)} cannot be listed: {error}", hint=hint) from None
     return found

@@ -66,8 +66,8 @@ def surveyed(file: Listed, aspects: Aspects) -> Surveyed:
     try:
         with rarely_collecting(), _at_hand(file, aspects) as place:
             found.read(place)
-    except OSError as error:
-        found.fail(error.strerror or str(error))
+    except (ArchiveError, OSError) as error:
+        found.fail(getattr(error, "strerror", None) or str(error))
     return found.rows()
 
 
@@ -154,7 +154,7 @@ class _File:
         self._set(kind=format_.kind, status="read" if format_.is_known else "foreign")
         with self._noting():
             self._set(**_of_records(opened))
-        for columns in (_of_tensors, self._of_needs, _of_writer):
+        for columns in (_of_version, _of_tensors, self._of_needs, _of_writer):
             with self._noting():
                 self._set(**columns(archive))
         is_damaged = self._is_damaged  # what follows may be impossible for sound files, too
@@ -227,16 +227,18 @@ def _finding_row(
     )
 
 
+def _of_version(archive: OpenedArchive) -> Columns:
+    with suppress(MissingRecordError):
+        return {"format_version": archive.format_version}
+    return {}
+
+
 def _of_records(opened: Opened) -> Columns:
     archive = archive_of(opened)
-    version = None
-    with suppress(MissingRecordError, UnsupportedError):
-        version = archive.format_version
     records = archive.records
     table = format_of(opened).table(opened)
     code = (each.size for name, each in records.items() if table.role(name).described == "code")
     return {
-        "format_version": version,
         "records": len(records),
         "code_nbytes": sum(code),
         "extra_names": _names(archive.extra_files),
