@@ -61,8 +61,12 @@ if TYPE_CHECKING:
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
     from tsarchive.surveying.dataset import Dataset
+    from tsarchive.surveying.gate import GateReport
+    from tsarchive.surveying.results import Survey
     from tsarchive.surveying.rows import FileRow, FindingRow
-    from tsarchive.surveying.surveys import Survey, survey
+    from tsarchive.surveying.rules import Gate
+    from tsarchive.surveying.summary import Summary
+    from tsarchive.surveying.surveys import survey
     from tsarchive.verifying import VerifyReport, verify
 
     from .archive import Missing, missing, open
@@ -85,6 +89,8 @@ __all__ = [
     "FindingRow",
     "Fingerprint",
     "FormatError",
+    "Gate",
+    "GateReport",
     "GraphReport",
     "JitterReport",
     "LimitError",
@@ -110,6 +116,7 @@ __all__ = [
     "SectionSize",
     "Severity",
     "SourceError",
+    "Summary",
     "Survey",
     "TargetError",
     "TensorInfo",
@@ -166,8 +173,12 @@ _HOMES = {
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
         "surveying.dataset": "Dataset",
+        "surveying.gate": "GateReport",
+        "surveying.results": "Survey",
         "surveying.rows": "FileRow FindingRow",
-        "surveying.surveys": "Survey survey",
+        "surveying.rules": "Gate",
+        "surveying.summary": "Summary",
+        "surveying.surveys": "survey",
         "verifying": "VerifyReport verify",
     }.items()
     for name in names.split()

@@ -105,7 +105,9 @@ def mixed(folder: Path, *, hostile: int = 3) -> Path:
     """A folder with models of several kinds, with hostile ones, broken ones, and no models."""
     sources = dict(_MIXED)
     for kind in ("pt2", "executorch", "legacy"):
-        found = sorted(p for p in (FIXTURES / kind).iterdir() if p.suffix in (".pt", ".pt2", ".pte"))
+        found = sorted(
+            p for p in (FIXTURES / kind).iterdir() if p.suffix in (".pt", ".pt2", ".pte")
+        )
         sources |= {f"{kind}/{path.name}": path for path in found[:2]}
     hostiles = sorted((FIXTURES / "hostile").glob("*.pt"))[:: -(-240 // hostile)]
     sources |= {f"hostile/{path.name}": path for path in hostiles}
@@ -118,5 +120,3 @@ def mixed(folder: Path, *, hostile: int = 3) -> Path:
     (folder / "empty.pt").touch()
     (folder / "page.pt").write_bytes(b"<!DOCTYPE html><title>Sign in</title>")
     return folder
-
-

@@ -43,7 +43,11 @@ def test_tasks_end_where_they_are_large():
 def test_files_are_read_one_after_the_other(tmp_path):
     files = listed_names(tmp_path, ["a.pt", "exit.pt", "b.pt"])
     found = [*read_here(files, Job(function="tests.support.surveys:dangerous"))]
-    assert [[each.file.path for each in some] for some in found] == [["a.pt"], ["exit.pt"], ["b.pt"]]
+    assert [[each.file.path for each in some] for some in found] == [
+        ["a.pt"],
+        ["exit.pt"],
+        ["b.pt"],
+    ]
     assert [some[0].file.status for some in found] == ["read", "crashed", "read"]
 
 
@@ -65,7 +69,9 @@ def test_few_files_are_on_their_way_at_a_time():
             taken += 1
             yield Listed("", f"{number}.pt", "", 1)
 
-    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    with Client(
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0"
+    ) as client:
         for some in read_on_cluster(client, files(), Job(), nothing_done):
             given += len(some)
             most = max(most, taken - given)
@@ -124,4 +130,3 @@ def test_a_scheduler_has_workers_of_its_own(tmp_path):
     tsarchive.survey(folder, tmp_path / "here", workers=0)
     there, here = (tsarchive.Dataset(tmp_path / name).surveyed() for name in ("there", "here"))
     assert [*there] == [*here]
-

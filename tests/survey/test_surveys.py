@@ -216,5 +216,3 @@ def test_aspects_are_kept_with_the_rows(tmp_path):
     assert index["aspects"]["tsarchive"] == tsarchive.__version__
     with pytest.raises(CallError, match="weights False, not True"):
         survey(tmp_path, tmp_path / "out")
-
-

@@ -51,8 +51,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"torch:       {loadable} that some release loads; {told}"
     if summary.writers:
         most = sorted(summary.writers, key=lambda writer: -writer.files)
-        told = [f"{writer} ({writer.files:,})" for writer in most]
-        yield f"written by:  torch {listed(told, _ROWS)}"
+        spans = [f"{writer} ({writer.files:,})" for writer in most]
+        yield f"written by:  torch {listed(spans, _ROWS)}"
 
 
 def _twins(twins: Twins) -> str:
