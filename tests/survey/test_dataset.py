@@ -77,9 +77,11 @@ def test_tables_of_arrow_have_the_rows(tmp_path, format_):
     for name, kind in (("files", FileRow), ("findings", FindingRow)):
         table = Dataset(tmp_path).table(name)
         assert table.equals(early[name])
-        expected = [e.file for e in given] if name == "files" else [
-            row for each in given for row in each.findings
-        ]
+        expected = (
+            [e.file for e in given]
+            if name == "files"
+            else [row for each in given for row in each.findings]
+        )
         assert [row_of(kind, row) for row in table.to_pylist()] == expected
 
 
