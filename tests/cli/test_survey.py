@@ -13,6 +13,8 @@ from tests.support.surveys import listed_names, reading_by
 from tsarchive.cli.survey import _progress_text
 from tsarchive.surveying.surveys import Progress
 
+NAMES = ("container_attributes.pt", "non_ascii.pt")
+
 
 @pytest.fixture
 def out(tmp_path):
@@ -21,10 +23,10 @@ def out(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two sound models."""
+    """Two models of which there is nothing to find."""
     made = tmp_path / "models"
     made.mkdir()
-    for name in ("container_attributes.pt", "non_ascii.pt"):
+    for name in NAMES:
         shutil.copyfile(ARCHIVES / name, made / name)
     return made
 
@@ -34,10 +36,7 @@ def test_sound_models_are_fine(folder, out):
     assert result.exit_code == 0
     assert "2 files found" in result.stdout
     assert f"dataset: {out}" in result.stdout
-    assert [row.path for row in tsarchive.Dataset(out).files()] == [
-        "container_attributes.pt",
-        "non_ascii.pt",
-    ]
+    assert [row.path for row in tsarchive.Dataset(out).files()] == [*NAMES]
     again = run("survey", folder, "--out", out, "--workers", 0)
     assert "2 of them unchanged since the last run" in again.stdout
 

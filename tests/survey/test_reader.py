@@ -19,12 +19,14 @@ DANGEROUS = "tests.support.survey_readers:dangerous"
 
 
 def test_a_file_that_ends_its_process_is_told(tmp_path):
-    files = listed_names(tmp_path, ["a.pt", "exit.pt", "killed.pt", "starved.pt", "b.pt"])
+    names = ["a.pt", "exit.pt", "killed.pt", "starved.pt", "answers.pt", "b.pt"]
+    files = listed_names(tmp_path, names)
     with Reader(Job(function=DANGEROUS)) as reader:
         found = [reader.read(file) for file in files]
     problems = {
         "exit.pt": "the process that read it ended with exit code 7",
         "killed.pt": "the process that read it was ended by SIGKILL",
+        "answers.pt": "the process that read it gave something else than rows",
         "starved.pt": "there was not enough memory to read it",
     }
     assert found == [
@@ -81,3 +83,18 @@ def test_a_process_that_does_not_start_is_an_error(tmp_path):
     job = Job(function="tests.support.survey_readers:nothing")
     with Reader(job) as reader, pytest.raises(ChildProcessError, match="does not start"):
         reader.read(file)
+
+
+def test_a_process_that_nobody_is_left_to_ask_ends(tmp_path):
+    """Its folder goes with it, as where the worker was killed that had started it."""
+    (file,) = listed_names(tmp_path, ["a.pt"])
+    reader = Reader(Job(function="tests.support.survey_readers:process_of"))
+    folder = reader.read(file).file.problem.partition(" ")[2]
+    process = reader._process
+    assert process is not None
+    assert os.path.exists(folder)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 0
+    assert not os.path.exists(folder)
+    reader.close()
