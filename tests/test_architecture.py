@@ -176,7 +176,7 @@ MAY_IMPORT = {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",
         "tsarchive.describing", "tsarchive.fingerprinting", "tsarchive.formats",
         "tsarchive.formats.registry", "tsarchive.operators", "tsarchive.remote",
-        "tsarchive.reporting", "tsarchive.verifying",
+        "tsarchive.reporting", "tsarchive.scanning", "tsarchive.verifying",
     },
 }  # fmt: skip
 

@@ -7,23 +7,26 @@ import sys
 
 import pytest
 
-from tests.support.surveys import listed_names, plain_row
+from tests.support.survey_readers import plain_row
+from tests.support.surveys import listed_names
 from tsarchive.errors import UnsupportedError
 from tsarchive.surveying import reader as module
 from tsarchive.surveying.child import unread
 from tsarchive.surveying.reader import Job, Reader
 from tsarchive.surveying.reading import Aspects
 
-DANGEROUS = "tests.support.surveys:dangerous"
+DANGEROUS = "tests.support.survey_readers:dangerous"
 
 
 def test_a_file_that_ends_its_process_is_told(tmp_path):
-    files = listed_names(tmp_path, ["a.pt", "exit.pt", "killed.pt", "starved.pt", "b.pt"])
+    names = ["a.pt", "exit.pt", "killed.pt", "starved.pt", "answers.pt", "b.pt"]
+    files = listed_names(tmp_path, names)
     with Reader(Job(function=DANGEROUS)) as reader:
         found = [reader.read(file) for file in files]
     problems = {
         "exit.pt": "the process that read it ended with exit code 7",
         "killed.pt": "the process that read it was ended by SIGKILL",
+        "answers.pt": "the process that read it gave something else than rows",
         "starved.pt": "there was not enough memory to read it",
     }
     assert found == [
@@ -68,20 +71,30 @@ def test_a_defect_is_told_and_output_is_no_answer(tmp_path):
 def test_processes_are_renewed_and_leave_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_FILES_OF_PROCESS", 2)
     files = listed_names(tmp_path, ["a.pt", "b.pt", "c.pt"])
-    with Reader(Job(function="tests.survey.test_reader:process_of")) as reader:
+    with Reader(Job(function="tests.support.survey_readers:process_of")) as reader:
         found = [reader.read(file).file.problem.split(" ") for file in files]
     first, second, third = (number for number, _ in found)
     assert first == second != third
     assert not any(os.path.exists(folder) for _, folder in found)
 
 
-def process_of(file, asked):
-    """A row that tells the process that read the file, and its folder for temporary files."""
-    return unread(file, "read", f"{os.getpid()} {os.environ['TMPDIR']}")
-
-
 def test_a_process_that_does_not_start_is_an_error(tmp_path):
     (file,) = listed_names(tmp_path, ["a.pt"])
-    with Reader(Job(function="tests.support.surveys:nothing")) as reader:
-        with pytest.raises(ChildProcessError, match="does not start"):
-            reader.read(file)
+    job = Job(function="tests.support.survey_readers:nothing")
+    with Reader(job) as reader, pytest.raises(ChildProcessError, match="does not start"):
+        reader.read(file)
+
+
+def test_a_process_that_nobody_is_left_to_ask_ends(tmp_path):
+    """Its folder goes with it, as where the worker was killed that had started it."""
+    (file,) = listed_names(tmp_path, ["a.pt"])
+    reader = Reader(Job(function="tests.support.survey_readers:process_of"))
+    folder = reader.read(file).file.problem.partition(" ")[2]
+    process = reader._process
+    assert process is not None
+    assert os.path.exists(folder)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 0
+    assert not os.path.exists(folder)
+    reader.close()

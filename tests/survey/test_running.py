@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import tsarchive
-from tests.support.surveys import listed_names, mixed, plain_row
+from tests.support.survey_readers import plain_row
+from tests.support.surveys import listed_names, mixed
 from tsarchive.surveying import running
 from tsarchive.surveying.child import unread
 from tsarchive.surveying.listing import Listed
@@ -42,13 +43,9 @@ def test_tasks_end_where_they_are_large():
 
 def test_files_are_read_one_after_the_other(tmp_path):
     files = listed_names(tmp_path, ["a.pt", "exit.pt", "b.pt"])
-    found = [*read_here(files, Job(function="tests.support.surveys:dangerous"))]
-    assert [[each.file.path for each in some] for some in found] == [
-        ["a.pt"],
-        ["exit.pt"],
-        ["b.pt"],
-    ]
-    assert [some[0].file.status for some in found] == ["read", "crashed", "read"]
+    found = [*read_here(files, Job(function="tests.support.survey_readers:dangerous"))]
+    told = [[(each.file.path, each.file.status) for each in some] for some in found]
+    assert told == [[("a.pt", "read")], [("exit.pt", "crashed")], [("b.pt", "read")]]
 
 
 def nothing_done(job, files):
@@ -69,9 +66,8 @@ def test_few_files_are_on_their_way_at_a_time():
             taken += 1
             yield Listed("", f"{number}.pt", "", 1)
 
-    with Client(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0"
-    ) as client:
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
+    with Client(processes=False, **options) as client:
         for some in read_on_cluster(client, files(), Job(), nothing_done):
             given += len(some)
             most = max(most, taken - given)
@@ -101,7 +97,7 @@ def test_rows_are_the_same_after_workers_were_killed(tmp_path, monkeypatch):
     names[30:30] = ["kill-3-b.pt"]
     files = listed_names(tmp_path, names)
     with local_cluster(2) as client:
-        job = Job(function="tests.support.surveys:killing")
+        job = Job(function="tests.support.survey_readers:killing")
         assert flat(read_on_cluster(client, files, job)) == expected(files)
     deaths = {path.stem.partition(".")[0]: path.stat().st_size for path in tmp_path.glob("*.met")}
     assert deaths["kill-2-a"] >= 3
@@ -114,7 +110,7 @@ def test_what_workers_die_of_each_time_has_crashed(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_DEATHS", 1)
     files = listed_names(tmp_path, ["a.pt", "kill-99-b.pt", "c.pt"])
     with local_cluster(2) as client:
-        job = Job(function="tests.support.surveys:killing")
+        job = Job(function="tests.support.survey_readers:killing")
         found = flat(read_on_cluster(client, files, job))
     crashed = unread(files[1], "crashed", running._KILLED)
     assert found == expected(files) | {"kill-99-b.pt": crashed}

@@ -13,7 +13,8 @@ import pytest
 
 import tsarchive
 from tests.support.archives import ROOT
-from tests.support.surveys import listed_names, mixed, plain_row, reading_by
+from tests.support.survey_readers import plain_row
+from tests.support.surveys import listed_names, mixed, reading_by
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.surveying import running
 from tsarchive.surveying.listing import listed

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import sys
 import threading
@@ -38,12 +39,15 @@ def function_named(name: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def main(function: str, aspects: str, seconds: float | None) -> None:
-    """Answer requests by the function of this name, until there are none."""
+def main(function: str, aspects: str, seconds: float | None, folder: str) -> None:
+    """Answer requests by the function of this name, until there are none.
+
+    ``folder`` is for temporary files, and goes when nobody is left who would remove it.
+    """
     answers = _answers()
     read, asked = function_named(function), Aspects(**json.loads(aspects))
     requests: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    threading.Thread(target=_receive, args=(requests, folder), daemon=True).start()
     _send(answers, READY)
     while True:
         try:
@@ -84,10 +88,11 @@ def _send(answers: BinaryIO, line: bytes) -> None:
     answers.flush()
 
 
-def _receive(requests: queue.Queue[bytes]) -> None:
+def _receive(requests: queue.Queue[bytes], folder: str) -> None:
     """Pass on requests; when nobody is left to ask, end this process whatever it does."""
     for line in sys.stdin.buffer:
         requests.put(line)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 

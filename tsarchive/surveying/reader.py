@@ -29,6 +29,9 @@ from .rows import Status, Surveyed, surveyed_of
 _TICK_SECONDS: Final = 0.05
 # Then a new process takes its place, whatever has gathered in its memory.
 _FILES_OF_PROCESS: Final = 1_000
+# More than all findings that are kept of a file.
+_LONGEST_ANSWER: Final = 1 << 28
+_NO_ROWS: Final = "the process that read it gave something else than rows"
 _PROGRAM: Final = (
     "import json, sys; path, *arguments = json.loads(sys.argv[1]); sys.path[:] = path; "
     "from tsarchive.surveying.child import main; main(*arguments)"
@@ -96,7 +99,11 @@ class Reader(Closing):
         """End the process."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            for stream in (self._process.stdin, self._process.stdout):
+                assert stream is not None
+                with suppress(BrokenPipeError):  # of what it has not read
+                    stream.close()
+            self._process.wait()
             self._process = None
         if self._folder is not None:
             self._folder.cleanup()
@@ -117,11 +124,13 @@ class Reader(Closing):
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(asdict(file)).encode() + b"\n")
                 process.stdin.flush()
-            answer = process.stdout.readline()
-        if answer.endswith(b"\n"):
-            return surveyed_of(json.loads(answer))
+            answer = process.stdout.readline(_LONGEST_ANSWER)
+        rows = _rows_in(answer)
+        if rows is not None:
+            return rows
         self.close()
-        return end or _End("crashed", _how_it_ended(process.returncode))
+        problem = _NO_ROWS if answer else _how_it_ended(process.returncode)
+        return end or _End("crashed", problem)
 
     def _started(self) -> subprocess.Popen[bytes]:
         """Start a process that finds the modules which this one finds; its files go with it."""
@@ -129,13 +138,14 @@ class Reader(Closing):
         self._folder = tempfile.TemporaryDirectory(prefix="tsarchive-survey-")
         job = self.job
         path = [os.path.abspath(each) for each in sys.path]
-        arguments = (path, job.function, json.dumps(asdict(job.aspects)), job.seconds)
+        aspects, folder = json.dumps(asdict(job.aspects)), self._folder.name
+        arguments = (path, job.function, aspects, job.seconds, folder)
         self._process = process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "TMPDIR": self._folder.name},
+            env={**os.environ, "TMPDIR": folder},
             start_new_session=True,  # an interrupt from the keyboard is for this process
         )
         self._left = _FILES_OF_PROCESS
@@ -171,6 +181,14 @@ class Reader(Closing):
             if end:
                 process.kill()
                 return
+
+
+def _rows_in(answer: bytes) -> Surveyed | None:
+    """Return the rows in a line, None where it has none: a file may have taken over its process."""
+    if answer.endswith(b"\n"):
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            return surveyed_of(json.loads(answer))
+    return None
 
 
 def _memory_of(pid: int) -> int:

@@ -19,10 +19,14 @@ class FileRow:
     ``path`` is relative to its ``root`` where that is a folder or bucket. ``version`` is the ETag,
     generation or modification time that the file had. ``sha256`` is that of the whole file, in hex.
     ``code``, ``structure``, ``weights``, ``extra_files`` and ``model`` are the digests of
-    :func:`tsarchive.fingerprint`. ``effects`` are what operators reach beyond tensors, such as
-    ``file``. ``errors``, ``warnings`` and ``notes`` count the findings of ``verify`` and ``audit``,
-    which are rows of their own. ``torch_first`` and ``torch_last`` are the releases that may have
-    written it, ``loads_on`` and ``runs_on`` those that load and run it. Sizes are in bytes.
+    :func:`tsarchive.fingerprint`. ``parameters`` counts elements. ``effects`` are what operators do
+    beside computing, such as ``files`` or ``randomness``. ``errors``, ``warnings`` and ``notes``
+    count the findings of ``verify`` and ``audit``, which are rows of their own. ``torch_first`` and
+    ``torch_last`` are the releases that may have written it, ``loads_on`` and ``runs_on`` those that
+    load and run it. Sizes are in bytes.
+
+    Names are sorted, at most 10,000 of a kind; texts have at most 4,000 characters, and escapes in
+    the place of what is no UTF-8.
     """
 
     root: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -12,7 +13,6 @@ from hashlib import blake2b
 from itertools import chain
 from typing import IO, Final, Literal, TypeAlias
 
-import tsarchive
 from tsarchive.errors import CallError
 
 from .dataset import Dataset, DatasetWriter
@@ -23,6 +23,7 @@ from .results import Progress, Survey
 from .rows import FileRow, Status, Surveyed
 from .running import read_by_scheduler, read_by_workers, read_here
 
+_PACKAGE: Final = "tsarchive"  # not imported: it imports this module
 DEFAULT_SECONDS: Final = 600.0
 """The time that a file may take where nobody says otherwise."""
 # Bytes that could not be had may be there by the next run.
@@ -89,7 +90,7 @@ def survey(
         hint = "Give the number of workers, or the address of a scheduler that has workers"
         raise CallError("there are no such workers", hint=hint)
     given = [roots] if isinstance(roots, str | os.PathLike) else [*roots]
-    asked = asdict(aspects) | {"tsarchive": tsarchive.__version__}
+    asked = asdict(aspects) | {"tsarchive": sys.modules[_PACKAGE].__version__}
     with DatasetWriter(out, asked, format) as writer, tempfile.TemporaryFile() as spool:
         listing = _Listing(spool, os.path.abspath(out), writer.dataset, retry=retry)
         listing.take(given, lists, all_files=all_files, step=step)
