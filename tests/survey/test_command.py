@@ -62,7 +62,7 @@ def test_it_tells_of_the_survey(survey):
 def test_it_tells_the_same_as_json(survey):
     found = document("survey", "--out", survey(FINE, TWIN, WARNED))
     assert (found["ok"], found["read"], found["files"]) == (True, 0, {"read": 3})
-    assert found["findings"] == {"warning": 1}
+    assert found["findings"] == {"error": 0, "warning": 1, "info": 0}
     assert found["summary"]["by_model"]["saved_nbytes"] == 200 + 100
     assert found["gate"] is None
 

@@ -241,7 +241,7 @@ def _document(
         "unchanged": now.unchanged,
         "read": now.done,
         "files": summary.statuses,
-        "findings": summary.severities,
+        "findings": {name: summary.severities.get(name, 0) for name in _SEVERITIES},
         "summary": summary,
         "gate": gate and {"ok": gate.ok, "checked": gate.checked, "violated": gate.violated,
                           "rules": gate.rules, "violations": gate.violations},
