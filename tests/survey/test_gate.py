@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from datetime import date
 
 import pytest
 
-from tests.support.archives import ROOT
+from tests.support.archives import ARCHIVES, ROOT
 from tests.support.survey_rows import Rows, file, finding
 from tsarchive.errors import CallError, FormatError
+from tsarchive.surveying import listing
 from tsarchive.surveying.gate import check, require_asked, sarif_of
+from tsarchive.surveying.reading import Aspects, surveyed
 from tsarchive.surveying.rules import Gate
 
 TODAY = date(2026, 11, 27)
@@ -123,9 +126,9 @@ def test_files_are_signed_by_what_is_beside_them_or_by_their_digest(tmp_path):
     unsigned = gate(rule("deny = { signed = false }"), "[signed]\nsuffixes = ['.pgp']")
     assert violating(unsigned, [
         file("a"), file("a.pgp", status="foreign"), file("b"), file("b.sig", status="foreign"),
-        file("c"), file("c.pgp"),
+        file("c"), file("c.pgp"), file("d"), file("d.pgp", status="foreign", kind="zip"),
     ]) == [
-        "b", "b.sig", "c", "c.pgp",
+        "b", "b.sig", "c", "c.pgp", "d", "d.pgp",
     ]  # fmt: skip
 
 
@@ -170,6 +173,24 @@ def test_rules_need_no_more_than_they_ask_for():
     require_asked(
         gate(rule("deny = { finding = { verb = 'audit' } }")), ASPECTS | {"verify": False}
     )
+
+
+@pytest.mark.parametrize("content", [b"\x30\x82", b"-----BEGIN PGP SIGNATURE-----\n", b"{}"])
+def test_signatures_are_listed_and_are_no_findings(tmp_path, content):
+    """But what is called so and is of a kind that is known is read like any other file."""
+    path = tmp_path / "a.pt.sig"
+    path.write_bytes(content)
+    (listed,) = listing.listed(str(tmp_path))
+    found, *findings = surveyed(listed, Aspects())
+    assert (found.status, found.kind, found.errors, found.warnings) == (
+        "foreign", "signature", 0, 0,
+    )  # fmt: skip
+    assert findings == [()]
+    path.write_bytes((ARCHIVES / "sequential.pt").read_bytes())
+    assert surveyed(listed, Aspects()).file.kind == "torchscript"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("evil.pkl", b"cos\nsystem\n(S'id'\ntR.")
+    assert surveyed(listed, Aspects()).findings
 
 
 def test_all_conditions_of_a_rule_count_together():

@@ -13,6 +13,7 @@ from tsarchive.findings import Severity
 
 from .conditions import VERBS, FindingCondition, SignedCondition, TwinCondition
 from .grouping import Groups, Notes, Place
+from .listing import SIGNATURE
 from .rows import FileRow, FindingRow
 from .rules import Exemption, Gate, Rule
 
@@ -170,8 +171,9 @@ class _Known:
                 self._notes.add(key, Place(row.root, row.path), told)
 
     def is_signature(self, row: FileRow) -> bool:
-        """Return whether a file is called like a signature of another, and holds no model."""
-        return row.status == "foreign" and row.path.endswith(self._gate.suffixes)
+        """Return whether a file is called like a signature, and is of no kind that is known."""
+        is_unknown = row.status == "foreign" and row.kind in (None, SIGNATURE)
+        return is_unknown and row.path.endswith(self._gate.suffixes)
 
     def twin_of(self, row: FileRow, column: str) -> Place | None:
         digest = getattr(row, column)

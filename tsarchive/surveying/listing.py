@@ -21,6 +21,8 @@ _OTHER_SUFFIXES: Final = (
 )  # fmt: skip
 SIGNATURES: Final = (".asc", ".minisig", ".sig", ".sigstore", ".sigstore.json")
 """The ends of names of signatures: that of ``model.pt`` may be ``model.pt.sig``."""
+SIGNATURE: Final = "signature"
+"""The kind of files that are called so, and are of no kind that is known."""
 _OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""

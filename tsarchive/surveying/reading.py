@@ -26,13 +26,11 @@ from tsarchive.scanning.collecting import UNKNOWN, ZIP, Form, form_of
 from tsarchive.verifying import VerifyReport, verify
 
 from .alike import releases_of
-from .listing import SIGNATURES, Listed, fetched, is_elsewhere, text_of
+from .listing import SIGNATURE, SIGNATURES, Listed, fetched, is_elsewhere, text_of
 from .rows import FileRow, FindingRow, Surveyed
 
 Columns: TypeAlias = dict[str, Any]
 
-SIGNATURE: Final = "signature"
-"""The kind of files that are called like a signature of another, and hold no model."""
 _TAIL_BYTES: Final = 66_000
 # A file can name a million things, in names of any length: rows stay within bounds.
 _MOST_NAMES: Final = 10_000
@@ -97,7 +95,7 @@ class _File:
         row = self._row
         if self._is_damaged and row.status == "read":
             row = replace(row, status="refused")
-        if row.status == "foreign" and row.path.endswith(SIGNATURES):
+        if (row.status, row.kind) == ("foreign", None) and row.path.endswith(SIGNATURES):
             return Surveyed(replace(row, kind=SIGNATURE))  # that it is no model is no finding
         severities = Counter(finding.severity for finding in self._findings)
         row = replace(
