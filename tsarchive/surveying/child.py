@@ -53,7 +53,7 @@ def main(function: str, aspects: str, seconds: float | None, folder: str) -> Non
         try:
             file = Listed(**json.loads(requests.get(timeout=_IDLE_SECONDS)))
         except queue.Empty:
-            return
+            os._exit(0)  # at once: the other thread waits within a stream that would be closed
         _end_after(seconds)
         rows = _rows(read, file, asked)
         _end_after(None)

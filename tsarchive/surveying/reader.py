@@ -84,16 +84,15 @@ class Reader(Closing):
     def read(self, file: Listed) -> Surveyed:
         """Return the rows of a file.
 
-        What a process dies of that has read others before is tried again in a new one. Raises
-        OSError where no process can be started.
+        What a process dies of is tried again in a new one: others may have ended the first, or have
+        filled its memory. Raises OSError where no process can be started.
         """
-        while True:
-            is_new = not self._is_running
+        found = self._try(file)
+        if isinstance(found, _End) and found.status != "timeout":
             found = self._try(file)
-            if isinstance(found, Surveyed):
-                return found
-            if is_new or found.status == "timeout":
-                return unread(file, found.status, found.problem)
+        if isinstance(found, _End):
+            return unread(file, found.status, found.problem)
+        return found
 
     def close(self) -> None:
         """End the process."""

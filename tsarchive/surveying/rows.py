@@ -22,8 +22,8 @@ class FileRow:
     :func:`tsarchive.fingerprint`. ``parameters`` counts elements. ``effects`` are what operators do
     beside computing, such as ``files`` or ``randomness``. ``errors``, ``warnings`` and ``notes``
     count the findings of ``verify`` and ``audit``, which are rows of their own. ``torch_first`` and
-    ``torch_last`` are the releases that may have written it, ``loads_on`` and ``runs_on`` those that
-    load and run it. Sizes are in bytes.
+    ``torch_last`` are the releases that may have written it, ``loads_on`` and ``runs_on`` those
+    that load and run it. Sizes are in bytes.
 
     Names are sorted, at most 10,000 of a kind; texts have at most 4,000 characters, and escapes in
     the place of what is no UTF-8.

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tsarchive.errors import UnsupportedError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Task: TypeAlias = Callable[[Job, Sequence[Listed]], Sequence[Surveyed]]
-_T = TypeVar("_T")
 
 # A task has so many files at most, and ends with the one that makes it so large.
 _FILES_IN_TASK: Final = 16
@@ -88,34 +87,34 @@ def read_on_cluster(
     """Yield the rows of files, task by task, as they come from a cluster.
 
     The cluster knows of few more tasks at a time than it has threads, however many files there are.
-    What workers die of again and again is tried file by file, and then has ``crashed``. ``task``
+    Who is on a worker when it dies is suspected, and after some deaths put off: in the end each of
+    these files is read while nothing else is, and has ``crashed`` where workers still die. ``task``
     is what workers do, :func:`read_task` where it is not given.
     """
     from distributed import KilledWorker, as_completed
 
-    waiting, again = tasks_of(files), list[Sequence[Listed]]()
+    work, waiting = task or read_task, tasks_of(files)
     running, known = as_completed(loop=client.loop), dict[str, Sequence[Listed]]()
+    suspected: list[Listed] = []
     while True:
         room = max(_LEAST_TASKS, 2 * sum(client.nthreads().values())) - len(known)
-        for some in islice(chain(_taken(again), waiting), max(room, 0)):
-            future = client.submit(task or read_task, job, some, pure=False)
+        for some in islice(waiting, max(room, 0)):
+            future = client.submit(work, job, some, pure=False)
             known[future.key] = some
             running.add(future)
         if not known:
-            return
+            break
         future = next(running)
         some = known.pop(future.key)
         try:
             yield future.result()
         except KilledWorker:
-            if len(some) == 1:
-                yield [unread(some[0], "crashed", _KILLED)]
-            again += ([file] for file in some if len(some) > 1)
-
-
-def _taken(waiting: list[_T]) -> Iterator[_T]:
-    while waiting:
-        yield waiting.pop()
+            suspected += some
+    for file in suspected:
+        try:
+            yield client.submit(work, job, [file], pure=False).result()
+        except KilledWorker:
+            yield [unread(file, "crashed", _KILLED)]
 
 
 def tasks_of(files: Iterable[Listed]) -> Iterator[Sequence[Listed]]:
