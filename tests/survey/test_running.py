@@ -34,11 +34,12 @@ def expected(files) -> dict[str, object]:
 
 
 def test_tasks_end_where_they_are_large():
-    sizes = [1] * 20 + [running._BYTES_IN_TASK, 1, None, running._BYTES_IN_TASK // 2] * 2
+    most = running._FILES_IN_TASK
+    sizes = [1] * (most + 4) + [running._BYTES_IN_TASK, 1, None, running._BYTES_IN_TASK // 2] * 2
     files = [Listed("", str(number), "", size) for number, size in enumerate(sizes)]
     tasks = [*tasks_of(files)]
     assert [file for some in tasks for file in some] == files
-    assert [len(some) for some in tasks] == [16, 5, 4, 3]
+    assert [len(some) for some in tasks] == [most, 5, 4, 3]
 
 
 def test_files_are_read_one_after_the_other(tmp_path):
@@ -72,7 +73,7 @@ def test_few_files_are_on_their_way_at_a_time():
             given += len(some)
             most = max(most, taken - given)
     assert given == taken == 5_000
-    assert most <= 16 * (running._LEAST_TASKS + 1)
+    assert most <= running._FILES_IN_TASK * (running._LEAST_TASKS + 1)
 
 
 @pytest.mark.long("test_few_files_are_on_their_way_at_a_time")

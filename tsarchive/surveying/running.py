@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Task: TypeAlias = Callable[[Job, Sequence[Listed]], Sequence[Surveyed]]
 
 # A task has so many files at most, and ends with the one that makes it so large.
-_FILES_IN_TASK: Final = 16
+_FILES_IN_TASK: Final = 8
 _BYTES_IN_TASK: Final = 64 << 20
 _LEAST_TASKS: Final = 4
 # A worker may die of other things than what it reads: a task is begun so many times more.
