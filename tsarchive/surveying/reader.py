@@ -89,13 +89,15 @@ class Reader(Closing):
         What a process dies of is tried again in new ones: others may have ended the first, or have
         filled its memory. Raises OSError where no process can be started.
         """
-        for tries in range(1, _TRIES + 1):
+        end = _End()
+        for _ in range(_TRIES):
             found = self._try(file)
             if isinstance(found, Surveyed):
+                return found
+            end = found
+            if end.status == "timeout":
                 break
-            if tries == _TRIES or found.status == "timeout":
-                return unread(file, found.status, found.problem)
-        return found
+        return unread(file, end.status, end.problem)
 
     def close(self) -> None:
         """End the process."""
