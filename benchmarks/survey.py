@@ -4,7 +4,8 @@
 
 ``archives``: 10,000 archives of about 100 kB, of several networks with weights of their own, with
 everything but weights. ``killed``: 5,000 files of the fixtures' kinds, hostile and broken ones
-among them, while a worker is killed every ten seconds; its rows are compared with those that one
+among them, while one of the processes that read is killed every ten
+seconds; its rows are compared with those that one
 process gives, which take the ``seconds alone``. ``lost`` counts files without a row, ``other`` rows
 that differ.
 """
@@ -43,6 +44,7 @@ COLUMNS = (
     "survey", "files", "workers", "seconds", "files/s", "seconds alone", "kills", "lost", "other",
 )  # fmt: skip
 KILL_EVERY = 10.0
+READER = "tsarchive.surveying.child"
 FIXTURES = ROOT / "fixtures"
 SOUND = ("archives", "executorch", "legacy", "old", "pt2", "pt2_old", "removed")
 SUFFIXES = (".pt", ".pt2", ".pte", ".ptd", ".pth", ".ptl")
@@ -121,6 +123,14 @@ def broken(data: bytearray, chance: random.Random) -> None:
         data[at] ^= 0xFF
 
 
+def readers() -> list[int]:
+    """Return the processes that read files for this one."""
+    import psutil
+
+    children = psutil.Process().children()
+    return [each.pid for each in children if any(READER in part for part in each.cmdline())]
+
+
 @contextmanager
 def killing(pids: Callable[[], list[int]], kills: list[int]) -> Iterator[None]:
     """Kill one of these processes every ten seconds."""
@@ -128,9 +138,9 @@ def killing(pids: Callable[[], list[int]], kills: list[int]) -> Iterator[None]:
 
     def kill() -> None:
         while not done.wait(KILL_EVERY):
-            for pid in chance.sample(pids(), min(1, len(pids()))):
-                os.kill(pid, signal.SIGKILL)
-                kills.append(pid)
+            if there := pids():
+                kills.append(chance.choice(there))
+                os.kill(kills[-1], signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -154,10 +164,8 @@ def killed_row(folder: Path, count: int, workers: int) -> dict[str, object]:
     write_mixed(folder, count)
     files, job, kills = [*listed(str(folder))], Job(seconds=60), list[int]()
     begun = time.monotonic()
-    with local_cluster(workers) as client:
-        nannies = client.cluster.workers
-        with killing(lambda: [each.pid for each in nannies.values() if each.pid], kills):
-            found = by_key(read_on_cluster(client, files, job))
+    with local_cluster(workers) as client, killing(readers, kills):
+        found = by_key(read_on_cluster(client, files, job))
     seconds, begun = time.monotonic() - begun, time.monotonic()
     alone = by_key(read_here(files, job))
     own = {

@@ -56,10 +56,12 @@ def dangerous(file: Listed, asked: Aspects) -> Surveyed:
 
 
 def killing(file: Listed, asked: Aspects) -> Surveyed:
-    """Kill the worker whose process this is, as often as the name says: ``kill-3-a.pt``."""
+    """Kill this process as often as the name says (``die-2-a.pt``), or the worker that asks it
+    (``kill-3-a.pt``)."""
     word, _, rest = Path(file.path).stem.partition("-")
-    if word == "kill" and _count(file.place) <= int(rest.partition("-")[0]):
-        os.kill(os.getppid(), signal.SIGKILL)
+    victims = {"die": os.getpid(), "kill": os.getppid()}
+    if word in victims and _count(file.place) <= int(rest.partition("-")[0]):
+        os.kill(victims[word], signal.SIGKILL)
         time.sleep(_LONG)  # until this process notices that nobody is left to ask
     return plain_row(file, asked)
 

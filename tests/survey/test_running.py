@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from tsarchive.surveying.reader import Job
 from tsarchive.surveying.reading import Aspects
 from tsarchive.surveying.running import local_cluster, read_here, read_on_cluster, tasks_of
 
+KILLING = "tests.support.survey_readers:killing"
 needs_dask = pytest.mark.skipif(
     running.find_spec("distributed") is None, reason="dask is not installed"
 )
@@ -91,28 +94,50 @@ def test_rows_are_the_same_from_many_processes(tmp_path):
 
 @pytest.mark.long("test_few_files_are_on_their_way_at_a_time")
 @needs_dask
-def test_rows_are_the_same_after_workers_were_killed(tmp_path, monkeypatch):
-    """Five deaths, each in the middle of a task; what had been read in it is read again."""
+def test_rows_are_the_same_after_processes_were_killed(tmp_path):
+    """Five deaths, each in the middle of a task, as if somebody had killed the process."""
     names = [f"{number:02}.pt" for number in range(40)]
-    names[7:7] = ["kill-2-a.pt"]
-    names[30:30] = ["kill-3-b.pt"]
-    files = listed_names(tmp_path, names)
+    names += ["die-2-a.pt", "die-1-b.pt", "die-2-c.pt"]
+    files = listed_names(tmp_path, sorted(names))
     with local_cluster(2) as client:
-        job = Job(function="tests.support.survey_readers:killing")
-        assert flat(read_on_cluster(client, files, job)) == expected(files)
-    deaths = {path.stem.partition(".")[0]: path.stat().st_size for path in tmp_path.glob("*.met")}
-    assert deaths["kill-2-a"] >= 3
-    assert deaths["kill-3-b"] >= 4
+        found = flat(read_on_cluster(client, files, Job(function=KILLING)))
+    assert found == expected(files)
+    assert {path.stem: path.stat().st_size for path in tmp_path.glob("*.met")} == {
+        "die-2-a.pt": 3, "die-1-b.pt": 2, "die-2-c.pt": 3,
+    }  # fmt: skip
+
+
+@contextmanager
+def processes(deaths: int) -> Iterator[Any]:
+    """A cluster of worker processes, in which a task may meet so many deaths."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": deaths}),
+        LocalCluster(processes=True, memory_limit=0, **options) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
 
 
 @pytest.mark.long("test_few_files_are_on_their_way_at_a_time")
 @needs_dask
-def test_what_workers_die_of_each_time_has_crashed(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "_DEATHS", 1)
+def test_rows_are_the_same_after_workers_were_killed(tmp_path):
+    files = listed_names(tmp_path, [*(f"{n:02}.pt" for n in range(20)), "kill-2-a.pt"])
+    with processes(5) as client:
+        found = flat(read_on_cluster(client, files, Job(function=KILLING)))
+    assert found == expected(files)
+
+
+@pytest.mark.long("test_few_files_are_on_their_way_at_a_time")
+@needs_dask
+def test_what_workers_die_of_each_time_has_crashed(tmp_path):
+    """It alone: not what was on the same worker."""
     files = listed_names(tmp_path, ["a.pt", "kill-99-b.pt", "c.pt"])
-    with local_cluster(2) as client:
-        job = Job(function="tests.support.survey_readers:killing")
-        found = flat(read_on_cluster(client, files, job))
+    with processes(1) as client:
+        found = flat(read_on_cluster(client, files, Job(function=KILLING)))
     crashed = unread(files[1], "crashed", running._KILLED)
     assert found == expected(files) | {"kill-99-b.pt": crashed}
 
@@ -121,7 +146,7 @@ def test_what_workers_die_of_each_time_has_crashed(tmp_path, monkeypatch):
 @needs_dask
 def test_a_scheduler_has_workers_of_its_own(tmp_path):
     folder = mixed(tmp_path / "models")
-    with local_cluster(2) as client:
+    with processes(5) as client:
         address = client.scheduler.address
         tsarchive.survey(folder, tmp_path / "there", scheduler=address)
     tsarchive.survey(folder, tmp_path / "here", workers=0)

@@ -26,6 +26,8 @@ from .listing import Listed
 from .reading import Aspects
 from .rows import Status, Surveyed, surveyed_of
 
+# So many deaths are no accident.
+_TRIES: Final = 3
 _TICK_SECONDS: Final = 0.05
 # Then a new process takes its place, whatever has gathered in its memory.
 _FILES_OF_PROCESS: Final = 1_000
@@ -84,15 +86,18 @@ class Reader(Closing):
     def read(self, file: Listed) -> Surveyed:
         """Return the rows of a file.
 
-        What a process dies of is tried again in a new one: others may have ended the first, or have
+        What a process dies of is tried again in new ones: others may have ended the first, or have
         filled its memory. Raises OSError where no process can be started.
         """
-        found = self._try(file)
-        if isinstance(found, _End) and found.status != "timeout":
+        end = _End()
+        for _ in range(_TRIES):
             found = self._try(file)
-        if isinstance(found, _End):
-            return unread(file, found.status, found.problem)
-        return found
+            if isinstance(found, Surveyed):
+                return found
+            end = found
+            if end.status == "timeout":
+                break
+        return unread(file, end.status, end.problem)
 
     def close(self) -> None:
         """End the process."""

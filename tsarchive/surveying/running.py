@@ -25,8 +25,6 @@ Task: TypeAlias = Callable[[Job, Sequence[Listed]], Sequence[Surveyed]]
 _FILES_IN_TASK: Final = 8
 _BYTES_IN_TASK: Final = 64 << 20
 _LEAST_TASKS: Final = 4
-# A worker may die of other things than what it reads: a task is begun so many times more.
-_DEATHS: Final = 5
 _KILLED: Final = "the workers that were to read it were killed, again and again"
 
 
@@ -40,7 +38,7 @@ def read_here(files: Iterable[Listed], job: Job) -> Iterator[Sequence[Surveyed]]
 def read_by_workers(
     files: Iterable[Listed], job: Job, workers: int
 ) -> Iterator[Sequence[Surveyed]]:
-    """Yield the rows of files as so many worker processes of this machine have read them."""
+    """Yield the rows of files as so many processes of this machine have read them."""
     with local_cluster(workers) as client:
         yield from read_on_cluster(client, files, job)
 
@@ -58,27 +56,28 @@ def read_by_scheduler(
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """Run so many worker processes of Dask on this machine."""
+    """Run Dask within this process, with so many threads, each of which reads by a process."""
     _require_dask()
     import logging
 
-    import dask
     from distributed import Client, LocalCluster
 
-    # Without a limit of their own: files are read by other processes, which have theirs.
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}),
         LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,
+            n_workers=1,
+            threads_per_worker=workers,
+            processes=False,
+            memory_limit=0,  # files are read by other processes, which have their own
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield client
+        try:
+            yield client
+        finally:
+            while _readers:
+                _readers.popitem()[1].close()
 
 
 def read_on_cluster(
@@ -131,16 +130,18 @@ def tasks_of(files: Iterable[Listed]) -> Iterator[Sequence[Listed]]:
         yield some
 
 
-_here: Final = threading.local()
+# By the thread that reads with it.
+_readers: Final[dict[int, Reader]] = {}
 
 
 def read_task(job: Job, files: Sequence[Listed]) -> list[Surveyed]:
-    """Read the files of a task, each by the process that this thread has for it."""
-    reader: Reader | None = getattr(_here, "reader", None)
+    """Read the files of a task, by the process that this thread has for it."""
+    thread = threading.get_ident()
+    reader = _readers.get(thread)
     if reader is None or reader.job != job:
         if reader is not None:
             reader.close()
-        _here.reader = reader = Reader(job)
+        _readers[thread] = reader = Reader(job)
     return [*map(reader.read, files)]
 
 

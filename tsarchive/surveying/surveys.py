@@ -72,11 +72,11 @@ def survey(
     A process that ends early loses the files that were being read. ``retry`` also reads again what
     crashed or took too long before; what could not be read at all is always tried again.
 
-    Files are read by ``workers`` processes of Dask, one for each processor by default, or by those
-    of the ``scheduler`` at an address; with 0 workers one after the other, without Dask. A script
-    that is run needs ``if __name__ == "__main__":`` around its call, as Dask starts its workers by
-    importing it. Each worker reads by a process of its own, which may die of a file: its row tells
-    so. One that takes longer than ``seconds`` or more than ``memory`` bytes for a file is ended.
+    Files are read by ``workers`` processes, one for each processor by default, which Dask gives
+    their work, or by those of the ``scheduler`` at an address: each of its threads starts one. With
+    0 workers, one process reads one file after the other, without Dask. A process may die of a
+    file, whose row tells so after several tries. One that takes longer than ``seconds`` or more
+    than ``memory`` bytes for a file is ended.
 
     ``step`` is called with the progress, often.
 
