@@ -172,11 +172,11 @@ MAY_IMPORT = {
         "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
         "tsarchive.ir", "tsarchive.remote", "tsarchive.scanning", "tsarchive.verifying",
     },
-    "tsarchive.survey": {
+    "tsarchive.surveying": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",
         "tsarchive.describing", "tsarchive.fingerprinting", "tsarchive.formats",
         "tsarchive.formats.registry", "tsarchive.operators", "tsarchive.remote",
-        "tsarchive.reporting", "tsarchive.verifying",
+        "tsarchive.reporting", "tsarchive.scanning", "tsarchive.verifying",
     },
 }  # fmt: skip
 
@@ -210,7 +210,7 @@ WITHOUT_TORCH = (
     "tsarchive.frontend", "tsarchive.garbage", "tsarchive.ir", "tsarchive.jitter",
     "tsarchive.operators", "tsarchive.pickler", "tsarchive.policy", "tsarchive.printer",
     "tsarchive.remote", "tsarchive.reporting", "tsarchive.salvaging", "tsarchive.scanning",
-    "tsarchive.steps", "tsarchive.strict_json", "tsarchive.survey", "tsarchive.verifying",
+    "tsarchive.steps", "tsarchive.strict_json", "tsarchive.surveying", "tsarchive.verifying",
 )  # fmt: skip
 
 WITH_TORCH = (

@@ -62,6 +62,13 @@ if TYPE_CHECKING:
     from tsarchive.reporting import Page, SectionSize, report
     from tsarchive.salvaging import LostTensor, SalvageReport, SavedTensor, salvage
     from tsarchive.saving import save
+    from tsarchive.surveying.dataset import Dataset
+    from tsarchive.surveying.gate import GateReport
+    from tsarchive.surveying.results import Survey
+    from tsarchive.surveying.rows import FileRow, FindingRow
+    from tsarchive.surveying.rules import Gate
+    from tsarchive.surveying.summary import Summary
+    from tsarchive.surveying.surveys import survey
     from tsarchive.verifying import VerifyReport, verify
 
     from .archive import Missing, missing, open
@@ -76,11 +83,16 @@ __all__ = [
     "Change",
     "CompatReport",
     "Conversion",
+    "Dataset",
     "DecompileReport",
     "DiffReport",
+    "FileRow",
     "Finding",
+    "FindingRow",
     "Fingerprint",
     "FormatError",
+    "Gate",
+    "GateReport",
     "GraphReport",
     "JitterReport",
     "LimitError",
@@ -108,6 +120,8 @@ __all__ = [
     "SectionSize",
     "Severity",
     "SourceError",
+    "Summary",
+    "Survey",
     "TargetError",
     "TensorInfo",
     "TensorTotals",
@@ -135,6 +149,7 @@ __all__ = [
     "report",
     "salvage",
     "save",
+    "survey",
     "to_exported_program",
     "verify",
 ]
@@ -163,6 +178,13 @@ _HOMES = {
         "reporting": "Page SectionSize report",
         "salvaging": "LostTensor SalvageReport SavedTensor salvage",
         "saving": "save",
+        "surveying.dataset": "Dataset",
+        "surveying.gate": "GateReport",
+        "surveying.results": "Survey",
+        "surveying.rows": "FileRow FindingRow",
+        "surveying.rules": "Gate",
+        "surveying.summary": "Summary",
+        "surveying.surveys": "survey",
         "verifying": "VerifyReport verify",
     }.items()
     for name in names.split()

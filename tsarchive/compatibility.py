@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tsarchive.container.opening import open_source
 from tsarchive.errors import CallError, FormatError
 from tsarchive.fingerprinting import is_file, readable_contents
-from tsarchive.formats.base import Format
+from tsarchive.formats.base import Format, Opened
 from tsarchive.formats.compatibility import Compatibility, Reason, Row, Tie
 from tsarchive.formats.registry import format_of, opened_source
 from tsarchive.garbage import not_collecting
@@ -59,22 +59,27 @@ def compat(f: Subject, torch: Sequence[str] | None = None) -> CompatReport:
     Raises ArchiveError for a file that is broken or of another kind, CallError for a release that
     is not known, OSError for a file that cannot be read.
     """
-    asked = _releases(torch)
+    _releases(torch)  # named wrongly, they are told before the file is read
     with _opened(f) as opened:
-        format_ = format_of(opened)
-        first = min(asked)
-        known = [Release(name) for name in listed_versions()]
-        try:
-            found = format_.compatibility(opened, [each for each in known if each >= first])
-            names = {release.name for release in asked}
-            rows = [row for row in found.rows if row.torch in names]
-            if torch is not None and found.rows:
-                rows = [_planned(row, format_, opened) for row in rows]
-            elif torch is not None:
-                rows = [_refused(release, format_) for release in sorted(asked)]
-        except RecursionError:
-            raise FormatError("the program is nested too deeply") from None
-        return _report(format_.kind, found, rows)
+        return compatibility_of(opened, torch)
+
+
+def compatibility_of(opened: Opened, torch: Sequence[str] | None = None) -> CompatReport:
+    """Return what :func:`compat` tells of a file that is open. Raises as it does."""
+    format_, asked = format_of(opened), _releases(torch)
+    first = min(asked)
+    known = [Release(name) for name in listed_versions()]
+    try:
+        found = format_.compatibility(opened, [each for each in known if each >= first])
+        names = {release.name for release in asked}
+        rows = [row for row in found.rows if row.torch in names]
+        if torch is not None and found.rows:
+            rows = [_planned(row, format_, opened) for row in rows]
+        elif torch is not None:
+            rows = [_refused(release, format_) for release in sorted(asked)]
+    except RecursionError:
+        raise FormatError("the program is nested too deeply") from None
+    return _report(format_.kind, found, rows)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_o
 
 COMMANDS = [
     "compare", "compat_agreement", "conversion", "fidelity", "packing_mutants", "remote",
-    "scanners", "written_by",
+    "scanners", "survey_scale", "written_by",
 ]  # fmt: skip
 
 

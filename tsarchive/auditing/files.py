@@ -40,7 +40,7 @@ from tsarchive.scanning.collecting import (
 )
 from tsarchive.scanning.pickle_names import Budgets
 from tsarchive.scanning.report import AuditReport, Payload
-from tsarchive.verifying import verify_source
+from tsarchive.verifying import VerifyReport, verify_source
 
 from .programs import audit_program
 
@@ -49,13 +49,19 @@ _LONGEST_FILE: Final = 1 << 31
 _DEPTH: Final = 1
 
 
-def audit(source: str | os.PathLike[str] | BinaryIO, *, weights: bool | None = None) -> AuditReport:
+def audit(
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    weights: bool | None = None,
+    verified: VerifyReport | None = None,
+) -> AuditReport:
     """List what a file (a path or a binary file object) can do, and when.
 
     Nothing of the file runs, no name in it is imported, nothing is unpickled, and torch is not
     imported. Files of every kind give a report: TorchScript archives of any age, torch.export,
     torch.save and torch.package archives, pickles, NumPy and tar files. What cannot be looked
-    into is a finding.
+    into is a finding. ``verified`` is what :func:`tsarchive.verify` found in this file, where that
+    is at hand: it is verified otherwise.
 
     With ``weights`` the data of tensors is read as well: its checksums are checked, and pickles and
     programs are looked for in it. Otherwise a finding tells what was left unread. None stands for
@@ -70,11 +76,11 @@ def audit(source: str | os.PathLike[str] | BinaryIO, *, weights: bool | None = N
         elif weights is not None:
             opened.is_sparing = True
         get_ahead(opened)
-        return _audit(opened)
+        return _audit(opened, verified)
 
 
 @rarely_collecting()
-def _audit(source: Source) -> AuditReport:
+def _audit(source: Source, verified: VerifyReport | None) -> AuditReport:
     size = source.size
     found = Collected(Budgets.of_file(size))
     tail = _bytes_of(source, max(0, size - 66_000), size)
@@ -82,10 +88,10 @@ def _audit(source: Source) -> AuditReport:
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):
-        kind = audit_zip(source, found, _DEPTH)
+        kind = audit_zip(source, found, _DEPTH, verified)
     own = format_beginning(head)
     if own is not None:
-        is_looked_into = _audit_own(source, own, found)
+        is_looked_into = _audit_own(source, own, found, verified)
         kind = own.kind if is_looked_into else kind
         form = replace(form, is_inert=is_looked_into)
     if form.is_inert and own is not None and source.is_sparing:
@@ -98,9 +104,11 @@ def _audit(source: Source) -> AuditReport:
     return found.report(kind, size)
 
 
-def _audit_own(source: Source, format_: FileFormat, found: Collected) -> bool:
+def _audit_own(
+    source: Source, format_: FileFormat, found: Collected, verified: VerifyReport | None
+) -> bool:
     """Add what a file with a container of its own can do; false where it cannot be opened."""
-    add_soundness(source, found)
+    add_soundness(source, found, verified)
     try:
         archive = archive_of(format_.opened(lent(source)))
     except ArchiveError:
@@ -146,9 +154,11 @@ _OF_EXECUTORCH: Final = "ExecuTorch"
 _USES_PICKLE = re.compile(rb'"use_pickle"\s*:\s*true')
 
 
-def audit_zip(source: Source, found: Collected, depth: int) -> str:
+def audit_zip(
+    source: Source, found: Collected, depth: int, verified: VerifyReport | None = None
+) -> str:
     """Add what a zip archive holds, and return its kind; ``depth`` is that of archives inside."""
-    found.findings.excuse(add_soundness(source, found))
+    found.findings.excuse(add_soundness(source, found, verified))
     try:
         container = Container.of_source(lent(source))
     except ArchiveError:
@@ -388,13 +398,16 @@ _UNUSUAL: Final = {Nature.UNUSUAL: Severity.WARNING}
 _VERIFY: Final = "'tsarchive verify' lists all that is wrong with the file"
 
 
-def add_soundness(source: Source, found: Collected) -> frozenset[str]:
+def add_soundness(
+    source: Source, found: Collected, verified: VerifyReport | None
+) -> frozenset[str]:
     """Add the worst of what verifying finds, and return the records whose checksum is wrong.
 
     A file that is no sound archive is not known to be harmless, whatever its code can do. What
     stands in a record with a wrong checksum may be the work of damage: torch does not read it.
     """
-    findings = [f for f in verify_source(lent(source)).findings if f.rule != OTHER_KIND]
+    report = verify_source(lent(source)) if verified is None else verified
+    findings = [f for f in report.findings if f.rule != OTHER_KIND]
     grave = [finding for finding in findings if finding.severity > Severity.INFO]
     if not grave:
         return frozenset()

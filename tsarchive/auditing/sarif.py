@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from tsarchive.findings import Finding, Severity
@@ -14,6 +15,7 @@ from tsarchive.scanning.report import AuditReport, operator_rule
 _SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
+_IN_URLS: Final = "/:@!$&'()*+,;=%"
 _LEVELS: Final = {Severity.INFO: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
 
 
@@ -25,34 +27,69 @@ def sarif_document(file: str, report: AuditReport, version: str) -> dict[str, An
     """
     rules = sorted({finding.rule for finding in report.findings})
     described = {rule: RULES.get(rule, _OF_VERIFY.format(rule)) for rule in rules}
+    results = (
+        sarif_result(
+            rules.index(finding.rule),
+            finding,
+            _location(file, finding),
+            nature=finding.nature.value,
+        )
+        for finding in report.findings
+    )
+    return sarif_log(described, results, version)
+
+
+def sarif_log(
+    rules: Mapping[str, str], results: Iterable[Mapping[str, Any]], version: str
+) -> dict[str, Any]:
+    """Describe one run of the tool; ``rules`` describes each rule by its name."""
     driver = {
         "name": "tsarchive",
         "semanticVersion": version,
         "informationUri": "https://pypi.org/project/tsarchive/",
-        "rules": [
-            {"id": rule, "shortDescription": {"text": text}} for rule, text in described.items()
-        ],
+        "rules": [{"id": rule, "shortDescription": {"text": text}} for rule, text in rules.items()],
     }
-    results = [_result(file, finding, rules) for finding in report.findings]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": [*results]}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _result(file: str, finding: Finding, rules: list[str]) -> dict[str, Any]:
-    text = finding.message if finding.hint is None else f"{finding.message}. {finding.hint}"
+class Told(Protocol):
+    """What a scanner tells of a file by one of its rules."""
+
+    @property
+    def rule(self) -> str: ...
+    @property
+    def severity(self) -> Severity: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str | None: ...
+
+
+def sarif_result(
+    rule_index: int, told: Told, location: Mapping[str, Any], **properties: str
+) -> dict[str, Any]:
+    """Describe a result; ``rule_index`` is the place of its rule in the log."""
+    text = told.message if told.hint is None else f"{told.message}. {told.hint}"
     return {
-        "ruleId": finding.rule,
-        "ruleIndex": rules.index(finding.rule),
-        "level": _LEVELS[finding.severity],
+        "ruleId": told.rule,
+        "ruleIndex": rule_index,
+        "level": _LEVELS[told.severity],
         "message": {"text": text},
-        "locations": [_location(file, finding)],
-        "properties": {"nature": finding.nature.value},
+        "locations": [location],
+        "properties": properties,
     }
 
 
+def sarif_place(file: str) -> dict[str, Any]:
+    """Describe the place of a whole file, a path or a URL."""
+    is_url = "://" in file
+    uri = quote(file, _IN_URLS) if is_url else quote(os.fsencode(PurePath(file).as_posix()))
+    return {"artifactLocation": {"uri": uri}}
+
+
 def _location(file: str, finding: Finding) -> dict[str, Any]:
-    uri = quote(os.fsencode(PurePath(file).as_posix()))
-    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    physical = sarif_place(file)
     if finding.line is not None:
         physical["region"] = {"startLine": finding.line}
     elif finding.offset is not None:

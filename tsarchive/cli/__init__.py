@@ -39,6 +39,7 @@ COMMANDS = {
     "fingerprint": "Tell which model a file holds, whatever wrote it.",
     "diff": "Show how two models differ, from A to B.",
     "compat": "Tell which torch loads and runs a file.",
+    "survey": "Survey all files of folders, buckets and lists.",
     "jitter": "Check that saving again gives the same bytes.",
     "cache": "Show, trim or empty the cache of compiled code.",
 }

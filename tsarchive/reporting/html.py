@@ -82,6 +82,16 @@ def tag(name: str, /, *content: str | None, **attributes: str | int | float | bo
     return Html(f"{opened}>{joined(content)}</{name}>")
 
 
+def fact_list(lines: Iterable[tuple[str, str]]) -> Html:
+    """List labels and values; a value without a label continues the one before."""
+    rows: list[Html] = []
+    for label, value in lines:
+        if label:
+            rows.append(tag("dt", label))
+        rows.append(tag("dd", text(value, MAX_FACT)))
+    return tag("dl", *rows, class_="facts")
+
+
 def more(shown: int, total: int, noun: str, behind: str = "") -> Html | None:
     """Return ``and 9,500 more modules``, None where all are shown; ``behind`` is appended."""
     left = total - shown
@@ -104,6 +114,11 @@ def _attribute(name: str, value: str | int | float | bool | None) -> str:
 
 
 _LENGTH = 100
+
+
+def counted_bar(part: int, most: int) -> Html:
+    """Write a number, and draw it as a share of the largest beside it."""
+    return joined((tag("span", f"{part:,}", class_="number"), share_bar(part, most)), " ")
 
 
 def share_bar(part: int, whole: int) -> Html:

@@ -76,12 +76,13 @@ class SectionSize:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page about a file.
+    """A page about a file, or about a survey of many.
 
     ``html`` is the whole page, ``path`` where it was written, or None. ``kind`` is as in
     AuditReport or, where nothing was checked, :attr:`tsarchive.Archive.kind`; ``ok`` tells whether
     no finding is above ``Severity.INFO``, None where nothing was checked. Where two files are
-    compared, ``ok`` tells whether they have the same model.
+    compared, ``ok`` tells whether they have the same model; of a survey, whether all its files have
+    been read, and none has a finding above ``Severity.INFO`` or violates a rule of a gate.
     """
 
     file: str
@@ -142,6 +143,11 @@ def report(
 
         made = compared(Given(f), Given(against), histograms or "*", rows, step)
     step(STEPS[-1])
+    return page_of(made, out)
+
+
+def page_of(made: Made, out: str | os.PathLike[str] | None) -> Page:
+    """Return a page of these parts, which is written to ``out`` if given."""
     html = document(made.name, made.header, made.sections)
     if out is not None:
         with replacing(os.fsdecode(out)) as stream:

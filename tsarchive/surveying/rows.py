@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 Status: TypeAlias = Literal["read", "foreign", "refused", "failed", "crashed", "timeout"]
 """How it went: ``read``, of a format that is known; ``foreign``, no model file at all; ``refused``,
@@ -18,10 +19,14 @@ class FileRow:
     ``path`` is relative to its ``root`` where that is a folder or bucket. ``version`` is the ETag,
     generation or modification time that the file had. ``sha256`` is that of the whole file, in hex.
     ``code``, ``structure``, ``weights``, ``extra_files`` and ``model`` are the digests of
-    :func:`tsarchive.fingerprint`. ``effects`` are what operators reach beyond tensors, such as
-    ``file``. ``errors``, ``warnings`` and ``notes`` count the findings of ``verify`` and ``audit``,
-    which are rows of their own. ``torch_first`` and ``torch_last`` are the releases that may have
-    written it, ``loads_on`` and ``runs_on`` those that load and run it. Sizes are in bytes.
+    :func:`tsarchive.fingerprint`. ``parameters`` counts elements. ``effects`` are what operators do
+    beside computing, such as ``files`` or ``randomness``. ``errors``, ``warnings`` and ``notes``
+    count the findings of ``verify`` and ``audit``, which are rows of their own. ``torch_first`` and
+    ``torch_last`` are the releases that may have written it, ``loads_on`` and ``runs_on`` those
+    that load and run it. Sizes are in bytes.
+
+    Names are sorted, at most 10,000 of a kind; texts have at most 4,000 characters, and escapes in
+    the place of what is no UTF-8.
     """
 
     root: str
@@ -74,3 +79,44 @@ class FindingRow:
     offset: int | None = None
     line: int | None = None
     hint: str = ""
+
+
+class Surveyed(NamedTuple):
+    """All rows of one file."""
+
+    file: FileRow
+    findings: Sequence[FindingRow] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the rows of a survey are ordered by: no two files have the same."""
+        return self.file.root, self.file.path
+
+
+RowType: TypeAlias = type[FileRow] | type[FindingRow]
+ROWS: Final[Mapping[str, RowType]] = {"files": FileRow, "findings": FindingRow}
+"""The tables of a survey, and what a row of each is."""
+_Row = TypeVar("_Row", FileRow, FindingRow)
+_TUPLES: Final = frozenset(field.name for field in fields(FileRow) if field.default == ())
+
+
+def plain(row: FileRow | FindingRow) -> dict[str, Any]:
+    """Return a row as values by column, in the order of the columns."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+def row_of(kind: type[_Row], values: Mapping[str, Any]) -> _Row:
+    """Return the row with these values by column, lists in the place of tuples."""
+    columns: dict[str, Any] = {k: tuple(v) if k in _TUPLES else v for k, v in values.items()}
+    return kind(**columns)
+
+
+def surveyed_of(document: Mapping[str, Any]) -> Surveyed:
+    """Return the rows that :func:`document_of` made a document of."""
+    findings = (row_of(FindingRow, each) for each in document["findings"])
+    return Surveyed(row_of(FileRow, document["file"]), tuple(findings))
+
+
+def document_of(rows: Surveyed) -> dict[str, Any]:
+    """Return the rows of a file as a JSON document."""
+    return {"file": plain(rows.file), "findings": [*map(plain, rows.findings)]}

@@ -1,0 +1,141 @@
+"""Which files a survey finds: folders, single files, lists, and filesystems elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tsarchive.errors import RemoteError, UnsupportedError
+from tsarchive.surveying.listing import SUFFIXES, Listed, listed, name_of, named_in, text_of
+
+
+def paths(root, **options) -> list[str]:
+    return sorted(file.path for file in listed(os.fspath(root), **options))
+
+
+def put(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def test_a_folder_has_the_models_below_it(tmp_path):
+    put(tmp_path, "a.pt", "b/c.PTH", "b/d/e.pt2", "notes.txt", ".hidden.pt", ".git/f.pt", "pt")
+    assert paths(tmp_path) == ["a.pt", "b/c.PTH", "b/d/e.pt2"]
+    assert paths(tmp_path, all_files=True) == ["a.pt", "b/c.PTH", "b/d/e.pt2", "notes.txt", "pt"]
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".pt2", ".pte", ".ptd", ".ckpt", ".bin", ".pkl"])
+def test_suffixes_of_models_are_known(suffix):
+    assert suffix in SUFFIXES
+
+
+def test_a_file_is_told_with_size_and_version(tmp_path):
+    put(tmp_path, "b/c.pt")
+    path = tmp_path / "b" / "c.pt"
+    version = str(path.stat().st_mtime_ns)
+    assert [*listed(f"{tmp_path}/")] == [Listed(str(tmp_path), "b/c.pt", str(path), 6, version)]
+    assert [*listed(str(path))] == [Listed("", str(path), str(path), 6, version)]
+
+
+def test_one_file_needs_no_suffix(tmp_path):
+    put(tmp_path, ".model")
+    assert paths(tmp_path / ".model") == [str(tmp_path / ".model")]
+
+
+def test_links_lead_to_files_of_the_root_alone(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    put(root, "blobs/1", "snapshot/x.txt")
+    put(outside, "secret.pt")
+    (root / "snapshot" / "model.pt").symlink_to(root / "blobs" / "1")
+    (root / "snapshot" / "out.pt").symlink_to(outside / "secret.pt")
+    (root / "snapshot" / "gone.pt").symlink_to(root / "nothing.pt")
+    (root / "round").symlink_to(root, target_is_directory=True)
+    (root / "away").symlink_to(outside, target_is_directory=True)
+    assert paths(root) == ["snapshot/model.pt"]
+
+
+def test_names_that_are_no_text_stand_as_escapes(tmp_path):
+    name = os.fsdecode(b"\xff.pt")
+    try:
+        put(tmp_path, "x.pt")
+        os.rename(tmp_path / "x.pt", tmp_path / name)
+    except OSError:
+        pytest.skip("the filesystem takes text alone")
+    (found,) = listed(str(tmp_path))
+    assert (found.path, found.place) == (r"\udcff.pt", str(tmp_path / name))
+    assert text_of(name) == found.path
+
+
+def test_a_root_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        [*listed(str(tmp_path / "nothing"))]
+
+
+def test_a_list_names_roots(tmp_path):
+    put(tmp_path, "models/a.pt", "models/b.pt", "c.pt")
+    lines = [str(tmp_path / "models"), "", f"  {tmp_path / 'c.pt'} ", str(tmp_path / "gone.pt")]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    found = {file.path: file.nbytes for file in named_in(str(tmp_path / "list.txt"))}
+    expected = {"a.pt": 11, "b.pt": 11, str(tmp_path / "c.pt"): 4}
+    assert found == {**expected, str(tmp_path / "gone.pt"): None}
+
+
+def test_a_root_has_one_name_however_it_is_written():
+    assert name_of("models/") == name_of("./models") == "models"
+    assert name_of("s3://bucket/models/") == "s3://bucket/models"
+    assert name_of("memory://") == "memory://"
+
+
+def test_names_of_roots_have_no_credentials():
+    assert name_of("https://ann:secret@example.org/a.pt?sig=1#x") == "https://example.org/a.pt"
+
+
+@pytest.fixture
+def memory():
+    """A filesystem of fsspec with models, and what else lies there."""
+    filesystem = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("a.pt", "b/c.pth", "b/.hidden/d.pt", "b/notes.txt"):
+        filesystem.pipe(f"/survey/{name}", name.encode())
+    yield filesystem
+    filesystem.rm("/survey", recursive=True)
+
+
+def test_a_bucket_is_listed_like_a_folder(memory):
+    found = {file.path: file for file in listed("memory://survey/")}
+    assert {path: file.nbytes for path, file in found.items()} == {"a.pt": 4, "b/c.pth": 7}
+    assert {file.root for file in found.values()} == {"memory://survey"}
+    assert found["b/c.pth"].place == "memory://survey/b/c.pth"
+    assert all(file.version for file in found.values())
+
+
+def test_versions_elsewhere_change_with_files(memory):
+    (before,) = listed("memory://survey/a.pt")
+    memory.pipe("/survey/a.pt", b"more")
+    (after,) = listed("memory://survey/a.pt")
+    assert before.place == after.place == "memory://survey/a.pt"
+    assert before.version != after.version
+
+
+def test_a_url_without_its_package_says_what_to_install():
+    pytest.importorskip("fsspec")
+    with pytest.raises(UnsupportedError, match="elsewhere") as raised:
+        [*listed("elsewhere://ann:secret@host/models")]
+    assert "pip install" in (raised.value.hint or "")
+    assert "secret" not in str(raised.value)
+
+
+def test_what_is_not_there_is_told_without_credentials():
+    pytest.importorskip("fsspec")
+    with pytest.raises(RemoteError, match="memory://host/nothing") as raised:
+        [*listed("memory://ann:secret@host/nothing")]
+    assert "secret" not in str(raised.value)
+
+
+def test_a_root_of_a_list_that_cannot_be_listed_is_a_file_of_it(tmp_path):
+    pytest.importorskip("fsspec")
+    places = ["memory://nothing/at/all", "elsewhere://host/models"]
+    (tmp_path / "list.txt").write_text("\n".join(places))
+    assert [*named_in(str(tmp_path / "list.txt"))] == [Listed("", each, each) for each in places]

@@ -1,0 +1,233 @@
+"""Which files there are in folders, buckets and lists, one after the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+from tsarchive.errors import RemoteError, UnsupportedError
+from tsarchive.formats.registry import FORMATS
+
+# Those of torch.save and its users beside those that formats have, and of formats that are only
+# looked at.
+_OTHER_SUFFIXES: Final = (
+    ".bin", ".bpte", ".ckpt", ".pickle", ".pkl", ".ptd", ".ptl", ".safetensors", ".zip",
+)  # fmt: skip
+SIGNATURES: Final = (".asc", ".minisig", ".sig", ".sigstore", ".sigstore.json")
+"""The ends of names of signatures: that of ``model.pt`` may be ``model.pt.sig``."""
+SIGNATURE: Final = "signature"
+"""The kind of files that are called so, and are of no kind that is known."""
+_OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
+SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
+"""The suffixes of files that are listed where nobody asks for all."""
+# Where filesystems tell which version of a file they have; the first counts.
+_VERSIONS: Final = (
+    "ETag", "etag", "generation", "version_id", "md5Hash", "content_md5", "Content-MD5", "sha",
+    "blob_id", "mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified",
+    "created",
+)  # fmt: skip
+_SCHEME: Final = "://"
+_CHAIN: Final = "::"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file to survey, as :class:`FileRow` names it; ``place`` is the path or URL to open.
+
+    ``nbytes`` and ``version`` are None where the listing does not tell.
+    """
+
+    root: str
+    path: str
+    place: str
+    nbytes: int | None = None
+    version: str | None = None
+
+
+def text_of(name: str) -> str:
+    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``)."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def name_of(root: str) -> str:
+    """Return the name that a root has in rows, however many slashes it ends with."""
+    if not is_elsewhere(root):
+        return text_of(os.path.normpath(root))
+    return _shown(root if root.endswith(_SCHEME) else root.rstrip("/"))
+
+
+def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
+    """Yield the files of a folder or bucket with all that is below, or one file by its name.
+
+    Of folders, names that begin with a dot are left out and, without ``all_files``, those with a
+    suffix other than ``SUFFIXES``. Links to folders are not followed, nor links to files outside
+    of the root. The order is that of the filesystem.
+
+    Raises OSError for a root that is not there or cannot be listed, UnsupportedError for a URL
+    without the package that reads it.
+    """
+    is_wanted = _any if all_files else _has_suffix
+    if is_elsewhere(root):
+        yield from _elsewhere(root, is_wanted)
+        return
+    status = os.stat(root)
+    if stat.S_ISDIR(status.st_mode):
+        yield from _folder(root, is_wanted)
+    else:
+        yield _single(root, status)
+
+
+def named_in(path: str, *, all_files: bool = False) -> Iterator[Listed]:
+    """Yield the files of all roots that a text file lists, one a line; ``-`` is standard input.
+
+    A root that cannot be listed is yielded as a file, which tells when it is read.
+    """
+    if path == "-":
+        yield from _of_lines(sys.stdin, all_files=all_files)
+        return
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as lines:
+        yield from _of_lines(lines, all_files=all_files)
+
+
+def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
+    for root in map(str.strip, lines):
+        if not root:
+            continue
+        try:
+            yield from listed(root, all_files=all_files)
+        except (OSError, UnsupportedError):
+            yield Listed("", name_of(root), root)
+
+
+def is_elsewhere(place: str) -> bool:
+    """Return whether a place is a URL, and no path."""
+    return _SCHEME in place
+
+
+def fetched(url: str, folder: str) -> str:
+    """Copy a file elsewhere into a folder, and return its path. Raises OSError where it fails."""
+    filesystem, path = _filesystem_of(url)
+    target = os.path.join(folder, "file")
+    with _told_without_url(f"{_shown(url)} cannot be fetched"):
+        filesystem.get_file(path, target)
+    return target
+
+
+@contextmanager
+def _told_without_url(message: str) -> Iterator[None]:
+    """Raise RemoteError for what a filesystem raises: its clients have URLs in their messages."""
+    try:
+        yield
+    except Exception as error:
+        raise RemoteError(f"{message}: {type(error).__name__}") from None
+
+
+def _any(name: str) -> bool:
+    return not name.startswith(".")
+
+
+def _has_suffix(name: str) -> bool:
+    return _any(name) and name.lower().endswith(SUFFIXES)
+
+
+def _single(path: str, status: os.stat_result) -> Listed:
+    return Listed("", name_of(path), path, status.st_size, str(status.st_mtime_ns))
+
+
+def _folder(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
+    """Yield the files below a folder, and each folder in it that cannot be listed as if a file."""
+    name, real_root = name_of(root), os.path.realpath(root)
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            for entry in _entries(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    waiting += [entry.path] * _any(entry.name)
+                elif is_wanted(entry.name) and _is_inside(entry, real_root):
+                    yield _found(entry, root, name)
+        except OSError:
+            if folder == root:
+                raise
+            yield Listed(name, text_of(os.path.relpath(folder, root)), folder)
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from entries
+
+
+def _found(entry: os.DirEntry[str], root: str, name: str) -> Listed:
+    path = text_of(os.path.relpath(entry.path, root))
+    try:
+        status = entry.stat()
+    except OSError:  # it has gone, which is told where it is read
+        return Listed(name, path, entry.path)
+    return Listed(name, path, entry.path, status.st_size, str(status.st_mtime_ns))
+
+
+def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
+    """Return whether an entry is a regular file and, if it is a link, one to a file of the root."""
+    if not entry.is_file():
+        return False
+    if not entry.is_symlink():
+        return True
+    return os.path.commonpath([real_root, os.path.realpath(entry.path)]) == real_root
+
+
+def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
+    filesystem, path = _filesystem_of(root)
+    name = name_of(root)
+    with _told_without_url(f"{name} cannot be listed"):
+        told = filesystem.info(path)
+        if told["type"] == "directory":
+            yield from _bucket(filesystem, path, root, is_wanted)
+            return
+    yield Listed("", name, root, told.get("size"), _version(told))
+
+
+def _bucket(
+    filesystem: Any, path: str, root: str, is_wanted: Callable[[str], bool]
+) -> Iterator[Listed]:
+    name = name_of(root)
+    for folder, folders, files in filesystem.walk(path, detail=True, on_error="raise"):
+        for hidden in [each for each in folders if not _any(each)]:
+            del folders[hidden]  # walk goes into those that are left
+        for file in filter(is_wanted, files):
+            within = "/".join(filter(None, (folder[len(path) :].strip("/"), file)))
+            found = files[file]
+            place = _joined(root, within)
+            yield Listed(name, text_of(within), place, found.get("size"), _version(found))
+
+
+def _filesystem_of(url: str) -> tuple[Any, str]:
+    """Return the filesystem of a URL, and the path there; listings are not kept in memory."""
+    try:
+        from fsspec.core import url_to_fs
+
+        found: tuple[Any, str] = url_to_fs(url, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        hint = "pip install fsspec, and the filesystem's package that the message names"
+        raise UnsupportedError(f"{_shown(url)} cannot be listed: {error}", hint=hint) from None
+    return found
+
+
+def _joined(root: str, within: str) -> str:
+    """Return the URL of a file below a root, which may be a chain such as ``zip://::s3://...``."""
+    first, chain, others = root.partition(_CHAIN)
+    return f"{first.rstrip('/')}/{within}{chain}{others}"
+
+
+def _version(told: Mapping[str, Any]) -> str | None:
+    return next((str(told[key]) for key in _VERSIONS if told.get(key) is not None), None)
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its query, user and password."""
+    return re.sub(r"(?<=://)[^/@?#]*@", "", re.sub(r"[?#].*", "", text_of(url), flags=re.DOTALL))
