@@ -129,7 +129,7 @@ def test_a_url_without_its_package_says_what_to_install():
 
 def test_what_is_not_there_is_told_without_credentials():
     pytest.importorskip("fsspec")
-    with pytest.raises(RemoteError, match="memory://host/nothing") as raised:
+    with pytest.raises(RemoteError, match="memory://ann@host/nothing") as raised:
         [*listed("memory://ann:secret@host/nothing")]
     assert "secret" not in str(raised.value)
 

@@ -24,7 +24,7 @@ from tsarchive.container.faults import Collected, Stopped
 from tsarchive.container.layout import END, END_SIGNATURE, LOCAL, LOCAL_SIGNATURE, LocalHeader
 from tsarchive.container.names import shown
 from tsarchive.container.recognise import HEAD_BYTES, Diagnosis, recognise
-from tsarchive.container.remains import Data, Remains, Remnant
+from tsarchive.container.remains import Data, Remains, Remnant, is_archive_from
 from tsarchive.container.source import Source
 
 Sizes = Callable[[Remains], Mapping[str, int]]
@@ -157,9 +157,7 @@ def _has_inside(member: Remnant, start: int, data: Data) -> bool:
     """
     if member.data != start or member.end == start:
         return False
-    with memoryview(data) as view:
-        ends_the_file = has_directory(view[start:])
-    return not ends_the_file or member.is_whole(data)
+    return not is_archive_from(data, start) or member.is_whole(data)
 
 
 def _resumed(last: Entry, first: Entry | None, shift: int, directory: int) -> Diagnosis:

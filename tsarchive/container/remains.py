@@ -42,6 +42,7 @@ from tsarchive.container.layout import (
     LocalHeader,
 )
 from tsarchive.container.names import MAX_NAME_BYTES, name_problem
+from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError
 
 Data: TypeAlias = bytes | bytearray | memoryview | mmap
@@ -141,6 +142,11 @@ def _described(data: Data, at: int) -> Iterator[tuple[int, int]]:
                 yield start, form.size
 
 
+def is_archive_from(data: Data, start: int) -> bool:
+    """Return whether what stands from there to the end has the directory of an archive."""
+    return has_directory(Source(memoryview(data)[start:]))
+
+
 class Remains:
     """The members found in the bytes of a file, in their order.
 
@@ -185,9 +191,9 @@ class Remains:
         start = member.data
         if bytes(self.data[start : start + len(LOCAL_SIGNATURE)]) != LOCAL_SIGNATURE:
             return member.entry.header_offset + len(LOCAL_SIGNATURE)
+        if is_archive_from(self.data, start):
+            return start
         with memoryview(self.data) as view:
-            if has_directory(view[start:]):
-                return start
             found = re.compile(re.escape(END_SIGNATURE)).search(view, start)
         return len(self.data) if found is None else found.end()
 

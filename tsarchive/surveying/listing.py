@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,8 @@ from typing import Any, Final, TextIO
 
 from tsarchive.errors import RemoteError, UnsupportedError
 from tsarchive.formats.registry import FORMATS
+from tsarchive.remote import is_url, located
+from tsarchive.remote.urls import shown
 
 # Those of torch.save and its users beside those that formats have, and of formats that are only
 # looked at.
@@ -59,7 +60,7 @@ def name_of(root: str) -> str:
     """Return the name that a root has in rows, however many slashes it ends with."""
     if not is_elsewhere(root):
         return text_of(os.path.normpath(root))
-    return _shown(root if root.endswith(_SCHEME) else root.rstrip("/"))
+    return text_of(shown(root if root.endswith(_SCHEME) else root.rstrip("/")))
 
 
 def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
@@ -107,14 +108,14 @@ def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
 
 def is_elsewhere(place: str) -> bool:
     """Return whether a place is a URL, and no path."""
-    return _SCHEME in place
+    return is_url(located(place))
 
 
 def fetched(url: str, folder: str) -> str:
     """Copy a file elsewhere into a folder, and return its path. Raises OSError where it fails."""
     filesystem, path = _filesystem_of(url)
     target = os.path.join(folder, "file")
-    with _told_without_url(f"{_shown(url)} cannot be fetched"):
+    with _told_without_url(f"{shown(url)} cannot be fetched"):
         filesystem.get_file(path, target)
     return target
 
@@ -214,20 +215,16 @@ def _filesystem_of(url: str) -> tuple[Any, str]:
         found: tuple[Any, str] = url_to_fs(url, use_listings_cache=False)
     except (ImportError, ValueError) as error:
         hint = "pip install fsspec, and the filesystem's package that the message names"
-        raise UnsupportedError(f"{_shown(url)} cannot be listed: {error}", hint=hint) from None
+        raise UnsupportedError(f"{shown(url)} cannot be listed: {error}", hint=hint) from None
     return found
 
 
 def _joined(root: str, within: str) -> str:
     """Return the URL of a file below a root, which may be a chain such as ``zip://::s3://...``."""
     first, chain, others = root.partition(_CHAIN)
-    return f"{first.rstrip('/')}/{within}{chain}{others}"
+    slash = "" if first.endswith("/") else "/"
+    return f"{first}{slash}{within}{chain}{others}"
 
 
 def _version(told: Mapping[str, Any]) -> str | None:
     return next((str(told[key]) for key in _VERSIONS if told.get(key) is not None), None)
-
-
-def _shown(url: str) -> str:
-    """Return a URL without its query, user and password."""
-    return re.sub(r"(?<=://)[^/@?#]*@", "", re.sub(r"[?#].*", "", text_of(url), flags=re.DOTALL))

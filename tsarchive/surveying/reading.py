@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from tsarchive.archive import archive_of
 from tsarchive.auditing import audit
+from tsarchive.container.opening import open_source
 from tsarchive.container.recognise import HEAD_BYTES
-from tsarchive.container.source import Source, open_source
+from tsarchive.container.source import Source
 from tsarchive.errors import ArchiveError, MissingRecordError, RemoteError, UnsupportedError
 from tsarchive.findings import Finding, Nature, Severity
 from tsarchive.fingerprinting import fingerprint_of, sha256_of
@@ -132,7 +133,7 @@ class _File:
     def _look_into(self, place: str) -> None:
         source = open_source(place)
         self._set(nbytes=source.size)
-        form, own = _form(source), file_format(source.piece(0, HEAD_BYTES))
+        form, own = _form(source), file_format(source)
         if form is not ZIP and own is None:
             source.close()
             is_model = form.is_inert
