@@ -140,6 +140,8 @@ def test_compiled_code_alone_is_no_program_of_any_name(model, tmp_path):
     path = write(tmp_path / "compiled.pt2", records)
     with pytest.raises(UnsupportedError, match=r"AOTInductor compiled \(m\)"):
         tsarchive.load(path, model=model)
+    with pytest.raises(UnsupportedError, match=r"AOTInductor compiled \(m\)"):
+        tsarchive.compat(path)
 
 
 @pytest.mark.parametrize("stem", REFUSED_WHEN_CALLED)

@@ -37,7 +37,11 @@ NOTES: Final = (
 
 
 def compatibility(view: Pt2View, releases: Sequence[Release]) -> Compatibility:
-    """Return what ``torch.export.load`` of each release does with an archive."""
+    """Return what ``torch.export.load`` of each release does with an archive.
+
+    Raises UnsupportedError or MissingRecordError where it has no program.
+    """
+    view.records.programs()
     reading = _Archive(view)
     rows = rows_of(releases, lambda release: Found([*reading.reasons(release)]))
     major, minor = reading.version

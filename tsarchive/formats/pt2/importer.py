@@ -743,16 +743,7 @@ def _refused(state: State, payload: PickledPayload) -> UnsupportedError:
 
 
 def _chosen(records: Records, model: str | None) -> str:
-    names = records.models
-    if records.compiled and not names:
-        raise UnsupportedError(
-            f"the archive holds code that AOTInductor compiled ({', '.join(records.compiled)}), "
-            "and no program that it was compiled from",
-            hint="Where you trust the file as you trust code, torch._inductor.aoti_load_package "
-            "loads it as a library of this process",
-        )
-    if not names:
-        raise MissingRecordError("the archive has no program", record="models/")
+    names = records.programs()
     if model is not None:
         if model not in names:
             raise records.missing(model)

@@ -86,6 +86,23 @@ class Records:
             if name.endswith(".json")
         )
 
+    def programs(self) -> tuple[str, ...]:
+        """Return ``models``, of which there is at least one.
+
+        Raises UnsupportedError where the archive has compiled code alone, MissingRecordError where
+        it has nothing that runs.
+        """
+        if not self.models and self.compiled:
+            raise UnsupportedError(
+                f"the archive holds code that AOTInductor compiled ({', '.join(self.compiled)}), "
+                "and no program that it was compiled from",
+                hint="Where you trust the file as you trust code, "
+                "torch._inductor.aoti_load_package loads it as a library of this process",
+            )
+        if not self.models:
+            raise MissingRecordError("the archive has no program", record="models/")
+        return self.models
+
     @cached_property
     def compiled(self) -> tuple[str, ...]:
         """The names of the models that AOTInductor compiled."""
