@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Thread
 
 __all__ = ["Answer", "Request", "WebServer", "web_server"]
 
@@ -55,13 +55,19 @@ class WebServer:
     connections: set[tuple[str, int]] = field(default_factory=set)
     # Is set when the server stops, for handlers that would wait for ever.
     stopped: Event = field(default_factory=Event)
-    lock: Lock = field(default_factory=Lock)
+    came: Condition = field(default_factory=Condition)
+
+    def await_requests(self, count: int) -> None:
+        """Wait until so many requests have come: who gives up waiting is ahead of the server."""
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.requests) >= count, timeout=60)
 
     def answer(self, path: str, headers: Message, client: tuple[str, int]) -> Answer:
-        with self.lock:
+        with self.came:
             self.connections.add(client)
             request = Request(path, headers, len(self.requests))
             self.requests.append(request)
+            self.came.notify_all()
         answer = _right_answer(self.files.get(path.partition("?")[0]), headers)
         self.fault(request, answer)
         return answer
