@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +20,7 @@ fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
 
 from tsarchive.remote.http import HttpRanges  # noqa: E402
+from tsarchive.remote.http_bodies import _Rest  # noqa: E402
 from tsarchive.remote.http_client import Manners  # noqa: E402
 
 CONTENT = random.Random(0).randbytes(300_000)
@@ -242,6 +245,40 @@ def test_large_files_are_not_read_whole(server, fault):
     assert found.value.limit == limit
 
 
+def drips(request: Request, answer: Answer) -> None:
+    answer.status, answer.is_dripping = 0, True
+
+
+@pytest.fixture
+def fast_clock(monkeypatch):
+    """A clock that goes on by ten days at each look."""
+    clock = count(0, 10 * 24 * 3600)
+    monkeypatch.setattr("tsarchive.remote.http_client.monotonic", lambda: next(clock))
+
+
+@pytest.mark.usefixtures("fast_clock")
+@pytest.mark.parametrize("fault", [no_fault, no_ranges])
+def test_bodies_that_come_slowly(server, way, fault):
+    server.fault = fault
+    message = "the server sends less than 1,024 bytes in a second, 3 times"
+    with pytest.raises(RemoteError, match=message):
+        opened(f"{server.url}/model.pt").tail(len(CONTENT) // 2)
+    assert len(server.requests) == 3
+
+
+def test_the_end_of_a_connection_takes_a_buffer():
+    async def read_all() -> None:
+        memory = memoryview(bytearray(2))
+        rest = _Rest(memory)
+        for byte in b"abc":
+            rest.get_buffer(-1)[0] = byte
+            rest.buffer_updated(1)
+        await rest.wait(QUICK)
+        assert (memory, rest.done) == (b"ab", 2)
+
+    asyncio.run(read_all())
+
+
 class Bad(NamedTuple):
     """A fault from the first request on, or from the second, and the error that it is.
 
@@ -318,14 +355,19 @@ BAD = {
     "dead": Bad(dead, "the connection breaks off, 3 times", requests=3, most=6),
     "silent": Bad(mute, "the server is silent for too long, 3 times", requests=3,
                   manners=IMPATIENT),
+    "dripping": Bad(drips, "the server is silent for too long, 3 times", requests=0,
+                    most=3, manners=replace(IMPATIENT, connect=0.3)),
     "short": Bad(short, "0 of 1,000 bytes came, 3 times", requests=3),
     "coded": Bad(with_header("Content-Encoding", "gzip"), "coded as gzip"),
     "no range": Bad(with_header("Content-Range", None), "without a Content-Range"),
     "odd range": Bad(with_header("Content-Range", "bytes 5-2/9"), "a part that cannot be"),
+    "long range": Bad(with_header("Content-Range", f"bytes 0-{'9' * 6000}/*"),
+                      "without a Content-Range that tells which: 'bytes 0-9{72}'"),
     "outside": Bad(with_header("Content-Range", "bytes 5-20/9"), "a part that cannot be"),
     "no address": Bad(answering(302), "redirects to no web address"),
     "other address": Bad(answering(302, Location="file:///etc/passwd"), "no web address"),
-    "bad address": Bad(answering(302, Location="http://[::1/model.pt"), "model.pt: "),
+    "bad address": Bad(answering(302, Location="http://[::1/model.pt"), "no web address"),
+    "bad port": Bad(answering(302, Location="http://a:99999/model.pt"), "no web address"),
     "endless": Bad(answering(301, Location="/model.pt"), "more than 3 redirects", requests=4),
     "longer": Bad(longer, "sends more bytes than it says"),
     "promises": Bad(ranges_promised, "all of the file where a part was asked for", requests=2),

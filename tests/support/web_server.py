@@ -31,7 +31,8 @@ class Answer:
     """What is sent, which faults change.
 
     ``sent`` is how many bytes of the body go out before the connection closes; a ``silent`` server
-    sends no more than those, and keeps the connection. ``status`` 0 is no answer at all.
+    sends no more than those, and keeps the connection. ``status`` 0 is no answer at all, or, from
+    a dripping server, a header that comes byte by byte without end.
     """
 
     status: int
@@ -39,6 +40,7 @@ class Answer:
     body: bytes = b""
     sent: int | None = None
     silent: bool = False
+    is_dripping: bool = False
 
 
 Fault = Callable[[Request, Answer], object]
@@ -116,10 +118,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(answer.body[: answer.sent])
             self.wfile.flush()
+        if answer.is_dripping:
+            self._drip()
         if answer.silent:
             self.server.answers.stopped.wait()
         if answer.silent or answer.sent is not None or not answer.status:
             self.close_connection = True
+
+    def _drip(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while not self.server.answers.stopped.wait(0.05):
+            self.wfile.write(b"x")
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
