@@ -118,10 +118,10 @@ class HttpRanges(Ranges):
         part = self._part(response)
         return (part.start, part.stop) == (max(0, size - count), size)
 
-    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytes:
+    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytearray:
         data = bytearray(count)
         await self._filling(memoryview(data)).take(response)
-        return bytes(data)
+        return data
 
     async def _counted_tail(self, size: int | None, count: int) -> Tail:
         """Return the end of a file by its place from the beginning."""
@@ -133,7 +133,7 @@ class HttpRanges(Ranges):
         data = bytearray(min(size, count))
         if data:
             await self._fill(size - len(data), memoryview(data))
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Tail:
         """Return all of a file of a server that sends no parts."""
@@ -146,7 +146,7 @@ class HttpRanges(Ranges):
                 raise RemoteError(problem, limit=most, hint=_DOWNLOAD)
         if length is not None and len(data) < length:
             raise Unfinished(f"{len(data):,} of {length:,} bytes came")
-        return Tail(len(data), bytes(data))
+        return Tail(len(data), data)
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""
