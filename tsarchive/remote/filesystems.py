@@ -13,12 +13,12 @@ from tsarchive.remote.parallel import CONNECTIONS, Piece, pieces_of, read_pieces
 from tsarchive.remote.ranges import Ranges, SeekableRanges, Tail
 from tsarchive.remote.urls import Url
 
-# What filesystems call that which another version of a file has another of.
-_OF_A_VERSION: Final = (
+OF_A_VERSION: Final = (
     "ETag", "etag", "e_tag", "generation", "version_id", "VersionId", "blob_id", "xet_hash",
-    "md5", "md5Hash", "checksum", "LastModified", "last_modified", "updated", "mtime", "modified",
-    "created", "mtim", "CRC",
+    "md5", "md5Hash", "content_md5", "Content-MD5", "sha", "checksum", "CRC", "mtime", "mtim",
+    "LastModified", "last_modified", "Last-Modified", "updated", "modified", "created",
 )  # fmt: skip
+"""What filesystems call that which another version of a file has another of, surest first."""
 MAX_UNPACKED_BYTES: Final = 1 << 30
 """Files in packed ones are read into memory up to this size."""
 _CHUNK_BYTES: Final = 1 << 20
@@ -56,7 +56,7 @@ class FileRanges(Ranges):
         data = bytearray(min(size, count))
         if data:
             self._read_into([(size - len(data), memoryview(data))])
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     def _read_into(self, wanted: Sequence[Piece]) -> None:
         pieces = pieces_of(wanted)
@@ -83,7 +83,7 @@ class FileRanges(Ranges):
             raise IsADirectoryError
         if info.get("size") is None:
             raise RemoteError(f"{self.name}: the filesystem does not tell how long the file is")
-        return {key: info[key] for key in ("size", *_OF_A_VERSION) if key in info}
+        return {key: info[key] for key in ("size", *OF_A_VERSION) if key in info}
 
 
 class SftpRanges(FileRanges):
@@ -120,7 +120,7 @@ class ObjectRanges(FileRanges):
             done = await self._copied(answer, memory)
             if done < len(memory):
                 await self._fill(size - len(memory) + done, memory[done:])
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""

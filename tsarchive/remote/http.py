@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tsarchive.errors import RemoteError
 from tsarchive.remote.failures import ACCESS, attempted, changed
-from tsarchive.remote.http_bodies import Filling
+from tsarchive.remote.http_bodies import Filling, chunks_of
 from tsarchive.remote.http_client import Client, Manners, Unfinished
 from tsarchive.remote.parallel import pieces_of, read_pieces, run
 from tsarchive.remote.ranges import Ranges, Tail
@@ -23,7 +23,10 @@ _PARTIAL: Final = 206
 _OTHER_VERSION: Final = 412
 _OUTSIDE: Final = 416
 _DENIED: Final = (401, 403)
-_CONTENT_RANGE = re.compile(r"bytes (?:(?P<first>\d+)-(?P<last>\d+)|\*)/(?P<size>\d+|\*)")
+_NUMBER: Final = r"\d{1,20}"
+_CONTENT_RANGE = re.compile(
+    rf"bytes (?:(?P<first>{_NUMBER})-(?P<last>{_NUMBER})|\*)/(?P<size>{_NUMBER}|\*)"
+)
 _DOWNLOAD: Final = "Download it, or write simplecache:: before the URL, which keeps a copy"
 _NO_RANGES: Final = "the server answers without byte ranges"
 
@@ -115,35 +118,37 @@ class HttpRanges(Ranges):
         part = self._part(response)
         return (part.start, part.stop) == (max(0, size - count), size)
 
-    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytes:
+    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytearray:
         data = bytearray(count)
         await self._filling(memoryview(data)).take(response)
-        return bytes(data)
+        return data
 
     async def _counted_tail(self, size: int | None, count: int) -> Tail:
         """Return the end of a file by its place from the beginning."""
-        if size is None:
-            async with self._client.get({}) as response:
-                if response.status != _OK:
-                    raise self._refusal(response)
+        if size == 0:
+            return Tail(0, b"")
+        start = max(0, (size or 0) - count)
+        part = {} if size is None else self._headers(start, size)
+        async with self._client.get(part) as response:
+            if response.status == _OK:
                 return await self._whole(response)
-        data = bytearray(min(size, count))
-        if data:
-            await self._fill(size - len(data), memoryview(data))
-        return Tail(size, bytes(data))
+            if size is None:
+                raise self._refusal(response)
+            self._require(response, start, size)
+            return Tail(size, await self._rest(response, size - start))
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Tail:
         """Return all of a file of a server that sends no parts."""
         most, length = self._client.manners.whole_bytes, response.content_length
         data = bytearray()
-        async for chunk, _ in response.content.iter_chunks():
+        async for chunk in chunks_of(response, self._client.manners):
             data += chunk
             if max(len(data), length or 0) > most:
                 problem = f"{self.name}: {_NO_RANGES}, and the file is too large to be read whole"
                 raise RemoteError(problem, limit=most, hint=_DOWNLOAD)
         if length is not None and len(data) < length:
             raise Unfinished(f"{len(data):,} of {length:,} bytes came")
-        return Tail(len(data), bytes(data))
+        return Tail(len(data), data)
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""
@@ -151,15 +156,18 @@ class HttpRanges(Ranges):
 
         async def read_rest() -> None:
             start, stop = offset + filling.done, offset + len(memory)
-            headers = {"Range": f"bytes={start}-{stop - 1}", **self._version.conditions}
-            async with self._client.get(headers) as response:
+            async with self._client.get(self._headers(start, stop)) as response:
                 self._require(response, start, stop)
                 await filling.take(response)
 
         await self._client.patiently(read_rest)
 
+    def _headers(self, start: int, stop: int) -> dict[str, str]:
+        """Return what asks for these bytes of the version that was opened."""
+        return {"Range": f"bytes={start}-{stop - 1}", **self._version.conditions}
+
     def _filling(self, memory: memoryview) -> Filling:
-        return Filling(self.name, memory, self._client.manners.silence)
+        return Filling(self.name, memory, self._client.manners)
 
     def _require(self, response: aiohttp.ClientResponse, start: int, stop: int) -> None:
         """Raise RemoteError unless a response has these bytes of the version that was opened."""
@@ -181,7 +189,7 @@ class HttpRanges(Ranges):
         if told is None and response.status == _OUTSIDE:
             return _Part(None, None, None)
         if told is None:
-            raise self._wrong(f"a part without a Content-Range that tells which: {text!r}")
+            raise self._wrong(f"a part without a Content-Range that tells which: {text[:80]!r}")
         first, last, size = (int(n) if n and n != "*" else None for n in told.groups())
         if first is None or last is None:
             return _Part(None, None, size)
