@@ -51,6 +51,7 @@ def test_frames(survey, format):
     assert [*found.findings.columns] == [field.name for field in fields(FindingRow)]
     sizes = found.files.groupby("kind").nbytes.sum().compute()
     assert sizes.to_dict() == {"torchscript": 40, "pt2": 5}
+    assert found.files[found.files["nbytes"] > 5].path.compute().to_list() == ["a.pt", "b.pt"]
     assert [*map(tuple, found.files.operators.compute())] == [row.operators for row in FILES]
     assert found.findings.rule.compute().to_list() == ["pickle-call", "zip-gap"]
 
