@@ -60,6 +60,23 @@ def test_it_tells_of_the_survey(survey):
         assert told in shown.stdout
 
 
+@pytest.mark.parametrize(
+    ("loads_on", "told"),
+    [
+        (
+            (("1.13", "2.0", "2.1", "2.4"), ("1.13", "2.0", "2.1", "2.4")),
+            "all of them by 1.13 to 2.1, 2.4",
+        ),
+        ((("2.4",), ("2.3", "2.4")), "all of them by 2.4"),
+        ((("2.3",), ("2.4",)), "none loads all of them"),
+    ],
+)
+def test_releases_that_follow_each_other_are_told_as_one(survey, loads_on, told):
+    rows = [Surveyed(file(f"{n}.pt", loads_on=each)) for n, each in enumerate(loads_on)]
+    shown = run("survey", "--out", survey(*rows)).stdout
+    assert f"2 files that some release loads; {told}\n" in shown
+
+
 def test_it_tells_the_same_as_json(survey):
     found = document("survey", "--out", survey(FINE, TWIN, WARNED))
     assert (found["ok"], found["read"], found["files"]) == (True, 0, {"read": 3})

@@ -165,8 +165,20 @@ def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(CallError, match="something else"):
         DatasetWriter(tmp_path, ASPECTS)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no survey"):
         Dataset(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_process_may_end_before_anything_counts(tmp_path, format_, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(module.Index, "write", _ended)
+        with pytest.raises(InterruptedError):
+            DatasetWriter(tmp_path, ASPECTS, format_)
+    with DatasetWriter(tmp_path, ASPECTS, format_) as writer:
+        writer.add([rows(1)])
+        writer.finish(always)
+    assert [*Dataset(tmp_path).surveyed()] == [rows(1)]
 
 
 @pytest.mark.parametrize("index", [b"", b"[]", b'{"format": "csv", "aspects": {}}', b'{"x": 1}'])

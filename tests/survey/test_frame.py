@@ -103,6 +103,10 @@ def test_what_is_not_installed_is_told(survey, package, monkeypatch):
     assert "tsarchive[survey]" in raised.value.hint
 
 
+def test_a_survey_is_shown_by_its_folder(survey, tmp_path):
+    assert repr(survey("jsonl")) == f"<Survey in {str(tmp_path / 'survey-jsonl')!r}>"
+
+
 def test_the_rows_tell_and_pass_a_gate(survey, tmp_path):
     found = survey("jsonl")
     summary = found.summary()

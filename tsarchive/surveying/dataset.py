@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from errno import ENOENT
 from itertools import chain, groupby
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, Literal, TypeAlias
@@ -60,6 +61,8 @@ class Index:
         path = folder / _INDEX
         try:
             found = cls(**json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            raise FileNotFoundError(ENOENT, "there is no survey", str(folder)) from None
         except (ValueError, TypeError):
             raise FormatError(f"{path} is not the index of a survey") from None
         if found.version != _VERSION or found.format not in FORMATS:

@@ -59,6 +59,9 @@ class Survey:
         """
         return Survey(Dataset(folder))
 
+    def __repr__(self) -> str:
+        return f"<Survey in {str(self.dataset.folder)!r}>"
+
     @property
     def name(self) -> str:
         """The name of the folder."""
