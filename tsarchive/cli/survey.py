@@ -147,16 +147,8 @@ def command(
         raise click.UsageError("--sarif needs --gate, and excludes --json.")
     asked = None if policy is None else _gate(policy, given)
     if roots or lists:
-        with progress(None) as step:
-            found = tsarchive.survey(
-                roots,
-                out,
-                lists=lists,
-                seconds=timeout or None,
-                memory=limit_memory,
-                step=_Shown(step),
-                **given,
-            )
+        limits = {"seconds": timeout or None, "memory": limit_memory}
+        found = _surveyed(roots, out, lists=lists, **limits, **given)
     else:
         found = _found(out)
     summary, gate = found.summary(), None if asked is None else found.check(asked)
@@ -170,6 +162,15 @@ def command(
     else:
         _show(found, summary, gate, page)
     return 0 if is_fine else FINDINGS
+
+
+def _surveyed(roots: tuple[str, ...], out: str, **given: Any) -> Survey:
+    try:
+        with progress(None) as step:
+            return tsarchive.survey(roots, out, step=_Shown(step), **given)
+    except KeyboardInterrupt:
+        click.echo(f"stopped: {out} keeps what was read, and the same command goes on", err=True)
+        raise
 
 
 def _gate(policy: str, aspects: Mapping[str, Any]) -> Gate:
