@@ -32,8 +32,7 @@ Name: TypeAlias = Literal["files", "findings"]
 _INDEX: Final = "survey.json"
 _LOCK: Final = "survey.lock"
 _VERSION: Final = 1
-# The journal is made a part when it has so many files, or names and messages of so many characters;
-# parts have no more.
+# A part ends with the file that makes it have so many, or names and messages of so many characters.
 _FILES_IN_PART: Final = 10_000
 _CHARACTERS_IN_PART: Final = 64 << 20
 # All parts that are not in order are open at once when rows are read.
