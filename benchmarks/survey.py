@@ -4,10 +4,9 @@
 
 ``archives``: 10,000 archives of about 100 kB, of several networks with weights of their own, with
 everything but weights. ``killed``: 5,000 files of the fixtures' kinds, hostile and broken ones
-among them, while one of the processes that read is killed every ten
-seconds; its rows are compared with those that one
-process gives, which take the ``seconds alone``. ``lost`` counts files without a row, ``other`` rows
-that differ.
+among them, while one of the processes that read is killed every ten seconds; its rows are compared
+with those that one process gives, which take the ``seconds alone``. ``lost`` counts files without a
+row, ``other`` rows that differ.
 """
 
 from __future__ import annotations

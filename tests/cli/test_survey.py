@@ -10,7 +10,7 @@ import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import document, error, run
 from tests.support.surveys import listed_names, reading_by
-from tsarchive.cli.survey import _progress_text
+from tsarchive.cli.survey import _progress_text, _Shown
 from tsarchive.surveying.surveys import Progress
 
 NAMES = ("container_attributes.pt", "non_ascii.pt")
@@ -106,6 +106,22 @@ def test_lists_are_read(folder, out, tmp_path):
 def test_formats_are_chosen(folder, out):
     run("survey", folder, "--out", out, "--workers", 0, "--format", "jsonl")
     assert [path.suffix for path in (out / "files").iterdir()] == [".jsonl"]
+
+
+@pytest.mark.parametrize("given", [(), ("--json",)])
+def test_one_that_is_interrupted_says_how_it_goes_on(folder, out, monkeypatch, given):
+    def interrupted(self, now):
+        if now.done:
+            raise KeyboardInterrupt
+
+    arguments = ("survey", folder, "--out", out, "--workers", 0, *given)
+    with monkeypatch.context() as patched:
+        patched.setattr(_Shown, "__call__", interrupted)
+        result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == f"stopped: {out} keeps what was read, and the same command goes on\n"
+    found = document(*arguments[:6])
+    assert (found["unchanged"], found["read"]) == (1, 1)
 
 
 def test_what_cannot_be_used_is_told(folder, out, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tsarchive.surveying import child
@@ -17,7 +18,7 @@ from tsarchive.surveying.listing import Listed
 from tsarchive.surveying.reading import Aspects
 from tsarchive.surveying.rows import FindingRow, Surveyed
 
-__all__ = ["dangerous", "killing", "plain_row", "process_of"]
+__all__ = ["dangerous", "killing", "measured_row", "plain_row", "process_of"]
 
 _LONG = 3600
 
@@ -30,6 +31,11 @@ def plain_row(file: Listed, asked: Aspects) -> Surveyed:
         for digit in str(file.nbytes)
     ]
     return Surveyed(row, tuple(findings))
+
+
+def measured_row(file: Listed, asked: Aspects) -> Surveyed:
+    """As ``plain_row``, with the size that the file has, whether or not that was listed."""
+    return plain_row(replace(file, nbytes=Path(file.place).stat().st_size), asked)
 
 
 def dangerous(file: Listed, asked: Aspects) -> Surveyed:

@@ -43,6 +43,7 @@ def policy(tmp_path):
 FINE = Surveyed(file("a.pt", kind="torchscript", nbytes=100, model="m"))
 TWIN = Surveyed(file("b.pt", kind="torchscript", nbytes=300, model="m", effects=("files",)))
 WARNED = Surveyed(file("c.pt", nbytes=50, warnings=1), [finding("c.pt", severity="warning")])
+DAMAGED = Surveyed(file("e.pt", status="refused", problem="it is cut short"))
 DIED = Surveyed(file("d.pt", status="crashed", problem="signal 9"))
 
 
@@ -57,6 +58,23 @@ def test_it_tells_of_the_survey(survey):
         "models/c.pt: read: 1 warning",
     ):
         assert told in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("loads_on", "told"),
+    [
+        (
+            (("1.13", "2.0", "2.1", "2.4"), ("1.13", "2.0", "2.1", "2.4")),
+            "all of them by 1.13 to 2.1, 2.4",
+        ),
+        ((("2.4",), ("2.3", "2.4")), "all of them by 2.4"),
+        ((("2.3",), ("2.4",)), "none loads all of them"),
+    ],
+)
+def test_releases_that_follow_each_other_are_told_as_one(survey, loads_on, told):
+    rows = [Surveyed(file(f"{n}.pt", loads_on=each)) for n, each in enumerate(loads_on)]
+    shown = run("survey", "--out", survey(*rows)).stdout
+    assert f"2 files that some release loads; {told}\n" in shown
 
 
 def test_it_tells_the_same_as_json(survey):
@@ -74,6 +92,8 @@ def test_it_tells_the_same_as_json(survey):
         ((WARNED,), (), 0),
         ((WARNED,), ("--fail-on", "warning"), 1),
         ((WARNED,), ("--fail-on", "info"), 1),
+        ((DAMAGED,), (), 1),
+        ((DAMAGED,), ("--fail-on", "never"), 0),
         ((DIED,), (), 1),
         ((DIED,), ("--fail-on", "never"), 0),
     ],
@@ -136,3 +156,30 @@ def test_what_is_wrong_with_a_policy_is_told(survey, policy, tmp_path):
     assert told["file"] == str(tmp_path / "policy.toml")
     told = error("survey", "--out", folder, "--gate", policy(FAILING))
     assert "made without audit" in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [("rule = 3", (), "rule is no list"), (FAILING, ("--no-audit",), "made without audit")],
+)
+def test_a_policy_is_read_before_any_file(policy, tmp_path, text, options, message):
+    (tmp_path / "a.pt").touch()
+    out = tmp_path / "survey"
+    told = error("survey", tmp_path, "--out", out, "--gate", policy(text), *options)
+    assert message in told["message"]
+    assert not out.exists()
+
+
+def test_a_gate_that_checks_nothing_does_not_pass(survey, policy):
+    signature = Surveyed(file("a.pt.sig", kind="signature", status="foreign"))
+    for rows in ((), (signature,)):
+        told = error("survey", "--out", survey(*rows), "--gate", policy(PASSING))
+        assert "no file that the gate could check" in told["message"]
+
+
+def test_a_survey_is_written_to_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for roots in ((), (tmp_path,)):
+        told = error("survey", *roots, "--out", "memory://bucket/survey")
+        assert told["message"] == "a survey is written to a folder, not to a URL"
+    assert not [*tmp_path.iterdir()]

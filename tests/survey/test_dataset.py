@@ -165,8 +165,20 @@ def test_other_folders_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(CallError, match="something else"):
         DatasetWriter(tmp_path, ASPECTS)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="there is no survey"):
         Dataset(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_process_may_end_before_anything_counts(tmp_path, format_, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(module.Index, "write", _ended)
+        with pytest.raises(InterruptedError):
+            DatasetWriter(tmp_path, ASPECTS, format_)
+    with DatasetWriter(tmp_path, ASPECTS, format_) as writer:
+        writer.add([rows(1)])
+        writer.finish(always)
+    assert [*Dataset(tmp_path).surveyed()] == [rows(1)]
 
 
 @pytest.mark.parametrize("index", [b"", b"[]", b'{"format": "csv", "aspects": {}}', b'{"x": 1}'])
@@ -174,6 +186,90 @@ def test_an_index_that_is_none_is_told(tmp_path, index):
     (tmp_path / "survey.json").write_bytes(index)
     with pytest.raises(FormatError):
         Dataset(tmp_path)
+
+
+def test_two_writers_at_once_are_refused(tmp_path):
+    with DatasetWriter(tmp_path, ASPECTS, "jsonl") as writer:
+        writer.add([rows(1)])
+        for _ in range(2):
+            with pytest.raises(CallError, match="another survey is being written"):
+                DatasetWriter(tmp_path, ASPECTS)
+        writer.add([rows(2)])
+    with DatasetWriter(tmp_path, ASPECTS) as writer:
+        writer.finish(always)
+    assert [*Dataset(tmp_path).surveyed()] == ordered([rows(1), rows(2)])
+
+
+def test_a_writer_that_is_refused_releases_the_folder(tmp_path):
+    DatasetWriter(tmp_path, ASPECTS, "jsonl").close()
+    with pytest.raises(CallError, match="was begun with") as refused:
+        DatasetWriter(tmp_path, {"digest": False})
+    assert refused.traceback  # it keeps what the writer held
+    DatasetWriter(tmp_path, ASPECTS).close()
+
+
+def test_urls_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for url in ("memory://x/y", "s3://bucket/survey"):
+        for refused in (lambda url=url: DatasetWriter(url, ASPECTS), lambda url=url: Dataset(url)):
+            with pytest.raises(CallError, match="not to a URL"):
+                refused()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_rows_that_come_later_make_a_survey_unfinished(tmp_path, format_):
+    """Tables would not have them; a writer that adds nothing leaves a survey as it was."""
+    for number in (1, 2):
+        with DatasetWriter(tmp_path, ASPECTS, format_) as writer:
+            writer.add([rows(number)])
+            writer.finish(always)
+    DatasetWriter(tmp_path, ASPECTS).close()
+    assert len(Dataset(tmp_path).parts("files")) == 1
+    with DatasetWriter(tmp_path, ASPECTS) as writer:
+        writer.add([rows(3)])
+    with pytest.raises(CallError, match="not finished"):
+        Dataset(tmp_path).parts("files")
+
+
+def test_few_parts_are_open_at_once(tmp_path, format_, monkeypatch):
+    """However often a survey was ended, and however many parts one that was finished has."""
+    monkeypatch.setattr(module, "_MOST_UNORDERED", 3)
+    given = shuffled(40)
+    opened: list[str] = []
+    part = Dataset._part
+
+    def counted(self, name):
+        opened.append(name)
+        yield from part(self, name)
+        opened.remove(name)
+
+    for place in range(0, 40, 2):
+        with DatasetWriter(tmp_path, ASPECTS, format_) as writer:
+            writer.add(given[place : place + 2])
+    with DatasetWriter(tmp_path, ASPECTS) as writer:
+        writer.add([])
+    monkeypatch.setattr(Dataset, "_part", counted)
+    most = [len(opened) for _ in Dataset(tmp_path).surveyed()]
+    assert len(most) == 40
+    assert len(Dataset(tmp_path).index.parts) > 5
+    assert 0 < max(most) <= 1 + 3
+    assert [*Dataset(tmp_path).surveyed()] == ordered(given)
+
+
+def test_parts_end_where_rows_are_long(tmp_path, format_, monkeypatch):
+    longest = 2 * module._characters(rows(9))
+    monkeypatch.setattr(module, "_FILES_IN_PART", 1000)
+    monkeypatch.setattr(module, "_CHARACTERS_IN_PART", longest)
+    given = ordered([rows(number) for number in range(30)])
+    with DatasetWriter(tmp_path, ASPECTS, format_) as writer:
+        for each in given:
+            writer.add([each])
+            assert sum(map(module._characters, writer.dataset.journal())) < longest
+        writer.finish(always)
+    assert [*Dataset(tmp_path).surveyed()] == given
+    characters = sum(map(module._characters, given))
+    parts = len(Dataset(tmp_path).index.parts)
+    assert characters // (2 * longest) <= parts <= 2 * characters // longest
 
 
 def test_an_index_of_a_later_version_is_told(tmp_path):

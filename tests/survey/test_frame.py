@@ -6,7 +6,9 @@ from dataclasses import fields
 
 import pytest
 
+from tests.support.archives import ROOT
 from tests.support.survey_rows import file, finding
+from tests.support.surveys import listed_names
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.surveying import results
 from tsarchive.surveying.dataset import DatasetWriter
@@ -51,6 +53,7 @@ def test_frames(survey, format):
     assert [*found.findings.columns] == [field.name for field in fields(FindingRow)]
     sizes = found.files.groupby("kind").nbytes.sum().compute()
     assert sizes.to_dict() == {"torchscript": 40, "pt2": 5}
+    assert found.files[found.files["nbytes"] > 5].path.compute().to_list() == ["a.pt", "b.pt"]
     assert [*map(tuple, found.files.operators.compute())] == [row.operators for row in FILES]
     assert found.findings.rule.compute().to_list() == ["pickle-call", "zip-gap"]
 
@@ -100,6 +103,25 @@ def test_what_is_not_installed_is_told(survey, package, monkeypatch):
         found.files if package == "dask.dataframe" else found.arrow("files")
     assert package in raised.value.message
     assert "tsarchive[survey]" in raised.value.hint
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index")
+def test_the_documented_lines_run(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("dask.dataframe")
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    listed_names(tmp_path, ["a.pt", "b.pt"])
+    (tmp_path / "policy.toml").write_text("[[rule]]\nname = 'r'\ndeny = { kind = 'pt2' }")
+    text = (ROOT / "docs/survey.md").read_text().partition("```python\n")[2].partition("```")[0]
+    lines = text.replace('survey("models", "survey")', 'survey(".", "survey", workers=0)')
+    assert lines != text
+    exec(lines, {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["a.pt", "b.pt"]
+    assert (tmp_path / "survey.html").exists()
+
+
+def test_a_survey_is_shown_by_its_folder(survey, tmp_path):
+    assert repr(survey("jsonl")) == f"<Survey in {str(tmp_path / 'survey-jsonl')!r}>"
 
 
 def test_the_rows_tell_and_pass_a_gate(survey, tmp_path):

@@ -307,12 +307,24 @@ WRONG = (
         "are r, unread",
     ),
     (f"{RULE}\n[[exempt]]\nreason = 'a'\npath = 'a'\nuntil = '2026-01-01'", "until is", "a day"),
+    (rule("deny = { kind = [] }"), "deny.kind is []", "a text, or a list"),
+    (rule("deny = { effects = [] }"), "deny.effects is []", "a text, or a list"),
+    (rule("require = { effects = { all = [] } }"), "require.effects is []", "a text, or a list"),
+    (rule("deny = { finding = { rule = [] } }"), "finding.rule is []", "a text, or a list"),
+    *(
+        (f"{RULE}\n[[exempt]]\nreason = 'a'\npath = 'a'\n{name} = []", f"{name} is []", "a text")
+        for name in ("rule", "digest")
+    ),
+    (f"{RULE}\n[signed]\nsuffixes = ['.sig', '']", "signed.suffixes has an empty one", "'.sig'"),
+    (f'{RULE}\n[signed]\nfile = "a\\u0000b"', "signed.file is 'a\\x00b'", "UTF-8"),
+    (f"a = {'[' * 5_000}", "the policy is nested too deeply", None),
+    (f"a = {'1' * 5_000}", "the policy is no TOML: Exceeds the limit", None),
     (f"{RULE}\n[signed]\nfiles = 'a'", "signed does not know 'files'", "'file'?"),
 )
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(("policy", "message", "hint"), WRONG)
+@pytest.mark.parametrize(("policy", "message", "hint"), WRONG, ids=lambda x: str(x)[:40])
 def test_policies_that_are_wrong(policy, message, hint):
     with pytest.raises(FormatError) as raised:
         Gate.of(policy)
@@ -327,6 +339,10 @@ def test_errors_name_the_file(tmp_path):
         with pytest.raises(FormatError) as raised:
             Gate.read(path)
         assert raised.value.filename == str(path)
+    (tmp_path / "bytes.txt").write_bytes(b"\xff")
+    path.write_text(f"{RULE}\n[signed]\nfile = 'bytes.txt'")
+    with pytest.raises(FormatError, match=r"signed\.file is 'bytes\.txt'"):
+        Gate.read(path)
     path.write_text(f"{RULE}\n[signed]\nfile = 'missing.txt'")
     with pytest.raises(FileNotFoundError):
         Gate.read(path)

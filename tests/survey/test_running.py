@@ -70,7 +70,7 @@ def test_few_files_are_on_their_way_at_a_time():
             taken += 1
             yield Listed("", f"{number}.pt", "", 1)
 
-    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0"}
     with Client(processes=False, **options) as client:
         for some in read_on_cluster(client, files(), Job(), nothing_done):
             given += len(some)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.archives import ROOT
 from tests.support.survey_readers import plain_row
 from tests.support.surveys import listed_names, mixed, reading_by
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.surveying import running
+from tsarchive.surveying import running, surveys
 from tsarchive.surveying.listing import listed
 from tsarchive.surveying.reading import Aspects, surveyed
 
@@ -86,6 +87,46 @@ def test_roots_that_are_not_named_keep_their_rows(tmp_path):
     assert [row.root for row in tsarchive.Dataset(out).files()] == [str(roots[1])]
 
 
+def test_files_that_are_not_named_keep_their_rows(tmp_path):
+    """A file is its own root: files that are named later take no others away."""
+    out, names = tmp_path / "out", ["a.pt", "b.pt", "c.pt"]
+    put(tmp_path, *names)
+    (tmp_path / "list.txt").write_text(f"{tmp_path / 'c.pt'}\n")
+    with reading_by(PLAIN):
+        survey(tmp_path / "a.pt", out)
+        survey(tmp_path / "b.pt", out)
+        survey((), out, lists=[tmp_path / "list.txt"])
+    assert paths(out) == [str(tmp_path / name) for name in names]
+
+
+def test_a_file_that_became_a_folder_loses_its_row(tmp_path):
+    out, name = tmp_path / "out", tmp_path / "model.pt"
+    put(tmp_path, "model.pt")
+    with reading_by(PLAIN):
+        survey(name, out)
+        name.unlink()
+        name.mkdir()
+        put(name, "a.pt")
+        survey(name, out)
+    assert paths(out) == ["a.pt"]
+
+
+def test_files_of_a_size_that_is_not_told_are_read_once(tmp_path, monkeypatch):
+    """Their version is told, as by servers that send an ETag and no length."""
+
+    def untold(name, **options):
+        return [replace(file, nbytes=None) for file in listed(name, **options)]
+
+    put(tmp_path, "a.pt")
+    monkeypatch.setattr(surveys, "listed", untold)
+    with reading_by("measured_row"):
+        assert survey(tmp_path, tmp_path / "out") == (1, 0, 1)
+        assert survey(tmp_path, tmp_path / "out") == (1, 1, 0)
+        (tmp_path / "a.pt").write_bytes(b"another version")
+        os.utime(tmp_path / "a.pt", ns=(1, 1))
+        assert survey(tmp_path, tmp_path / "out") == (1, 0, 1)
+
+
 def test_files_and_lists_are_roots(tmp_path):
     put(tmp_path, "a.pt", "b.pt")
     (tmp_path / "list.txt").write_text(f"{tmp_path / 'b.pt'}\n{tmp_path / 'gone.pt'}\n")
@@ -121,7 +162,9 @@ def test_files_that_ended_their_process_are_tried_again_where_asked(tmp_path):
 def test_a_file_that_is_named_twice_is_read_once(tmp_path):
     put(tmp_path, "a.pt")
     with reading_by(PLAIN):
-        assert survey([tmp_path, f"{tmp_path}/", tmp_path], tmp_path / "out") == (1, 0, 1)
+        roots = [tmp_path, f"{tmp_path}/", tmp_path, tmp_path / "a.pt"]
+        assert survey(roots, tmp_path / "out") == (1, 0, 1)
+        assert paths(tmp_path / "out") == ["a.pt"]
 
 
 def test_the_dataset_itself_is_not_surveyed(tmp_path):

@@ -154,27 +154,9 @@ def _verdict(row: Row) -> tuple[Any, ...]:
 
 
 def _span(rows: Sequence[Row]) -> str:
-    """Return "1.13, 2.4 to 2.9": versions that follow each other as one."""
-    runs: list[list[str]] = []
-    for row in rows:
-        if runs and _follows(runs[-1][-1], row.torch):
-            runs[-1].append(row.torch)
-        else:
-            runs.append([row.torch])
-    return ", ".join(_ends(run[0], run[-1]) for run in runs)
+    from tsarchive.describing.written import spans
 
-
-def _ends(first: str, last: str) -> str:
-    return first if first == last else f"{first} to {last.rpartition(' ')[2]}"
-
-
-def _follows(one: str, other: str) -> bool:
-    from tsarchive.operators.registry import listed_versions
-
-    known = listed_versions()
-    if one not in known or other not in known:
-        return True  # releases of ExecuTorch, all of which are shown
-    return known.index(other) == known.index(one) + 1
+    return spans(row.torch for row in rows)
 
 
 def _why(reasons: Sequence[Reason]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +21,13 @@ from .survey_output import show_gate, show_summary
 if TYPE_CHECKING:
     from tsarchive.surveying.gate import GateReport
     from tsarchive.surveying.results import Progress, Survey
+    from tsarchive.surveying.rules import Gate
     from tsarchive.surveying.summary import Summary
 
 _SEVERITIES: Final = ("error", "warning", "info")
 _NEVER: Final = "never"
-# Of files with these nothing is known but that.
-_UNTOLD: Final = ("failed", "crashed", "timeout")
+# Not all that files with these hold is known.
+_UNTOLD: Final = ("refused", "failed", "crashed", "timeout")
 _SECONDS_BETWEEN: Final = 0.1
 
 _aspect_options = together(
@@ -50,7 +51,7 @@ _aspect_options = together(
     "-o",
     "--out",
     required=True,
-    type=OutputPath(),
+    type=OutputPath("It is the folder of the dataset, such as --out survey."),
     metavar="DIR",
     help="The folder of the dataset.",
 )
@@ -127,12 +128,12 @@ def command(
     torch.
 
     A file that ends or hangs the process which reads it has a row that says so, and the survey goes
-    on. Run again with the same DIR, it reads only files that are new or have changed; without any
-    ROOT it reads none, and tells of the survey that DIR has.
+    on. Run again with the same DIR, it reads only files that are new or have changed, and keeps the
+    rows of other roots; without any ROOT it reads none, and tells of the survey that DIR has.
 
     The exit code is 1 where a file violates the rules of --gate that are more than notes, where a
-    finding is as severe as --fail-on, or where a file could not be read, unless that is never; 2
-    when a root, DIR or the policy cannot be used.
+    finding is as severe as --fail-on, or where a file could not be read or is damaged, unless that
+    is never; 2 when a root, DIR or the policy cannot be used, or a gate has no file to check.
 
     \b
     Examples:
@@ -143,21 +144,14 @@ def command(
       tsarchive survey --out survey --page survey.html
     """
     if as_sarif and (as_json or policy is None):
-        raise click.UsageError("--sarif is what violates --gate, in the place of --json.")
+        raise click.UsageError("--sarif needs --gate, and excludes --json.")
+    asked = None if policy is None else _gate(policy, given)
     if roots or lists:
-        with progress(None) as step:
-            found = tsarchive.survey(
-                roots,
-                out,
-                lists=lists,
-                seconds=timeout or None,
-                memory=limit_memory,
-                step=_Shown(step),
-                **given,
-            )
+        limits = {"seconds": timeout or None, "memory": limit_memory}
+        found = _surveyed(roots, out, lists=lists, **limits, **given)
     else:
         found = _found(out)
-    summary, gate = found.summary(), None if policy is None else found.check(policy)
+    summary, gate = found.summary(), None if asked is None else found.check(asked)
     if page is not None:
         _write_page(found, summary, gate, page)
     is_fine = _is_fine(summary, gate, fail_on or ("error" if gate is None else _NEVER))
@@ -168,6 +162,25 @@ def command(
     else:
         _show(found, summary, gate, page)
     return 0 if is_fine else FINDINGS
+
+
+def _surveyed(roots: tuple[str, ...], out: str, **given: Any) -> Survey:
+    try:
+        with progress(None) as step:
+            return tsarchive.survey(roots, out, step=_Shown(step), **given)
+    except KeyboardInterrupt:
+        click.echo(f"stopped: {out} keeps what was read, and the same command goes on", err=True)
+        raise
+
+
+def _gate(policy: str, aspects: Mapping[str, Any]) -> Gate:
+    """Return the gate of a policy, before files are read that it could not be asked about."""
+    from tsarchive.surveying.gate import require_asked
+    from tsarchive.surveying.rules import Gate
+
+    gate = Gate.read(policy)
+    require_asked(gate, aspects)
+    return gate
 
 
 def _found(out: str) -> Survey:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tsarchive.describing.text import listed, plural, size
+from tsarchive.describing.written import spans
 
 from .output import STYLES, say, show, table
 
@@ -46,13 +47,13 @@ def _lines(summary: Summary) -> Iterator[str]:
             yield f"{f'{name}:':12} {_counts(found)}"
     if summary.loadable:
         loadable = plural(summary.loadable, "file")
-        releases = ", ".join(summary.loads_all)
-        told = f"all of them by {releases}" if releases else "all of them by no release"
+        releases = spans(summary.loads_all)
+        told = f"all of them by {releases}" if releases else "none loads all of them"
         yield f"torch:       {loadable} that some release loads; {told}"
     if summary.writers:
         most = sorted(summary.writers, key=lambda writer: -writer.files)
-        spans = [f"{writer} ({writer.files:,})" for writer in most]
-        yield f"written by:  torch {listed(spans, _ROWS)}"
+        writers = [f"{writer} ({writer.files:,})" for writer in most]
+        yield f"written by:  torch {listed(writers, _ROWS)}"
 
 
 def _twins(twins: Twins) -> str:

@@ -88,6 +88,28 @@ class Span(NamedTuple):
         return self.first if self.first == self.last else f"{self.first} to {self.last}"
 
 
+def spans(releases: Iterable[str]) -> str:
+    """Return "1.13, 2.4 to 2.9": releases, oldest first, those that follow each other as one."""
+    runs: list[list[str]] = []
+    for release in releases:
+        if runs and _follows(runs[-1][-1], release):
+            runs[-1].append(release)
+        else:
+            runs.append([release])
+    return ", ".join(_ends(run[0], run[-1]) for run in runs)
+
+
+def _ends(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last.rpartition(' ')[2]}"
+
+
+def _follows(one: str, other: str) -> bool:
+    known = listed_versions()
+    if one not in known or other not in known:
+        return True  # releases of ExecuTorch, all of which are shown
+    return known.index(other) == known.index(one) + 1
+
+
 def common(reasons: Iterable[Reason]) -> Span | None:
     """Return the releases that leave all of these marks; None where marks contradict each other.
 

@@ -263,10 +263,14 @@ def known_keys(table: Any, known: Iterable[str], where: str) -> None:
         _known(name, tuple(known), where)
 
 
-def texts(value: Any, where: str) -> tuple[str, ...]:
-    """Return a text, or a list of them, as a tuple. Raises FormatError for anything else."""
+def texts(value: Any, where: str, *, may_be_none: bool = False) -> tuple[str, ...]:
+    """Return a text, or a list of them, as a tuple.
+
+    Raises FormatError for anything else, and for a list of none where that means nothing.
+    """
     found = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str) for item in found):
+    is_enough = bool(found) or may_be_none
+    if not (is_enough and all(isinstance(item, str) for item in found)):
         raise _wrong(where, value, "a text, or a list of them")
     return tuple(found)
 
@@ -302,9 +306,9 @@ def _text(name: str, asked: Any, where: str) -> TextCondition:
     return TextCondition(name, Pattern(*_words(name, asked, where)))
 
 
-def _words(name: str, asked: Any, where: str) -> tuple[str, ...]:
+def _words(name: str, asked: Any, where: str, *, may_be_none: bool = False) -> tuple[str, ...]:
     """Return patterns, each of which can fit: what has only few values has no others."""
-    patterns, values = texts(asked, where), _VALUES.get(name)
+    patterns, values = texts(asked, where, may_be_none=may_be_none), _VALUES.get(name)
     for pattern in patterns if values else ():
         if not any(value in Pattern(pattern) for value in values or ()):
             raise _unknown(where, pattern, values or ())
@@ -317,7 +321,8 @@ def _items(name: str, asked: Any, where: str) -> ItemsCondition:
     if len(table) != 1:
         raise _wrong(where, asked, f"one of {', '.join(_HOW)}")
     ((how, patterns),) = table.items()
-    return ItemsCondition(name, how, tuple(map(Pattern, _words(name, patterns, where))))
+    words = _words(name, patterns, where, may_be_none=how == "only")
+    return ItemsCondition(name, how, tuple(map(Pattern, words)))
 
 
 def _number(name: str, asked: Any, where: str) -> OrderedCondition:

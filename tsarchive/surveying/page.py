@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsarchive.describing.text import plural, size
-from tsarchive.describing.written import all_releases
+from tsarchive.describing.written import all_releases, spans
 from tsarchive.findings import Severity
 from tsarchive.formats.registry import title_of
 from tsarchive.operators.risks import Risk, row_of
@@ -109,7 +109,7 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "operators", f"{summary.operators.total:,}"
     if summary.loadable:
         yield "some torch loads", plural(summary.loadable, "file")
-        yield "all of these by", ", ".join(summary.loads_all) or "no release"
+        yield "all of these by", spans(summary.loads_all) or "no release"
     graver = (f"{count:,} {severity}" for severity, count in summary.severities.items())
     yield "findings", ", ".join(graver) or "none"
 

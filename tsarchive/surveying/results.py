@@ -8,7 +8,7 @@ from datetime import date
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
 
 from .dataset import Dataset, Name
 from .summary import LARGEST, Summary, summarise
@@ -59,6 +59,9 @@ class Survey:
         """
         return Survey(Dataset(folder))
 
+    def __repr__(self) -> str:
+        return f"<Survey in {str(self.dataset.folder)!r}>"
+
     @property
     def name(self) -> str:
         """The name of the folder."""
@@ -99,15 +102,19 @@ class Survey:
         """Check the files by a policy, or by the policy in a file.
 
         ``today`` is the day for which exemptions count. Raises FormatError for a policy that is not
-        valid, CallError for one with a rule about what the survey has not asked of files, OSError
-        for one that cannot be read.
+        valid, CallError for one with a rule about what the survey has not asked of files, or where
+        there is no file to check, OSError for one that cannot be read.
         """
         from .gate import check, require_asked
         from .rules import Gate
 
         gate = policy if isinstance(policy, Gate) else Gate.read(policy)
         require_asked(gate, self.dataset.index.aspects)
-        return check(gate, self.dataset, today=today)
+        report = check(gate, self.dataset, today=today)
+        if not report.checked:
+            hint = "Name roots that have files, or --all for files of every suffix"
+            raise CallError("the survey has no file that the gate could check", hint=hint)
+        return report
 
     def page(
         self,

@@ -123,8 +123,10 @@ class Gate:
         """
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise FormatError(f"the policy is no TOML: {error}") from None
+        except RecursionError:
+            raise FormatError("the policy is nested too deeply") from None
         return _gate(document, folder)
 
 
@@ -142,7 +144,10 @@ def _gate(document: Table, folder: Path) -> Gate:
     exempt = [_exemption(table, f"exempt {n}", names) for n, table in _tables(document, "exempt")]
     signed = document.get("signed", {})
     known_keys(signed, _SIGNED, "signed")
-    suffixes = texts(signed.get("suffixes", list(SIGNATURES)), "signed.suffixes")
+    suffixes = texts(signed.get("suffixes", list(SIGNATURES)), "signed.suffixes", may_be_none=True)
+    if not all(suffixes):
+        hint = "Give ends of names, such as '.sig'"
+        raise FormatError("signed.suffixes has an empty one, which all names end with", hint=hint)
     return Gate(tuple(rules), tuple(exempt), _digests(signed, folder), suffixes)
 
 
@@ -211,9 +216,13 @@ def _exemption(table: Any, where: str, rules: Sequence[str]) -> Exemption:
 
 def _digests(signed: Table, folder: Path) -> frozenset[str]:
     """Return the digests that are listed in the policy, and in the file that it names."""
-    found = texts(signed.get("digests", []), "signed.digests")
+    found = texts(signed.get("digests", []), "signed.digests", may_be_none=True)
     file = _one_text(signed, "file", "signed")
     if file is not None:
-        lines = (folder / file).read_text("utf-8").splitlines()
+        try:
+            lines = (folder / file).read_text("utf-8").splitlines()
+        except ValueError:  # of its name, or of what is in it
+            hint = "Name a file of UTF-8 text, with a digest in each line"
+            raise FormatError(f"signed.file is {file!r}, which is no text", hint=hint) from None
         found += tuple(w[0] for line in lines if (w := line.partition("#")[0].split()))
     return frozenset(found)

@@ -147,5 +147,5 @@ def read_task(job: Job, files: Sequence[Listed]) -> list[Surveyed]:
 
 def _require_dask() -> None:
     if find_spec("distributed") is None:
-        hint = "pip install 'tsarchive[survey]', or survey without workers"
+        hint = "pip install 'tsarchive[survey]', or read by one process: --workers 0, workers=0"
         raise UnsupportedError("Surveys by workers take dask, which is not installed", hint=hint)

@@ -16,7 +16,7 @@ from typing import IO, Final, Literal, TypeAlias
 from tsarchive.errors import CallError
 
 from .dataset import Dataset, DatasetWriter
-from .listing import Listed, listed, name_of, named_in
+from .listing import Listed, is_elsewhere, listed, name_of, named_in
 from .reader import Job
 from .reading import Aspects
 from .results import Progress, Survey
@@ -68,9 +68,10 @@ def survey(
     The dataset is written to the folder ``out``, as Parquet where pyarrow is installed, else as
     JSON lines, or in the ``format`` that is named. Where it has a survey of the same aspects, that
     is gone on with: files of the same size and version (ETag or modification time) are not read
-    again, those that are gone lose their rows, and rows of roots that are not named now stay.
-    A process that ends early loses the files that were being read. ``retry`` also reads again what
-    crashed or took too long before; what could not be read at all is always tried again.
+    again, those that are gone lose their rows, and rows of roots that are not named now stay. A
+    file that several roots have is one of the first. A process that ends early loses the files that
+    were being read. ``retry`` also reads again what crashed or took too long before; what could not
+    be read at all is always tried again.
 
     Files are read by ``workers`` processes, one for each processor by default, which Dask gives
     their work, or by those of the ``scheduler`` at an address: each of its threads starts one. With
@@ -81,7 +82,8 @@ def survey(
     ``step`` is called with the progress, often.
 
     Raises OSError for a root, a list or ``out`` that cannot be used; CallError for arguments that
-    contradict each other or the survey in ``out``, UnsupportedError where a package is missing.
+    contradict each other or the survey in ``out``, for a URL as ``out``, or for a folder to which
+    another survey is being written; UnsupportedError where a package is missing.
     """
     aspects = Aspects(digest, fingerprint, weights, verify, audit, compat)
     job = Job(aspects, seconds, memory)
@@ -129,8 +131,9 @@ class _Listing:
         self._out = os.path.join(out, "")
         again = _AGAIN | (_ENDED if retry else frozenset())
         rows = before.files()
-        self._known = {_digest(*_state(row)) for row in rows if row.status not in again}
+        self._known = {_state(row): row.nbytes for row in rows if row.status not in again}
         self._found: set[bytes] = set()
+        self._places: set[bytes] = set()
         self._roots: set[str] = set()
 
     def take(
@@ -159,23 +162,33 @@ class _Listing:
 
     def has(self, row: FileRow) -> bool:
         """Return whether a row is of a file that is there, or of no root that was listed."""
-        return row.root not in self._roots or _digest(row.root, row.path) in self._found
+        listed = row.root or row.path  # a single file is its own root
+        return listed not in self._roots or _digest(row.root, row.path) in self._found
 
     def _take(self, file: Listed) -> None:
-        name = _digest(file.root, file.path)
-        if name in self._found or os.path.abspath(file.place).startswith(self._out):
+        place = file.place if is_elsewhere(file.place) else os.path.abspath(file.place)
+        name, where = _digest(file.root, file.path), _digest(place)
+        if name in self._found or where in self._places or place.startswith(self._out):
             return
         self._found.add(name)
-        self._roots.add(file.root)
-        is_known = file.version is not None and _digest(*_state(file)) in self._known
+        self._places.add(where)
+        self._roots.add(file.root or file.path)
+        is_known = self._is_known(file)
         now = self.progress
         self.progress = replace(now, found=now.found + 1, unchanged=now.unchanged + is_known)
         if not is_known:
             self._spool.write(json.dumps(asdict(file)).encode() + b"\n")
 
+    def _is_known(self, file: Listed) -> bool:
+        """Return whether there is a row of this version of a file, and of this size if told."""
+        state = _state(file)
+        if file.version is None or state not in self._known:
+            return False
+        return file.nbytes in (None, self._known[state])
 
-def _state(file: Listed | FileRow) -> tuple[str, ...]:
-    return file.root, file.path, str(file.nbytes), str(file.version)
+
+def _state(file: Listed | FileRow) -> bytes:
+    return _digest(file.root, file.path, str(file.version))
 
 
 def _digest(*texts: str) -> bytes:
