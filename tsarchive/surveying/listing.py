@@ -6,14 +6,14 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeAlias
 
-from tsarchive.errors import RemoteError, UnsupportedError
 from tsarchive.formats.registry import FORMATS
 from tsarchive.remote import is_url, located
-from tsarchive.remote.urls import shown
+from tsarchive.remote.failures import attempted
+from tsarchive.remote.opening import filesystem_of, info_of
+from tsarchive.remote.urls import Url, shown
 
 # Those of torch.save and its users beside those that formats have, and of formats that are only
 # looked at.
@@ -35,13 +35,16 @@ _VERSIONS: Final = (
 )  # fmt: skip
 _SCHEME: Final = "://"
 _CHAIN: Final = "::"
+_Folder: TypeAlias = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A file to survey, as :class:`FileRow` names it; ``place`` is the path or URL to open.
 
-    ``nbytes`` and ``version`` are None where the listing does not tell.
+    ``nbytes`` and ``version`` are None where the listing does not tell. A file that was found
+    below a URL has that as ``bucket``, and ``key`` as its path in the filesystem there: by these
+    it is opened, since its name may hold what means something else in a URL.
     """
 
     root: str
@@ -49,6 +52,8 @@ class Listed:
     place: str
     nbytes: int | None = None
     version: str | None = None
+    bucket: str | None = None
+    key: str | None = None
 
 
 def text_of(name: str) -> str:
@@ -70,8 +75,8 @@ def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
     suffix other than ``SUFFIXES``. Links to folders are not followed, nor links to files outside
     of the root. The order is that of the filesystem.
 
-    Raises OSError for a root that is not there or cannot be listed, UnsupportedError for a URL
-    without the package that reads it.
+    Raises OSError for a root that is not there or cannot be listed, which is a RemoteError for a
+    URL, also where the package is missing that reads it.
     """
     is_wanted = _any if all_files else _has_suffix
     if is_elsewhere(root):
@@ -102,31 +107,13 @@ def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
             continue
         try:
             yield from listed(root, all_files=all_files)
-        except (OSError, UnsupportedError):
+        except OSError:
             yield Listed("", name_of(root), root)
 
 
 def is_elsewhere(place: str) -> bool:
     """Return whether a place is a URL, and no path."""
     return is_url(located(place))
-
-
-def fetched(url: str, folder: str) -> str:
-    """Copy a file elsewhere into a folder, and return its path. Raises OSError where it fails."""
-    filesystem, path = _filesystem_of(url)
-    target = os.path.join(folder, "file")
-    with _told_without_url(f"{shown(url)} cannot be fetched"):
-        filesystem.get_file(path, target)
-    return target
-
-
-@contextmanager
-def _told_without_url(message: str) -> Iterator[None]:
-    """Raise RemoteError for what a filesystem raises: its clients have URLs in their messages."""
-    try:
-        yield
-    except Exception as error:
-        raise RemoteError(f"{message}: {type(error).__name__}") from None
 
 
 def _any(name: str) -> bool:
@@ -183,40 +170,34 @@ def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
 
 
 def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
-    filesystem, path = _filesystem_of(root)
-    name = name_of(root)
-    with _told_without_url(f"{name} cannot be listed"):
-        told = filesystem.info(path)
-        if told["type"] == "directory":
-            yield from _bucket(filesystem, path, root, is_wanted)
-            return
-    yield Listed("", name, root, told.get("size"), _version(told))
+    told = info_of(root)
+    if told["type"] == "directory":
+        yield from _bucket(root, is_wanted)
+    else:
+        yield Listed("", name_of(root), root, told.get("size"), _version(told))
 
 
-def _bucket(
-    filesystem: Any, path: str, root: str, is_wanted: Callable[[str], bool]
-) -> Iterator[Listed]:
+def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     name = name_of(root)
-    for folder, folders, files in filesystem.walk(path, detail=True, on_error="raise"):
+    filesystem, path = filesystem_of(root)
+    for folder, folders, files in _walked(Url(root), filesystem, path):
         for hidden in [each for each in folders if not _any(each)]:
             del folders[hidden]  # walk goes into those that are left
         for file in filter(is_wanted, files):
             within = "/".join(filter(None, (folder[len(path) :].strip("/"), file)))
-            found = files[file]
-            place = _joined(root, within)
-            yield Listed(name, text_of(within), place, found.get("size"), _version(found))
+            told, place = files[file], _joined(root, within)
+            yield Listed(
+                name, text_of(within), place, told.get("size"), _version(told), root, told["name"]
+            )
 
 
-def _filesystem_of(url: str) -> tuple[Any, str]:
-    """Return the filesystem of a URL, and the path there; listings are not kept in memory."""
-    try:
-        from fsspec.core import url_to_fs
-
-        found: tuple[Any, str] = url_to_fs(url, use_listings_cache=False)
-    except (ImportError, ValueError) as error:
-        hint = "pip install fsspec, and the filesystem's package that the message names"
-        raise UnsupportedError(f"{shown(url)} cannot be listed: {error}", hint=hint) from None
-    return found
+def _walked(url: Url, filesystem: Any, path: str) -> Iterator[_Folder]:
+    """Yield folders with what is in them, as it is now. Raises RemoteError."""
+    filesystem.invalidate_cache()
+    walk: Iterator[_Folder] = filesystem.walk(path, detail=True, on_error="raise")
+    while (found := attempted(url, lambda: next(walk, None))) is not None:
+        yield found
+        filesystem.invalidate_cache(found[0])  # the listings of all would fill memory
 
 
 def _joined(root: str, within: str) -> str:
