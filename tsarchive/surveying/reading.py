@@ -80,10 +80,12 @@ def surveyed(file: Listed, aspects: Aspects) -> Surveyed:
 @contextmanager
 def _at_hand(file: Listed, aspects: Aspects) -> Iterator[Source]:
     """Open a file once for all verbs; one elsewhere is copied where all of it is read."""
-    with tempfile.TemporaryDirectory(prefix="tsarchive-") as folder:
-        with closing(_opened(file, aspects, folder)) as source:
-            yield source
-            source.require_unchanged(STRICT, contents=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="tsarchive-") as folder,
+        closing(_opened(file, aspects, folder)) as source,
+    ):
+        yield source
+        source.require_unchanged(STRICT, contents=True)
 
 
 def _opened(file: Listed, aspects: Aspects, folder: str) -> Source:
