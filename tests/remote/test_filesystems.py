@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from contextlib import ExitStack
+from typing import ClassVar
 
 import pytest
 
@@ -17,6 +18,8 @@ from tsarchive.remote.ranges import Tail
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
+
+from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
 
 WHERE = ("memory", "s3", "sftp")
 
@@ -280,6 +283,53 @@ def test_uploads_that_fail_leave_what_was_there(root, failing, monkeypatch):
     assert (found.value.__cause__, found.value.__context__) == (None, None)
     assert content_of(f"{root}/kept/old.pt") == OTHER
     assert [name.rpartition("/")[2] for name in filesystem.ls(path, detail=False)] == ["old.pt"]
+
+
+class Copying(MemoryFileSystem):
+    """Files that are moved as fsspec does it, by copies, the first of which breaks off."""
+
+    protocol = "copying"
+    cachable = False
+    store: ClassVar = {}
+    pseudo_dirs: ClassVar = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace(f"{cls.protocol}://", "memory://"))
+
+    def cp_file(self, path1, path2, **_):
+        self.pipe_file(path2, self.cat_file(path1)[:1000])
+        raise OSError("the disk is full")
+
+
+class Unmoved(Copying):
+    """Files that keep their place if the other is taken, which only an answer tells."""
+
+    protocol = "unmoved"
+    store: ClassVar = {}
+    pseudo_dirs: ClassVar = [""]
+
+    def mv(self, path1, path2, **_):
+        return False
+
+
+@pytest.mark.parametrize(("made", "message"), [
+    (Copying, "is not replaced at once, but copied over.*Write it to a path"),
+    (Unmoved, "it was not put in its place"),
+])  # fmt: skip
+@pytest.mark.parametrize("old", [OTHER, OTHER[:10]], ids=len)
+def test_filesystems_that_do_not_rename(made, message, old):
+    fsspec.register_implementation(made.protocol, made, clobber=True)
+    put(f"{made.protocol}://kept/old.pt", old)
+    with pytest.raises(RemoteError, match=message):
+        upload(f"{made.protocol}://kept/old.pt", CONTENT)
+    assert content_of(f"{made.protocol}://kept/old.pt") == old
+    assert made().find("/") == ["/kept/old.pt"]
+
+
+def test_chains_are_for_reading():
+    with pytest.raises(RemoteError, match="chains of URLs are for reading"):
+        upload("zip://model.pt::memory://all.zip", CONTENT)
 
 
 def test_servers_that_die_leave_what_was_there(tmp_path):

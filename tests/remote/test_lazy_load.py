@@ -6,8 +6,13 @@ import copy
 import gc
 import io
 import pickle
+import sys
 import zipfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from types import FrameType
 
 import pytest
 import torch
@@ -22,6 +27,7 @@ from tests.support.web_server import web_server
 from tsarchive.container.ranges import RangedSource
 from tsarchive.container.source import Span
 from tsarchive.errors import CallError, FormatError, PickleError, RemoteError
+from tsarchive.formats import awaited
 from tsarchive.formats.base import LoadOptions
 from tsarchive.formats.registry import opened_source
 from tsarchive.loading import load_opened
@@ -229,11 +235,65 @@ def test_tensors_are_views_of_what_was_fetched(data):
     assert all(start <= tensor.data_ptr() < stop for tensor in module.parameters())
 
 
+def looked_at(module: torch.nn.Module) -> list[torch.Tensor]:
+    """What a thread sees that takes tensors one by one, and all that there are."""
+    return [module.first.weight, module.scale, *module.last.buffers(), *module.parameters()]
+
+
 def test_threads_that_look_at_once(scripted):
     local, module = loaded(scripted), loaded_from(FewRanges(scripted), lazy=True)
     with ThreadPoolExecutor(8) as pool:
-        found = [*pool.map(lambda _: module(X), range(16))]
-    assert all(equal(one, local(X)) for one in found)
+        found = [*pool.map(lambda _: looked_at(module), range(16))]
+    assert all(equal(one, looked_at(local)) for one in found)
+
+
+class Interruption:
+    """Lets another thread do all of its work before one line of ``awaited`` in this thread."""
+
+    def __init__(self, line: int, work: Callable[[], object]) -> None:
+        self.lines_left = line
+        self._work = work
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Interruption | None:
+        if frame.f_code.co_filename != awaited.__file__:
+            return None
+        if event == "line":
+            if self.lines_left == 0:
+                run_in_thread(self._work)
+            self.lines_left -= 1
+        return self
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def run_in_thread(work: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+@pytest.mark.parametrize("look", [
+    lambda module: module.first.weight,
+    lambda module: [*module.first.parameters()],
+    lambda module: module.first.state_dict(),
+])  # fmt: skip
+def test_another_thread_is_faster_at_any_line(scripted, look):
+    expected = look(loaded(scripted))
+    for line in count():
+        module = loaded_from(FewRanges(scripted), lazy=True)
+        interruption = Interruption(line, lambda module=module: looked_at(module))
+        with interruption.under_way():
+            found = look(module)
+        assert equal(found, expected)
+        if interruption.lines_left >= 0:
+            break
+    assert line > 3
 
 
 def test_the_connection_is_released_with_the_last_byte():

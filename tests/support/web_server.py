@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Thread
 
 __all__ = ["Answer", "Request", "WebServer", "web_server"]
 
@@ -31,7 +31,8 @@ class Answer:
     """What is sent, which faults change.
 
     ``sent`` is how many bytes of the body go out before the connection closes; a ``silent`` server
-    sends no more than those, and keeps the connection. ``status`` 0 is no answer at all.
+    sends no more than those, and keeps the connection. ``status`` 0 is no answer at all, or, from
+    a dripping server, a header that comes byte by byte without end.
     """
 
     status: int
@@ -39,6 +40,7 @@ class Answer:
     body: bytes = b""
     sent: int | None = None
     silent: bool = False
+    is_dripping: bool = False
 
 
 Fault = Callable[[Request, Answer], object]
@@ -55,13 +57,19 @@ class WebServer:
     connections: set[tuple[str, int]] = field(default_factory=set)
     # Is set when the server stops, for handlers that would wait for ever.
     stopped: Event = field(default_factory=Event)
-    lock: Lock = field(default_factory=Lock)
+    came: Condition = field(default_factory=Condition)
+
+    def await_requests(self, count: int) -> None:
+        """Wait until so many requests have come: who gives up waiting is ahead of the server."""
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.requests) >= count, timeout=60)
 
     def answer(self, path: str, headers: Message, client: tuple[str, int]) -> Answer:
-        with self.lock:
+        with self.came:
             self.connections.add(client)
             request = Request(path, headers, len(self.requests))
             self.requests.append(request)
+            self.came.notify_all()
         answer = _right_answer(self.files.get(path.partition("?")[0]), headers)
         self.fault(request, answer)
         return answer
@@ -110,10 +118,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(answer.body[: answer.sent])
             self.wfile.flush()
+        if answer.is_dripping:
+            self._drip()
         if answer.silent:
             self.server.answers.stopped.wait()
         if answer.silent or answer.sent is not None or not answer.status:
             self.close_connection = True
+
+    def _drip(self) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while not self.server.answers.stopped.wait(0.05):
+            self.wfile.write(b"x")
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""

@@ -94,15 +94,16 @@ class _ModuleTensors:
 
     def still_awaited(self) -> Iterator[_Awaited]:
         """Yield those that nobody has replaced meanwhile."""
+        awaited = self._awaited  # another thread may empty the field
         for table in self._tables.values():
-            for tensor in table.plain.values():
-                if id(tensor) in self._awaited:
-                    yield self._awaited[id(tensor)]
+            found = (awaited.get(id(tensor)) for tensor in table.plain.values())
+            yield from filter(None, found)
 
     def require(self, value: object) -> None:
         """Fetch the tensors if ``value`` is one of them. Raises what ``arrive`` raises."""
-        if id(value) in self._awaited:
-            self.arrive(self._awaited[id(value)])
+        awaited = self._awaited.get(id(value))
+        if awaited is not None:
+            self.arrive(awaited)
 
     def arrive(self, first: _Awaited | None = None) -> None:
         """Fetch the tensors; an error names ``first``, or the first of all.

@@ -13,12 +13,12 @@ from tsarchive.remote.parallel import CONNECTIONS, Piece, pieces_of, read_pieces
 from tsarchive.remote.ranges import Ranges, SeekableRanges, Tail
 from tsarchive.remote.urls import Url
 
-# What filesystems call that which another version of a file has another of.
-_OF_A_VERSION: Final = (
+OF_A_VERSION: Final = (
     "ETag", "etag", "e_tag", "generation", "version_id", "VersionId", "blob_id", "xet_hash",
-    "md5", "md5Hash", "checksum", "LastModified", "last_modified", "updated", "mtime", "modified",
-    "created", "mtim", "CRC",
+    "md5", "md5Hash", "content_md5", "Content-MD5", "sha", "checksum", "CRC", "mtime", "mtim",
+    "LastModified", "last_modified", "Last-Modified", "updated", "modified", "created",
 )  # fmt: skip
+"""What filesystems call that which another version of a file has another of, surest first."""
 MAX_UNPACKED_BYTES: Final = 1 << 30
 """Files in packed ones are read into memory up to this size."""
 _CHUNK_BYTES: Final = 1 << 20
@@ -83,7 +83,7 @@ class FileRanges(Ranges):
             raise IsADirectoryError
         if info.get("size") is None:
             raise RemoteError(f"{self.name}: the filesystem does not tell how long the file is")
-        return {key: info[key] for key in ("size", *_OF_A_VERSION) if key in info}
+        return {key: info[key] for key in ("size", *OF_A_VERSION) if key in info}
 
 
 class SftpRanges(FileRanges):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tsarchive.errors import RemoteError
 from tsarchive.remote.failures import ACCESS, attempted, changed
-from tsarchive.remote.http_bodies import Filling
+from tsarchive.remote.http_bodies import Filling, chunks_of
 from tsarchive.remote.http_client import Client, Manners, Unfinished
 from tsarchive.remote.parallel import pieces_of, read_pieces, run
 from tsarchive.remote.ranges import Ranges, Tail
@@ -24,7 +24,10 @@ _OTHER_VERSION: Final = 412
 _OUTSIDE: Final = 416
 _DENIED: Final = (401, 403)
 _OF_A_VERSION: Final = "ETag", "Last-Modified"
-_CONTENT_RANGE = re.compile(r"bytes (?:(?P<first>\d+)-(?P<last>\d+)|\*)/(?P<size>\d+|\*)")
+_NUMBER: Final = r"\d{1,20}"
+_CONTENT_RANGE = re.compile(
+    rf"bytes (?:(?P<first>{_NUMBER})-(?P<last>{_NUMBER})|\*)/(?P<size>{_NUMBER}|\*)"
+)
 _DOWNLOAD: Final = "Download it, or write simplecache:: before the URL, which keeps a copy"
 _NO_RANGES: Final = "the server answers without byte ranges"
 
@@ -150,7 +153,7 @@ class HttpRanges(Ranges):
         """Return all of a file of a server that sends no parts."""
         most, length = self._client.manners.whole_bytes, response.content_length
         data = bytearray()
-        async for chunk, _ in response.content.iter_chunks():
+        async for chunk in chunks_of(response, self._client.manners):
             data += chunk
             if max(len(data), length or 0) > most:
                 problem = f"{self.name}: {_NO_RANGES}, and the file is too large to be read whole"
@@ -173,7 +176,7 @@ class HttpRanges(Ranges):
         await self._client.patiently(read_rest)
 
     def _filling(self, memory: memoryview) -> Filling:
-        return Filling(self.name, memory, self._client.manners.silence)
+        return Filling(self.name, memory, self._client.manners)
 
     def _require(self, response: aiohttp.ClientResponse, start: int, stop: int) -> None:
         """Raise RemoteError unless a response has these bytes of the version that was opened."""
@@ -195,7 +198,7 @@ class HttpRanges(Ranges):
         if told is None and response.status == _OUTSIDE:
             return _Part(None, None, None)
         if told is None:
-            raise self._wrong(f"a part without a Content-Range that tells which: {text!r}")
+            raise self._wrong(f"a part without a Content-Range that tells which: {text[:80]!r}")
         first, last, size = (int(n) if n and n != "*" else None for n in told.groups())
         if first is None or last is None:
             return _Part(None, None, size)

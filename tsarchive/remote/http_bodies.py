@@ -6,10 +6,11 @@ Long ones are read from the connection straight into it: aiohttp copies each byt
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from tsarchive.errors import RemoteError
-from tsarchive.remote.http_client import Unfinished
+from tsarchive.remote.http_client import Manners, Pace, Unfinished
 
 if TYPE_CHECKING:
     import aiohttp
@@ -21,22 +22,21 @@ _LONG: Final = 4 << 20
 class Filling:
     """Memory that responses fill, one after the other; ``done`` counts the bytes that are there."""
 
-    def __init__(self, name: str, memory: memoryview, silence: float) -> None:
-        """``silence`` is how many seconds to wait for more bytes."""
+    def __init__(self, name: str, memory: memoryview, manners: Manners) -> None:
         self.done = 0
         self._name = name
         self._memory = memory
-        self._silence = silence
+        self._manners = manners
 
     async def take(self, response: aiohttp.ClientResponse) -> None:
         """Copy a body into the rest.
 
-        Raises Unfinished where it is shorter, RemoteError where it is longer.
+        Raises Unfinished where it is shorter or slow, RemoteError where it is longer.
         """
         if _is_plain(response, len(self._memory) - self.done):
             await self._take_directly(response)
         else:
-            async for chunk, _ in response.content.iter_chunks():
+            async for chunk in chunks_of(response, self._manners):
                 self._put(chunk)
         if self.done < len(self._memory):
             raise Unfinished(f"{self.done:,} of {len(self._memory):,} bytes came")
@@ -61,7 +61,7 @@ class Filling:
         rest = _Rest(self._memory[self.done :])
         transport.set_protocol(rest)
         try:
-            await rest.wait(self._silence)
+            await rest.wait(self._manners)
         finally:
             self.done += rest.done
             transport.set_protocol(before)
@@ -74,22 +74,29 @@ class _Rest(asyncio.BufferedProtocol):
     def __init__(self, memory: memoryview) -> None:
         self.done = 0
         self._memory = memory
+        self._beyond = memoryview(bytearray(1))
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def wait(self, silence: float) -> None:
-        """Wait until all is there, or the connection has ended. Raises asyncio.TimeoutError."""
-        seen = -1
+    async def wait(self, manners: Manners) -> None:
+        """Wait until all is there, or the connection has ended.
+
+        Raises asyncio.TimeoutError where nothing comes, Unfinished where it comes slowly.
+        """
+        seen, pace = -1, Pace(manners)
         while not self._end.done():
             if seen == self.done:
                 raise asyncio.TimeoutError
+            pace.require(self.done)
             seen = self.done
-            await asyncio.wait([self._end], timeout=silence)
+            await asyncio.wait([self._end], timeout=manners.silence)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._memory[self.done :]
+        # The end of the connection takes a buffer, too, and one without room is an error.
+        return self._memory[self.done :] or self._beyond
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.done += nbytes
+        if self.done < len(self._memory):
+            self.done += nbytes
         if self.done == len(self._memory):
             self._stop()
 
@@ -102,6 +109,15 @@ class _Rest(asyncio.BufferedProtocol):
     def _stop(self) -> None:
         if not self._end.done():
             self._end.set_result(None)
+
+
+async def chunks_of(response: aiohttp.ClientResponse, manners: Manners) -> AsyncIterator[bytes]:
+    """Yield a body as it comes. Raises Unfinished where it comes slowly."""
+    done, pace = 0, Pace(manners)
+    async for chunk, _ in response.content.iter_chunks():
+        yield chunk
+        done += len(chunk)
+        pace.require(done)
 
 
 def _is_plain(response: aiohttp.ClientResponse, size: int) -> bool:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tsarchive.errors import RemoteError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _GONE: Final = (401, 403, 404, 410)
 _BUSY: Final = (429, 502, 503, 504)
+_WEB: Final = ("http", "https")
 _AS_IT_IS: Final = {"Accept-Encoding": "identity"}
 _UNCODED: Final = ("", "identity")
 # Of what users configure for requests, this says who they are.
@@ -40,6 +42,7 @@ class Manners:
 
     connect: float = 10
     silence: float = 30
+    slowest: int = 1 << 10  # bytes in a second, after so long as a silence may be
     attempts: int = 4
     first_pause: float = 0.5
     longest_pause: float = 30
@@ -53,6 +56,20 @@ class Unfinished(Exception):
     def __init__(self, reason: str, pause: float | None = None) -> None:
         super().__init__(reason)
         self.pause = pause
+
+
+class Pace:
+    """How fast a body has to come, from now on."""
+
+    def __init__(self, manners: Manners) -> None:
+        self._manners = manners
+        self._start = monotonic()
+
+    def require(self, nbytes: int) -> None:
+        """Raise Unfinished if so many bytes until now are too few."""
+        slowest = self._manners.slowest
+        if monotonic() - self._start > self._manners.silence + nbytes / slowest:
+            raise Unfinished(f"the server sends less than {slowest:,} bytes in a second")
 
 
 class Client:
@@ -123,9 +140,9 @@ class Client:
         except asyncio.TimeoutError:
             raise Unfinished("the server is silent for too long") from None
         except aiohttp.ClientConnectorError as error:
-            raise Unfinished(
-                f"no connection: {error.os_error.strerror or error.os_error}"
-            ) from None
+            cause = error.os_error
+            said = cause.strerror or str(cause) or type(cause).__name__
+            raise Unfinished(f"no connection: {said}") from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
             raise Unfinished("the connection breaks off") from None
         except aiohttp.ClientError as error:
@@ -136,14 +153,17 @@ class Client:
         self, location: yarl.URL, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request. Another server gets nothing that says who asks."""
+        from aiohttp.helpers import ceil_timeout  # one for all versions of Python
+
         session = await self._filesystem.set_session()
         options = dict(self._filesystem.kwargs)
         async with AsyncExitStack() as stack:
             if location.origin() != self._start.origin():
                 options = {key: options[key] for key in options.keys() - _PERSONAL}
                 session = await stack.enter_async_context(_anonymous(session))
-            if "timeout" not in self._filesystem.client_kwargs:
-                options.setdefault("timeout", self._timeout())
+            is_ours = "timeout" not in {*self._filesystem.client_kwargs, *options}
+            if is_ours:
+                options["timeout"] = self._timeout()
             options["headers"] = {**options.get("headers", {}), **headers, **_AS_IT_IS}
             request = session.get(
                 location,
@@ -152,7 +172,10 @@ class Client:
                 read_bufsize=_BUFFER_BYTES,
                 **options,
             )
-            yield await stack.enter_async_context(request)
+            longest = self.manners.connect + self.manners.silence if is_ours else None
+            async with ceil_timeout(longest):
+                response = await stack.enter_async_context(request)
+            yield response
 
     def _timeout(self) -> aiohttp.ClientTimeout:
         import aiohttp
@@ -181,8 +204,12 @@ class Client:
         import yarl
 
         given = response.headers.get("Location", "")
-        target = location.join(yarl.URL(given))
-        if not given or target.scheme not in ("http", "https"):
+        try:
+            target = location.join(yarl.URL(given))
+            is_address = bool(given) and target.scheme in _WEB and bool(target.origin())
+        except ValueError:
+            is_address = False
+        if not is_address:
             self._fail("the server redirects to no web address")
         if (location.scheme, target.scheme) == ("https", "http"):
             self._fail("the server redirects from HTTPS to HTTP, which is not followed", _INSECURE)

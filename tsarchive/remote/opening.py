@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tsarchive.remote.ranges import Ranges
 
 _WEB: Final = ("http://", "https://")
+_CHAIN: Final = "::"
+_BY_HAND: Final = "Write it to a path, and put it there with tools of that place"
 _STORED: Final = 0  # as zip files call it
 # What is put there is there whole or not at all. Elsewhere a file may be seen while it grows.
 _PUT_WHOLE: Final = {
@@ -53,6 +55,13 @@ def info_of(url: str) -> Mapping[str, Any]:
     """
     place = Url(url)
     return attempted(place, lambda: _info(place))
+
+
+def version_of(info: Mapping[str, Any]) -> str | None:
+    """Return what tells one version of a file from others; None where ``info`` does not."""
+    from tsarchive.remote.filesystems import OF_A_VERSION
+
+    return next((str(info[key]) for key in OF_A_VERSION if info.get(key) is not None), None)
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:
@@ -117,7 +126,7 @@ def uploaded(url: str) -> Iterator[str]:
     """Yield a path of the same name, whose file is uploaded if there is one when the block ends.
 
     The file at the URL is replaced as a whole or, after an error, stays as it is. Raises
-    RemoteError for the web, which has no way to write files, and where the file cannot be written.
+    RemoteError for places that have no way to do so, and where the file cannot be written.
     """
     place = Url(url)
     filesystem, path = attempted(place, lambda: _writable(place))
@@ -152,23 +161,56 @@ def _writable(url: Url) -> tuple[Any, str]:
         raise RemoteError(f"{url}: files are not written over HTTP", hint=hint)
     if url.endswith("/"):
         raise RemoteError(f"{url}: this names a folder", hint="Add the name of the file to write")
-    return _found(url)
+    if _CHAIN in url.full:
+        raise RemoteError(f"{url}: chains of URLs are for reading", hint=_BY_HAND)
+    filesystem, path = _found(url)
+    if not (_puts_whole(filesystem) or _renames(filesystem)):
+        problem = f"{url}: a file of this filesystem is not replaced at once, but copied over"
+        raise RemoteError(problem, hint=_BY_HAND)
+    return filesystem, path
+
+
+def _puts_whole(filesystem: Any) -> bool:
+    return not _PUT_WHOLE.isdisjoint(_protocols(filesystem))
+
+
+def _renames(filesystem: Any) -> bool:
+    """Return whether a file takes the place of another in one step.
+
+    What filesystems inherit copies it, and a part of it may stay if that breaks off.
+    """
+    from fsspec import AbstractFileSystem
+
+    is_own: bool = type(filesystem).mv is not AbstractFileSystem.mv
+    return is_own or "memory" in _protocols(filesystem)  # whose copies are assignments
+
+
+def _protocols(filesystem: Any) -> Sequence[str]:
+    found: str | Sequence[str] = filesystem.protocol
+    return (found,) if isinstance(found, str) else found
 
 
 def _upload(filesystem: Any, local: str, path: str) -> None:
-    protocols = filesystem.protocol
-    names = {protocols} if isinstance(protocols, str) else {*protocols}
-    if names & _PUT_WHOLE:
+    if _puts_whole(filesystem):
         filesystem.put_file(local, path)
         return
     folder, _, name = path.rpartition("/")
     beside = f"{folder}/.tsarchive-{os.urandom(8).hex()}-{name}"
     try:
         filesystem.put_file(local, beside)
-        if filesystem.info(beside)["size"] != os.path.getsize(local):
+        if _size(filesystem, beside) != os.path.getsize(local):
             raise OSError("it did not arrive whole")
         filesystem.mv(beside, path)
+        if _size(filesystem, path) != os.path.getsize(local) or filesystem.exists(beside):
+            raise OSError("it was not put in its place")
     except BaseException:
         with suppress(Exception):
             filesystem.rm_file(beside)
         raise
+
+
+def _size(filesystem: Any, path: str) -> int | None:
+    """Return how long a file is by now."""
+    filesystem.invalidate_cache()
+    found: int | None = filesystem.info(path)["size"]
+    return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TextIO, TypeAlias
 
 from tsarchive.formats.registry import FORMATS
 from tsarchive.remote import is_url, located
 from tsarchive.remote.failures import attempted
-from tsarchive.remote.opening import filesystem_of, info_of
+from tsarchive.remote.opening import filesystem_of, info_of, version_of
 from tsarchive.remote.urls import Url, shown
 
 # Those of torch.save and its users beside those that formats have, and of formats that are only
@@ -27,12 +27,6 @@ SIGNATURE: Final = "signature"
 _OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""
-# Where filesystems tell which version of a file they have; the first counts.
-_VERSIONS: Final = (
-    "ETag", "etag", "generation", "version_id", "md5Hash", "content_md5", "Content-MD5", "sha",
-    "blob_id", "mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified",
-    "created",
-)  # fmt: skip
 _SCHEME: Final = "://"
 _CHAIN: Final = "::"
 _Folder: TypeAlias = tuple[str, dict[str, Any], dict[str, Any]]
@@ -174,7 +168,7 @@ def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     if told["type"] == "directory":
         yield from _bucket(root, is_wanted)
     else:
-        yield Listed("", name_of(root), root, told.get("size"), _version(told))
+        yield Listed("", name_of(root), root, told.get("size"), version_of(told))
 
 
 def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
@@ -187,7 +181,7 @@ def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
             within = "/".join(filter(None, (folder[len(path) :].strip("/"), file)))
             told, place = files[file], _joined(root, within)
             yield Listed(
-                name, text_of(within), place, told.get("size"), _version(told), root, told["name"]
+                name, text_of(within), place, told.get("size"), version_of(told), root, told["name"]
             )
 
 
@@ -205,7 +199,3 @@ def _joined(root: str, within: str) -> str:
     first, chain, others = root.partition(_CHAIN)
     slash = "" if first.endswith("/") else "/"
     return f"{first}{slash}{within}{chain}{others}"
-
-
-def _version(told: Mapping[str, Any]) -> str | None:
-    return next((str(told[key]) for key in _VERSIONS if told.get(key) is not None), None)
