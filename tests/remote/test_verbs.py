@@ -194,7 +194,7 @@ def test_what_an_audit_leaves_unread_is_a_finding(name):
         return [each.hint for each in found if each.rule == "record-unread"]
 
     assert unread()
-    assert set(unread()) == {"Audit all of it with weights=True"}
+    assert set(unread()) == {"Audit all of it: weights=True, on the command line --weights"}
     assert unread(weights=True) == []
 
 

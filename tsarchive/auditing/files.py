@@ -122,7 +122,10 @@ def _audit_own(
 
 
 def _tell_unread(found: Collected, what: str) -> None:
-    message, hint = f"{what}: nothing is looked for there", "Audit all of it with weights=True"
+    message, hint = (
+        f"{what}: nothing is looked for there",
+        "Audit all of it: weights=True, on the command line --weights",
+    )
     found.find("record-unread", Severity.INFO, Nature.UNUSUAL, message, hint=hint)
 
 
