@@ -16,7 +16,7 @@ pytest.importorskip("aiohttp")
 
 from tests.remote.test_http import answering, no_ranges  # noqa: E402
 from tests.remote.test_verbs import padded  # noqa: E402
-from tests.support.remote_servers import configured, sftp_server  # noqa: E402
+from tests.support.remote_servers import configured, s3_server, sftp_server  # noqa: E402
 
 MODEL = (ARCHIVES / "sequential.pt").read_bytes()
 # Longer than the first request, so that it takes more of them.
@@ -137,3 +137,16 @@ def test_files_by_sftp_are_surveyed(tmp_path):
         assert "wrongpass1" not in str(raised.value)
         failed = surveyed(Listed("", "x", f"{wrong}/below/x.pt"), SOME).file
     assert (failed.status, "wrongpass1" in failed.problem) == ("failed", False)
+
+
+def test_objects_are_surveyed_by_their_keys():
+    pytest.importorskip("s3fs", reason="s3fs reads from S3")
+    pytest.importorskip("moto.server", reason="moto has the server of S3")
+    keys = ["/a.pt", "b//c.pt", "b/d.pt", "e::https://host/f.pt", "g?h#i.pt"]
+    with s3_server() as root:
+        filesystem, bucket = fsspec.url_to_fs(root)
+        for key in keys:
+            filesystem.pipe_file(f"{bucket}/{key}", MODEL)
+        rows = [surveyed(file, Aspects()).file for file in listed(root)]
+    assert sorted(row.path for row in rows) == keys
+    assert {row.status for row in rows} == {"read"}

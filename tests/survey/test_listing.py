@@ -156,6 +156,16 @@ def test_names_in_buckets_are_no_urls(memory, aspects):
     assert {(row.status, row.nbytes, row.problem) for row in rows} == {("read", len(content), "")}
 
 
+@pytest.mark.parametrize("name", ["a//c.pt", "/d.pt", "a::https://host/e.pt", "a////f/g.pt"])
+def test_folders_without_a_name_are_listed(memory, name):
+    memory.pipe_file(f"/survey/{name}", b"content")
+    memory.pipe_file("/survey//.git/h.pt", b"hidden")
+    found = {file.path: file for file in listed("memory://survey")}
+    assert {*found} == {"a.pt", "b/c.pth", name}
+    row = surveyed(found[name], Aspects()).file
+    assert (row.status, row.nbytes) == ("foreign", len(b"content"))
+
+
 def test_members_of_packed_files_name_nothing_elsewhere(memory):
     content = (ARCHIVES / "sequential.pt").read_bytes()
     name = "a.pt::memory:survey.pt"

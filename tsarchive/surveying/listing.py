@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TextIO, TypeAlias
 
 from tsarchive.formats.registry import FORMATS
@@ -29,7 +30,7 @@ SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""
 _SCHEME: Final = "://"
 _CHAIN: Final = "::"
-_Folder: TypeAlias = tuple[str, dict[str, Any], dict[str, Any]]
+_Entries: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,7 @@ def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
 def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     name = name_of(root)
     filesystem, path = filesystem_of(root)
-    for folder, folders, files in _walked(Url(root), filesystem, path):
-        for hidden in [each for each in folders if not _any(each)]:
-            del folders[hidden]  # walk goes into those that are left
+    for folder, files in _walked(Url(root), filesystem, path):
         for file in filter(is_wanted, files):
             within = "/".join(filter(None, (folder[len(path) :].strip("/"), file)))
             told, place = files[file], _joined(root, within)
@@ -185,13 +184,31 @@ def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
             )
 
 
-def _walked(url: Url, filesystem: Any, path: str) -> Iterator[_Folder]:
-    """Yield folders with what is in them, as it is now. Raises RemoteError."""
+def _walked(url: Url, filesystem: Any, path: str) -> Iterator[tuple[str, _Entries]]:
+    """Yield folders with the files in them by name, as they are now. Raises RemoteError."""
     filesystem.invalidate_cache()
-    walk: Iterator[_Folder] = filesystem.walk(path, detail=True, on_error="raise")
+    walk = filesystem.walk(path, detail=True, on_error="raise")
     while (found := attempted(url, lambda: next(walk, None))) is not None:
-        yield found
-        filesystem.invalidate_cache(found[0])  # the listings of all would fill memory
+        folder, folders, files = found
+        for hidden in [each for each in folders if not _any(each)]:
+            del folders[hidden]  # walk goes into those that are left
+        if files.get("", {}).get("type") == "directory":
+            del files[""]
+            files |= attempted(url, partial(_nameless, filesystem, folder))
+        yield folder, files
+        filesystem.invalidate_cache(folder)  # the listings of all would fill memory
+
+
+def _nameless(filesystem: Any, folder: str) -> _Entries:
+    """Return what is below a folder without a name, which walks do not go into: ``/b.pt``."""
+    found = filesystem.find(folder, detail=True)
+    filesystem.invalidate_cache()  # of listings that lack such folders
+    below = {name.removeprefix(f"{folder}/"): told for name, told in found.items()}
+    return {
+        name: told
+        for name, told in below.items()
+        if name.startswith("/") and all(map(_any, name.split("/")))
+    }
 
 
 def _joined(root: str, within: str) -> str:
