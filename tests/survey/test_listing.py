@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import zipfile
@@ -71,6 +72,31 @@ def test_names_that_are_no_text_stand_as_escapes(tmp_path):
     (found,) = listed(str(tmp_path))
     assert (found.path, found.place) == (r"\udcff.pt", str(tmp_path / name))
     assert text_of(name) == found.path
+
+
+def test_no_two_names_have_the_same_text():
+    names = ["b\udcff", r"b\udcff", r"b\\udcff", "\\b\udcff", r"\b\udcff", r"\b", r"\\b", "b"]
+    assert len({*map(text_of, names)}) == len(names)
+    assert [text_of(name) for name in (r"a\b", "é")] == [r"a\b", "é"]
+
+
+def test_links_that_cannot_be_followed_are_told(tmp_path):
+    put(tmp_path, "a.pt", "below/b.pt", "below/c.pt")
+    for name in ("round.pt", "below/round.pt"):
+        (tmp_path / name).symlink_to(tmp_path / name)
+    found = {file.path: file for file in listed(str(tmp_path))}
+    assert {*found} == {"a.pt", "round.pt", "below/b.pt", "below/c.pt", "below/round.pt"}
+    row = surveyed(found["below/round.pt"], Aspects()).file
+    assert (row.status, row.problem) == ("failed", os.strerror(errno.ELOOP))
+
+
+def test_what_no_file_can_be_called_is_told(tmp_path):
+    put(tmp_path, "a.pt")
+    (tmp_path / "list.txt").write_text(f"a\0.pt\n{tmp_path / 'a.pt'}\n")
+    odd, known = named_in(str(tmp_path / "list.txt"))
+    assert known.nbytes == 4
+    row = surveyed(odd, Aspects()).file
+    assert (row.status, row.problem) == ("failed", os.strerror(errno.ENOENT))
 
 
 def test_a_root_that_is_not_there_is_an_error(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +30,8 @@ SIGNATURE: Final = "signature"
 _OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""
+# What is no UTF-8, and what looks like the escape of it.
+_ESCAPED: Final = re.compile(r"[\ud800-\udfff]|\\ud[89a-f]")
 _SCHEME: Final = "://"
 _CHAIN: Final = "::"
 _Entries: TypeAlias = dict[str, Any]
@@ -52,7 +56,12 @@ class Listed:
 
 
 def text_of(name: str) -> str:
-    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``)."""
+    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``).
+
+    No two names have the same text: with such bytes, or what looks so, backslashes are doubled.
+    """
+    if _ESCAPED.search(name):
+        name = name.replace("\\", r"\\")
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -77,6 +86,7 @@ def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
     if is_elsewhere(root):
         yield from _elsewhere(root, is_wanted)
         return
+    require_name(root)
     status = os.stat(root)
     if stat.S_ISDIR(status.st_mode):
         yield from _folder(root, is_wanted)
@@ -104,6 +114,12 @@ def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
             yield from listed(root, all_files=all_files)
         except OSError:
             yield Listed("", name_of(root), root)
+
+
+def require_name(path: str) -> None:
+    """Raise FileNotFoundError for a path that no file can have."""
+    if "\0" in path:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def is_elsewhere(place: str) -> bool:
@@ -156,9 +172,15 @@ def _found(entry: os.DirEntry[str], root: str, name: str) -> Listed:
 
 
 def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
-    """Return whether an entry is a regular file and, if it is a link, one to a file of the root."""
-    if not entry.is_file():
-        return False
+    """Return whether an entry is a regular file and, if it is a link, one to a file of the root.
+
+    A link that cannot be followed counts as one: where it is read, the reason is told.
+    """
+    try:
+        if not entry.is_file():
+            return False
+    except OSError:
+        return True
     if not entry.is_symlink():
         return True
     return os.path.commonpath([real_root, os.path.realpath(entry.path)]) == real_root

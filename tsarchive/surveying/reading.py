@@ -33,7 +33,7 @@ from tsarchive.scanning.collecting import UNKNOWN, ZIP, Form, form_of
 from tsarchive.verifying import VerifyReport, verify_source
 
 from .alike import releases_of
-from .listing import SIGNATURE, SIGNATURES, Listed, is_elsewhere, text_of
+from .listing import SIGNATURE, SIGNATURES, Listed, is_elsewhere, require_name, text_of
 from .rows import FileRow, FindingRow, Surveyed
 
 Columns: TypeAlias = dict[str, Any]
@@ -90,6 +90,7 @@ def _at_hand(file: Listed, aspects: Aspects) -> Iterator[Source]:
 
 def _opened(file: Listed, aspects: Aspects, folder: str) -> Source:
     if not is_elsewhere(file.place):
+        require_name(file.place)
         return open_source(file.place)
     ranges = _ranges(file)
     if not aspects.take_all:
