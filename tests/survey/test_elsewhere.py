@@ -15,6 +15,7 @@ fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
 
 from tests.remote.test_http import answering, no_ranges  # noqa: E402
+from tests.remote.test_http_trust import CREDENTIALS  # noqa: E402
 from tests.remote.test_verbs import padded  # noqa: E402
 from tests.support.remote_servers import configured, s3_server, sftp_server  # noqa: E402
 
@@ -37,12 +38,7 @@ def row_of(url: str, aspects: Aspects):
 
 
 @ASPECTS
-@pytest.mark.parametrize("options", [
-    {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}},
-    {"cookies": {"session": "abcd"}},
-    {"client_kwargs": {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}}},
-    {"client_kwargs": {"cookies": {"session": "abcd"}}},
-])  # fmt: skip
+@pytest.mark.parametrize("options", CREDENTIALS)
 def test_credentials_go_to_the_server_that_was_named(server, aspects, options):
     with web_server({}) as first, configured("https", **options):
         fsspec.filesystem("https").clear_instance_cache()

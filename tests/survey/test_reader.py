@@ -67,21 +67,18 @@ def test_limits_of_time_are_times_that_may_pass(seconds):
         Reader(Job(seconds=seconds))
 
 
-def test_how_a_process_ends_is_told_when_it_has_ended(tmp_path, monkeypatch):
-    """Its answers are closed some time before that."""
-    monkeypatch.setattr(module, "_PARTING_SECONDS", 600)
-    (leaves,) = listed_names(tmp_path, ["leaves.pt"])
+@pytest.mark.parametrize(
+    ("name", "seconds", "problem"),
+    [
+        ("leaves.pt", 600, "the process that read it ended with exit code 7"),
+        ("stays.pt", 0, "the process that read it gave something else than rows"),
+    ],
+)
+def test_a_process_that_closes_its_answers_may_end(tmp_path, monkeypatch, name, seconds, problem):
+    monkeypatch.setattr(module, "_PARTING_SECONDS", seconds)
+    (file,) = listed_names(tmp_path, [name])
     with Reader(Job(function=DANGEROUS)) as reader:
-        problem = "the process that read it ended with exit code 7"
-        assert reader.read(leaves) == unread(leaves, "crashed", problem)
-
-
-def test_a_process_that_gives_nothing_and_stays_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_PARTING_SECONDS", 0)
-    (stays,) = listed_names(tmp_path, ["stays.pt"])
-    with Reader(Job(function=DANGEROUS)) as reader:
-        problem = "the process that read it gave something else than rows"
-        assert reader.read(stays) == unread(stays, "crashed", problem)
+        assert reader.read(file) == unread(file, "crashed", problem)
 
 
 def test_a_defect_is_told_and_output_is_no_answer(tmp_path):
