@@ -129,7 +129,7 @@ class RangedSource(Source):
         if not any(self._present.missing(Span(0, self.size))):
             self._release_connection()
 
-    def _put(self, start: int, data: bytes) -> None:
+    def _put(self, start: int, data: bytes | bytearray) -> None:
         if data:
             self._data[start : start + len(data)] = data
             self._present.add(Span(start, start + len(data)))

@@ -56,7 +56,7 @@ class FileRanges(Ranges):
         data = bytearray(min(size, count))
         if data:
             self._read_into([(size - len(data), memoryview(data))])
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     def _read_into(self, wanted: Sequence[Piece]) -> None:
         pieces = pieces_of(wanted)
@@ -120,7 +120,7 @@ class ObjectRanges(FileRanges):
             done = await self._copied(answer, memory)
             if done < len(memory):
                 await self._fill(size - len(memory) + done, memory[done:])
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""

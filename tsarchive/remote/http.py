@@ -132,22 +132,24 @@ class HttpRanges(Ranges):
         part = self._part(response)
         return (part.start, part.stop) == (max(0, size - count), size)
 
-    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytes:
+    async def _rest(self, response: aiohttp.ClientResponse, count: int) -> bytearray:
         data = bytearray(count)
         await self._filling(memoryview(data)).take(response)
-        return bytes(data)
+        return data
 
     async def _counted_tail(self, size: int | None, count: int) -> Tail:
         """Return the end of a file by its place from the beginning."""
-        if size is None:
-            async with self._client.get({}) as response:
-                if response.status != _OK:
-                    raise self._refusal(response)
+        if size == 0:
+            return Tail(0, b"")
+        start = max(0, (size or 0) - count)
+        part = {} if size is None else self._headers(start, size)
+        async with self._client.get(part) as response:
+            if response.status == _OK:
                 return await self._whole(response)
-        data = bytearray(min(size, count))
-        if data:
-            await self._fill(size - len(data), memoryview(data))
-        return Tail(size, bytes(data))
+            if size is None:
+                raise self._refusal(response)
+            self._require(response, start, size)
+            return Tail(size, await self._rest(response, size - start))
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Tail:
         """Return all of a file of a server that sends no parts."""
@@ -160,7 +162,7 @@ class HttpRanges(Ranges):
                 raise RemoteError(problem, limit=most, hint=_DOWNLOAD)
         if length is not None and len(data) < length:
             raise Unfinished(f"{len(data):,} of {length:,} bytes came")
-        return Tail(len(data), bytes(data))
+        return Tail(len(data), data)
 
     async def _fill(self, offset: int, memory: memoryview) -> None:
         """Fill memory with the bytes from an offset on. What broke off goes on where it ended."""
@@ -168,12 +170,15 @@ class HttpRanges(Ranges):
 
         async def read_rest() -> None:
             start, stop = offset + filling.done, offset + len(memory)
-            headers = {"Range": f"bytes={start}-{stop - 1}", **self._version.conditions}
-            async with self._client.get(headers) as response:
+            async with self._client.get(self._headers(start, stop)) as response:
                 self._require(response, start, stop)
                 await filling.take(response)
 
         await self._client.patiently(read_rest)
+
+    def _headers(self, start: int, stop: int) -> dict[str, str]:
+        """Return what asks for these bytes of the version that was opened."""
+        return {"Range": f"bytes={start}-{stop - 1}", **self._version.conditions}
 
     def _filling(self, memory: memoryview) -> Filling:
         return Filling(self.name, memory, self._client.manners)

@@ -14,7 +14,7 @@ class Tail(NamedTuple):
     """The last bytes of a file, and the size of all of it."""
 
     size: int
-    data: bytes
+    data: bytes | bytearray
 
 
 class Ranges(ABC):
@@ -59,7 +59,7 @@ class SeekableRanges(Ranges):
         data = bytearray(min(count, size))
         with memoryview(data) as memory:
             self.read_into([(size - len(data), memory)])
-        return Tail(size, bytes(data))
+        return Tail(size, data)
 
     def read_into(self, wanted: Sequence[tuple[int, memoryview]]) -> None:
         try:
