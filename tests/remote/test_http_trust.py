@@ -15,6 +15,13 @@ from tsarchive.errors import RemoteError
 from tsarchive.remote.ranges import Tail
 from tsarchive.remote.urls import Url
 
+# What users configure for requests, always with the same secret in it.
+CREDENTIALS = [
+    {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}},
+    {"cookies": {"session": "abcd"}},
+    {"client_kwargs": {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}}},
+    {"client_kwargs": {"cookies": {"session": "abcd"}}},
+]
 FOUND = Tail(len(CONTENT), CONTENT[-COUNT:])
 
 
@@ -54,12 +61,7 @@ def test_what_is_refused_at_once_is_not_asked_again(servers):
     assert (len(first.requests), len(second.requests)) == (1, 1)
 
 
-@pytest.mark.parametrize("options", [
-    {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}},
-    {"cookies": {"session": "abcd"}},
-    {"client_kwargs": {"headers": {"Authorization": "Bearer abcd", "X-Key": "abcd"}}},
-    {"client_kwargs": {"cookies": {"session": "abcd"}}},
-])  # fmt: skip
+@pytest.mark.parametrize("options", CREDENTIALS)
 def test_credentials_go_to_the_server_that_was_named(servers, options):
     first, second = servers
     ranges = opened(f"{first.url}/model.pt", **options)

@@ -21,6 +21,7 @@ from tsarchive.surveying.rows import FindingRow, Surveyed
 __all__ = ["dangerous", "killing", "measured_row", "plain_row", "process_of"]
 
 _LONG = 3600
+_A_WHILE = 0.3
 
 
 def plain_row(file: Listed, asked: Aspects) -> Surveyed:
@@ -45,6 +46,13 @@ def dangerous(file: Listed, asked: Aspects) -> Surveyed:
             time.sleep(_LONG)
         case "exit":
             os._exit(7)
+        case "leaves":
+            _close_all()
+            time.sleep(_A_WHILE)
+            os._exit(7)
+        case "stays":
+            _close_all()
+            time.sleep(_LONG)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         case "memory":
@@ -59,6 +67,11 @@ def dangerous(file: Listed, asked: Aspects) -> Surveyed:
         case "prints":
             print("no line of JSON", flush=True)
     return plain_row(file, asked)
+
+
+def _close_all() -> None:
+    """Close what a process answers in, as when it is about to end."""
+    os.closerange(1, 256)
 
 
 def killing(file: Listed, asked: Aspects) -> Surveyed:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import zipfile
 
 import pytest
 
-from tsarchive.errors import RemoteError, UnsupportedError
+from tests.support.archives import ARCHIVES
+from tsarchive.errors import RemoteError
 from tsarchive.surveying.listing import SUFFIXES, Listed, listed, name_of, named_in, text_of
+from tsarchive.surveying.reading import Aspects, surveyed
 
 
 def paths(root, **options) -> list[str]:
@@ -69,6 +74,31 @@ def test_names_that_are_no_text_stand_as_escapes(tmp_path):
     assert text_of(name) == found.path
 
 
+def test_no_two_names_have_the_same_text():
+    names = ["b\udcff", r"b\udcff", r"b\\udcff", "\\b\udcff", r"\b\udcff", r"\b", r"\\b", "b"]
+    assert len({*map(text_of, names)}) == len(names)
+    assert [text_of(name) for name in (r"a\b", "é")] == [r"a\b", "é"]
+
+
+def test_links_that_cannot_be_followed_are_told(tmp_path):
+    put(tmp_path, "a.pt", "below/b.pt", "below/c.pt")
+    for name in ("round.pt", "below/round.pt"):
+        (tmp_path / name).symlink_to(tmp_path / name)
+    found = {file.path: file for file in listed(str(tmp_path))}
+    assert {*found} == {"a.pt", "round.pt", "below/b.pt", "below/c.pt", "below/round.pt"}
+    row = surveyed(found["below/round.pt"], Aspects()).file
+    assert (row.status, row.problem) == ("failed", os.strerror(errno.ELOOP))
+
+
+def test_what_no_file_can_be_called_is_told(tmp_path):
+    put(tmp_path, "a.pt")
+    (tmp_path / "list.txt").write_text(f"a\0.pt\n{tmp_path / 'a.pt'}\n")
+    odd, known = named_in(str(tmp_path / "list.txt"))
+    assert known.nbytes == 4
+    row = surveyed(odd, Aspects()).file
+    assert (row.status, row.problem) == ("failed", os.strerror(errno.ENOENT))
+
+
 def test_a_root_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         [*listed(str(tmp_path / "nothing"))]
@@ -120,11 +150,74 @@ def test_versions_elsewhere_change_with_files(memory):
 
 
 def test_a_url_without_its_package_says_what_to_install():
-    pytest.importorskip("fsspec")
-    with pytest.raises(UnsupportedError, match="elsewhere") as raised:
-        [*listed("elsewhere://ann:secret@host/models")]
-    assert "pip install" in (raised.value.hint or "")
+    registry = pytest.importorskip("fsspec.registry")
+    name = "tsarchive-elsewhere"
+    registry.known_implementations[name] = {"class": "nowhere.Files", "err": "Install nowhere"}
+    try:
+        with pytest.raises(RemoteError, match="Install nowhere") as raised:
+            [*listed(f"{name}://ann:secret@host/models")]
+    finally:
+        del registry.known_implementations[name]
+    assert raised.value.hint == "pip install nowhere"
     assert "secret" not in str(raised.value)
+
+
+def test_an_unknown_scheme_is_an_error_without_credentials():
+    pytest.importorskip("fsspec")
+    with pytest.raises(RemoteError, match="elsewhere") as raised:
+        [*listed("elsewhere://ann:secret@host/models")]
+    assert "secret" not in str(raised.value)
+
+
+_ODD = ["a::b.pt", "a?b.pt", "a#b.pt", "a%20b.pt", "a b.pt", "a::memory:b.pt", "é.pt", "[a]*.pt"]
+
+
+@pytest.mark.parametrize("aspects", [Aspects(), Aspects(digest=False, weights=False, verify=False)])
+def test_names_in_buckets_are_no_urls(memory, aspects):
+    content = (ARCHIVES / "sequential.pt").read_bytes()
+    for name in _ODD:
+        memory.pipe_file(f"/survey/odd/{name}", content)
+    rows = [surveyed(file, aspects).file for file in listed("memory://survey/odd")]
+    assert sorted(row.path for row in rows) == sorted(_ODD)
+    assert {(row.status, row.nbytes, row.problem) for row in rows} == {("read", len(content), "")}
+
+
+@pytest.mark.parametrize("name", ["a//c.pt", "/d.pt", "a::https://host/e.pt", "a////f/g.pt"])
+def test_folders_without_a_name_are_listed(memory, name):
+    memory.pipe_file(f"/survey/{name}", b"content")
+    memory.pipe_file("/survey//.git/h.pt", b"hidden")
+    found = {file.path: file for file in listed("memory://survey")}
+    assert {*found} == {"a.pt", "b/c.pth", name}
+    row = surveyed(found[name], Aspects()).file
+    assert (row.status, row.nbytes) == ("foreign", len(b"content"))
+
+
+def test_members_of_packed_files_name_nothing_elsewhere(memory):
+    content = (ARCHIVES / "sequential.pt").read_bytes()
+    name = "a.pt::memory:survey.pt"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, content)
+    memory.pipe_file("/survey/all.zip", packed.getvalue())
+    (file,) = listed("zip://::memory://survey/all.zip")
+    row = surveyed(file, Aspects()).file
+    assert (row.path, row.status, row.nbytes) == (name, "read", len(content))
+
+
+def test_a_listing_tells_of_now(memory):
+    assert len([*listed("memory://survey")]) == 2
+    memory.pipe_file("/survey/c.pt", b"c")
+    assert len([*listed("memory://survey")]) == 3
+
+
+def test_errors_of_listings_have_no_credentials(memory, monkeypatch):
+    def fail(*args, **options):
+        raise ValueError("cannot reach memory://ann:hunter22@survey")
+
+    monkeypatch.setattr(type(memory), "ls", fail)
+    with pytest.raises(RemoteError, match="cannot reach") as raised:
+        [*listed("memory://survey")]
+    assert "hunter22" not in str(raised.value)
 
 
 def test_what_is_not_there_is_told_without_credentials():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.survey_readers import plain_row
 from tests.support.surveys import listed_names
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.surveying import reader as module
 from tsarchive.surveying.child import unread
 from tsarchive.surveying.reader import Job, Reader
@@ -58,6 +59,26 @@ def test_limits_of_memory_need_a_system_that_tells_it(monkeypatch):
     monkeypatch.setattr(module, "_STATUS", "/nothing/{}/status")
     with pytest.raises(UnsupportedError, match="Linux"):
         Reader(Job(memory=1 << 30))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 1e300])
+def test_limits_of_time_are_times_that_may_pass(seconds):
+    with pytest.raises(CallError, match="no limit"):
+        Reader(Job(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "problem"),
+    [
+        ("leaves.pt", 600, "the process that read it ended with exit code 7"),
+        ("stays.pt", 0, "the process that read it gave something else than rows"),
+    ],
+)
+def test_a_process_that_closes_its_answers_may_end(tmp_path, monkeypatch, name, seconds, problem):
+    monkeypatch.setattr(module, "_PARTING_SECONDS", seconds)
+    (file,) = listed_names(tmp_path, [name])
+    with Reader(Job(function=DANGEROUS)) as reader:
+        assert reader.read(file) == unread(file, "crashed", problem)
 
 
 def test_a_defect_is_told_and_output_is_no_answer(tmp_path):

@@ -123,6 +123,42 @@ def test_a_file_that_cannot_be_read_has_a_row(tmp_path):
     assert folder.problem
 
 
+def _meanwhile(monkeypatch, change):
+    """Let this happen when a file has been verified, before other verbs look at it."""
+    verify = reading.verify_source
+
+    def verified(source):
+        report = verify(source)
+        change()
+        return report
+
+    monkeypatch.setattr(reading, "verify_source", verified)
+
+
+def test_a_row_is_of_one_file(tmp_path, monkeypatch):
+    path, other = tmp_path / "a.pt", tmp_path / "other"
+    path.write_bytes(SEQUENTIAL.read_bytes())
+    expected = rows_of(path)
+    other.write_bytes((ARCHIVES / "views.pt").read_bytes())
+    _meanwhile(monkeypatch, lambda: other.replace(path))
+    assert rows_of(path) == expected
+
+
+def test_a_file_that_is_written_to_meanwhile_has_failed(tmp_path, monkeypatch):
+    path = tmp_path / "a.pt"
+    path.write_bytes(SEQUENTIAL.read_bytes())
+
+    def write():
+        os.utime(path, ns=(1, 1))
+
+    _meanwhile(monkeypatch, write)
+    row = rows_of(path).file
+    assert (row.status, row.problem.partition(".")[0]) == (
+        "failed",
+        "the file was written to after it was opened",
+    )
+
+
 _OF_ASPECTS = {
     "digest": {"sha256"},
     "fingerprint": {"code", "structure", "weights", "extra_files", "model"},

@@ -75,12 +75,16 @@ def audit(
             opened.expect_all()
         elif weights is not None:
             opened.is_sparing = True
-        get_ahead(opened)
-        return _audit(opened, verified)
+        return audit_source(opened, verified)
 
 
 @rarely_collecting()
-def _audit(source: Source, verified: VerifyReport | None) -> AuditReport:
+def audit_source(source: Source, verified: VerifyReport | None = None) -> AuditReport:
+    """List what the bytes of a file can do, as :func:`audit` does.
+
+    Where the source is sparing, the data of tensors is left unread.
+    """
+    get_ahead(source)
     size = source.size
     found = Collected(Budgets.of_file(size))
     tail = _bytes_of(source, max(0, size - 66_000), size)

@@ -18,8 +18,27 @@ from tsarchive.remote.ranges import Ranges, Tail
 
 # Torch writes code, pickles and the directory behind the tensors: mostly this is all of them.
 _TAIL_BYTES: Final = 128 << 10
+# So much is read before it is written: enough to be asked for in parallel.
+_COPIED_BYTES: Final = 64 << 20
 # Bytes between two spans that cost less than another request.
 _GAP_BYTES: Final = 64 << 10
+
+
+def copy_whole(ranges: Ranges, path: str) -> None:
+    """Write all of a file elsewhere to a path, piece by piece.
+
+    Raises RemoteError where it cannot be read, FormatError where it is too long; OSError where it
+    cannot be written.
+    """
+    tail = _sound_tail(ranges)
+    rest = tail.size - len(tail.data)
+    memory = memoryview(bytearray(min(_COPIED_BYTES, rest)))
+    with open(path, "wb") as copy:
+        for start in range(0, rest, _COPIED_BYTES):
+            piece = memory[: rest - start]
+            ranges.read_into([(start, piece)])
+            copy.write(piece)
+        copy.write(tail.data)
 
 
 class RangedSource(Source):

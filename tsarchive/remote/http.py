@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tsarchive.errors import RemoteError
@@ -23,6 +23,7 @@ _PARTIAL: Final = 206
 _OTHER_VERSION: Final = 412
 _OUTSIDE: Final = 416
 _DENIED: Final = (401, 403)
+_OF_A_VERSION: Final = "ETag", "Last-Modified"
 _NUMBER: Final = r"\d{1,20}"
 _CONTENT_RANGE = re.compile(
     rf"bytes (?:(?P<first>{_NUMBER})-(?P<last>{_NUMBER})|\*)/(?P<size>{_NUMBER}|\*)"
@@ -86,11 +87,24 @@ class HttpRanges(Ranges):
     def read_into(self, wanted: Sequence[tuple[int, memoryview]]) -> None:
         self._run(read_pieces(pieces_of(wanted), self._fill))
 
+    def info(self) -> Mapping[str, Any]:
+        """Return what the server tells of the file, which it is not asked to send.
+
+        Raises RemoteError where there is no such file, or the server cannot be asked.
+        """
+        return self._run(self._client.patiently(self._info))
+
     def close(self) -> None:
         """Leave connections to the session, in which other files are read."""
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         return attempted(self._url, lambda: run(self._client.loop, work))
+
+    async def _info(self) -> Mapping[str, Any]:
+        # Links that are signed for reading refuse HEAD.
+        async with self._client.get({"Range": "bytes=-1"}) as response:
+            headers, size = response.headers, self._size(response)
+            return {"type": "file", "size": size, **{k: headers.get(k) for k in _OF_A_VERSION}}
 
     async def _tail(self, count: int) -> Tail:
         async with self._client.get({"Range": f"bytes=-{count}"}) as response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -13,6 +13,7 @@ from tsarchive.remote.failures import attempted
 from tsarchive.remote.urls import Url
 
 if TYPE_CHECKING:
+    from tsarchive.remote.http import HttpRanges
     from tsarchive.remote.ranges import Ranges
 
 _WEB: Final = ("http://", "https://")
@@ -36,11 +37,51 @@ def ranges_of(url: str) -> Ranges:
     return attempted(place, lambda: _ranges(place))
 
 
+def ranges_within(root: str, path: str, name: str) -> Ranges:
+    """Return what reads the file of this path in the filesystem of a root, both URLs given whole.
+
+    No part of the path is taken for a URL, whatever it holds. ``name`` is the URL that errors call
+    the file by. Raises RemoteError as ``ranges_of`` does.
+    """
+    place = Url(name)
+    return attempted(place, lambda: _of_filesystem(place, _found(Url(root))[0], path))
+
+
+def info_of(url: str) -> Mapping[str, Any]:
+    """Return what is told of a file or folder now, by the names of fsspec's ``info``.
+
+    These are ``type``, ``size``, which is None where it is not told, and what tells versions apart.
+    Raises RemoteError where nothing is told.
+    """
+    place = Url(url)
+    return attempted(place, lambda: _info(place))
+
+
+def version_of(info: Mapping[str, Any]) -> str | None:
+    """Return what tells one version of a file from others; None where ``info`` does not."""
+    from tsarchive.remote.filesystems import OF_A_VERSION
+
+    return next((str(info[key]) for key in OF_A_VERSION if info.get(key) is not None), None)
+
+
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """Return the filesystem of a URL, and the path in it. Raises RemoteError where none is."""
+    place = Url(url)
+    return attempted(place, lambda: _found(place))
+
+
+def _info(url: Url) -> Mapping[str, Any]:
+    if url.full.lower().startswith(_WEB):
+        return _on_the_web(url).info()
+    filesystem, path = _found(url)
+    filesystem.invalidate_cache(path)
+    found: Mapping[str, Any] = filesystem.info(path)
+    return found
+
+
 def _ranges(url: Url) -> Ranges:
     if url.full.lower().startswith(_WEB):
-        from tsarchive.remote.http import HttpRanges
-
-        return HttpRanges(url, _web())
+        return _on_the_web(url)
     filesystem, path = _found(url)
     return _of_filesystem(url, filesystem, path)
 
@@ -64,10 +105,12 @@ def _of_filesystem(url: Url, filesystem: Any, path: str) -> Ranges:
     return found(url, filesystem, path)
 
 
-def _web() -> Any:
+def _on_the_web(url: Url) -> HttpRanges:
     import fsspec
 
-    return fsspec.filesystem("https")
+    from tsarchive.remote.http import HttpRanges
+
+    return HttpRanges(url, fsspec.filesystem("https"))
 
 
 def _found(url: Url) -> tuple[Any, str]:

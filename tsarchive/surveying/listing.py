@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TextIO
+from functools import partial
+from typing import Any, Final, TextIO, TypeAlias
 
-from tsarchive.errors import RemoteError, UnsupportedError
 from tsarchive.formats.registry import FORMATS
 from tsarchive.remote import is_url, located
-from tsarchive.remote.urls import shown
+from tsarchive.remote.failures import attempted
+from tsarchive.remote.opening import filesystem_of, info_of, version_of
+from tsarchive.remote.urls import Url, shown
 
 # Those of torch.save and its users beside those that formats have, and of formats that are only
 # looked at.
@@ -27,21 +30,20 @@ SIGNATURE: Final = "signature"
 _OF_FORMATS: Final = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 """The suffixes of files that are listed where nobody asks for all."""
-# Where filesystems tell which version of a file they have; the first counts.
-_VERSIONS: Final = (
-    "ETag", "etag", "generation", "version_id", "md5Hash", "content_md5", "Content-MD5", "sha",
-    "blob_id", "mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified",
-    "created",
-)  # fmt: skip
+# What is no UTF-8, and what looks like the escape of it.
+_ESCAPED: Final = re.compile(r"[\ud800-\udfff]|\\ud[89a-f]")
 _SCHEME: Final = "://"
 _CHAIN: Final = "::"
+_Entries: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A file to survey, as :class:`FileRow` names it; ``place`` is the path or URL to open.
 
-    ``nbytes`` and ``version`` are None where the listing does not tell.
+    ``nbytes`` and ``version`` are None where the listing does not tell. A file that was found
+    below a URL has that as ``bucket``, and ``key`` as its path in the filesystem there: by these
+    it is opened, since its name may hold what means something else in a URL.
     """
 
     root: str
@@ -49,10 +51,17 @@ class Listed:
     place: str
     nbytes: int | None = None
     version: str | None = None
+    bucket: str | None = None
+    key: str | None = None
 
 
 def text_of(name: str) -> str:
-    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``)."""
+    """Return a name as it stands in rows: bytes that are no UTF-8 are escapes (``\\udcff``).
+
+    No two names have the same text: with such bytes, or what looks so, backslashes are doubled.
+    """
+    if _ESCAPED.search(name):
+        name = name.replace("\\", r"\\")
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -70,13 +79,14 @@ def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
     suffix other than ``SUFFIXES``. Links to folders are not followed, nor links to files outside
     of the root. The order is that of the filesystem.
 
-    Raises OSError for a root that is not there or cannot be listed, UnsupportedError for a URL
-    without the package that reads it.
+    Raises OSError for a root that is not there or cannot be listed, which is a RemoteError for a
+    URL, also where the package is missing that reads it.
     """
     is_wanted = _any if all_files else _has_suffix
     if is_elsewhere(root):
         yield from _elsewhere(root, is_wanted)
         return
+    require_name(root)
     status = os.stat(root)
     if stat.S_ISDIR(status.st_mode):
         yield from _folder(root, is_wanted)
@@ -102,31 +112,19 @@ def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
             continue
         try:
             yield from listed(root, all_files=all_files)
-        except (OSError, UnsupportedError):
+        except OSError:
             yield Listed("", name_of(root), root)
+
+
+def require_name(path: str) -> None:
+    """Raise FileNotFoundError for a path that no file can have."""
+    if "\0" in path:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def is_elsewhere(place: str) -> bool:
     """Return whether a place is a URL, and no path."""
     return is_url(located(place))
-
-
-def fetched(url: str, folder: str) -> str:
-    """Copy a file elsewhere into a folder, and return its path. Raises OSError where it fails."""
-    filesystem, path = _filesystem_of(url)
-    target = os.path.join(folder, "file")
-    with _told_without_url(f"{shown(url)} cannot be fetched"):
-        filesystem.get_file(path, target)
-    return target
-
-
-@contextmanager
-def _told_without_url(message: str) -> Iterator[None]:
-    """Raise RemoteError for what a filesystem raises: its clients have URLs in their messages."""
-    try:
-        yield
-    except Exception as error:
-        raise RemoteError(f"{message}: {type(error).__name__}") from None
 
 
 def _any(name: str) -> bool:
@@ -174,49 +172,65 @@ def _found(entry: os.DirEntry[str], root: str, name: str) -> Listed:
 
 
 def _is_inside(entry: os.DirEntry[str], real_root: str) -> bool:
-    """Return whether an entry is a regular file and, if it is a link, one to a file of the root."""
-    if not entry.is_file():
-        return False
+    """Return whether an entry is a regular file and, if it is a link, one to a file of the root.
+
+    A link that cannot be followed counts as one: where it is read, the reason is told.
+    """
+    try:
+        if not entry.is_file():
+            return False
+    except OSError:
+        return True
     if not entry.is_symlink():
         return True
     return os.path.commonpath([real_root, os.path.realpath(entry.path)]) == real_root
 
 
 def _elsewhere(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
-    filesystem, path = _filesystem_of(root)
-    name = name_of(root)
-    with _told_without_url(f"{name} cannot be listed"):
-        told = filesystem.info(path)
-        if told["type"] == "directory":
-            yield from _bucket(filesystem, path, root, is_wanted)
-            return
-    yield Listed("", name, root, told.get("size"), _version(told))
+    told = info_of(root)
+    if told["type"] == "directory":
+        yield from _bucket(root, is_wanted)
+    else:
+        yield Listed("", name_of(root), root, told.get("size"), version_of(told))
 
 
-def _bucket(
-    filesystem: Any, path: str, root: str, is_wanted: Callable[[str], bool]
-) -> Iterator[Listed]:
+def _bucket(root: str, is_wanted: Callable[[str], bool]) -> Iterator[Listed]:
     name = name_of(root)
-    for folder, folders, files in filesystem.walk(path, detail=True, on_error="raise"):
-        for hidden in [each for each in folders if not _any(each)]:
-            del folders[hidden]  # walk goes into those that are left
+    filesystem, path = filesystem_of(root)
+    for folder, files in _walked(Url(root), filesystem, path):
         for file in filter(is_wanted, files):
             within = "/".join(filter(None, (folder[len(path) :].strip("/"), file)))
-            found = files[file]
-            place = _joined(root, within)
-            yield Listed(name, text_of(within), place, found.get("size"), _version(found))
+            told, place = files[file], _joined(root, within)
+            yield Listed(
+                name, text_of(within), place, told.get("size"), version_of(told), root, told["name"]
+            )
 
 
-def _filesystem_of(url: str) -> tuple[Any, str]:
-    """Return the filesystem of a URL, and the path there; listings are not kept in memory."""
-    try:
-        from fsspec.core import url_to_fs
+def _walked(url: Url, filesystem: Any, path: str) -> Iterator[tuple[str, _Entries]]:
+    """Yield folders with the files in them by name, as they are now. Raises RemoteError."""
+    filesystem.invalidate_cache()
+    walk = filesystem.walk(path, detail=True, on_error="raise")
+    while (found := attempted(url, lambda: next(walk, None))) is not None:
+        folder, folders, files = found
+        for hidden in [each for each in folders if not _any(each)]:
+            del folders[hidden]  # walk goes into those that are left
+        if files.get("", {}).get("type") == "directory":
+            del files[""]
+            files |= attempted(url, partial(_nameless, filesystem, folder))
+        yield folder, files
+        filesystem.invalidate_cache(folder)  # the listings of all would fill memory
 
-        found: tuple[Any, str] = url_to_fs(url, use_listings_cache=False)
-    except (ImportError, ValueError) as error:
-        hint = "pip install fsspec, and the filesystem's package that the message names"
-        raise UnsupportedError(f"{shown(url)} cannot be listed: {error}", hint=hint) from None
-    return found
+
+def _nameless(filesystem: Any, folder: str) -> _Entries:
+    """Return what is below a folder without a name, which walks do not go into: ``/b.pt``."""
+    found = filesystem.find(folder, detail=True)
+    filesystem.invalidate_cache()  # of listings that lack such folders
+    below = {name.removeprefix(f"{folder}/"): told for name, told in found.items()}
+    return {
+        name: told
+        for name, told in below.items()
+        if name.startswith("/") and all(map(_any, name.split("/")))
+    }
 
 
 def _joined(root: str, within: str) -> str:
@@ -224,7 +238,3 @@ def _joined(root: str, within: str) -> str:
     first, chain, others = root.partition(_CHAIN)
     slash = "" if first.endswith("/") else "/"
     return f"{first}{slash}{within}{chain}{others}"
-
-
-def _version(told: Mapping[str, Any]) -> str | None:
-    return next((str(told[key]) for key in _VERSIONS if told.get(key) is not None), None)

@@ -19,7 +19,7 @@ from typing import Final
 
 from tsarchive.container.source import Closing
 from tsarchive.describing.text import duration, size
-from tsarchive.errors import UnsupportedError
+from tsarchive.errors import CallError, UnsupportedError
 
 from .child import OUT_OF_MEMORY, READY, unread
 from .listing import Listed
@@ -29,6 +29,10 @@ from .rows import Status, Surveyed, surveyed_of
 # So many deaths are no accident.
 _TRIES: Final = 3
 _TICK_SECONDS: Final = 0.05
+# A year; timers of systems do not take any number.
+_MOST_SECONDS: Final = 366 * 24 * 3600
+# A process that ends has closed its answers some time before.
+_PARTING_SECONDS: Final = 10.0
 # Then a new process takes its place, whatever has gathered in its memory.
 _FILES_OF_PROCESS: Final = 1_000
 # More than all findings that are kept of a file.
@@ -56,7 +60,13 @@ class Job:
     function: str = "tsarchive.surveying.reading:surveyed"
 
     def require(self) -> None:
-        """Raise UnsupportedError where memory is limited, and the system does not tell of it."""
+        """Raise CallError for a time that no file can have.
+
+        Raises UnsupportedError where memory is limited, and the system does not tell of it.
+        """
+        if self.seconds is not None and not 0 < self.seconds <= _MOST_SECONDS:
+            hint = f"Give seconds up to {_MOST_SECONDS:,}, or None for no limit"
+            raise CallError(f"{self.seconds} seconds are no limit for a file", hint=hint)
         if self.memory is not None and not os.path.exists(_STATUS.format("self")):
             hint = "Leave the limit out, or run the survey on Linux"
             raise UnsupportedError("only Linux tells how much memory a process has", hint=hint)
@@ -129,11 +139,15 @@ class Reader(Closing):
                 process.stdin.write(json.dumps(asdict(file)).encode() + b"\n")
                 process.stdin.flush()
             answer = process.stdout.readline(_LONGEST_ANSWER)
+            if not answer:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_PARTING_SECONDS)
         rows = _rows_in(answer)
         if rows is not None:
             return rows
+        code = process.poll()
         self.close()
-        problem = _NO_ROWS if answer else _how_it_ended(process.returncode)
+        problem = _NO_ROWS if answer or code is None else _how_it_ended(code)
         return end or _End("crashed", problem)
 
     def _started(self) -> subprocess.Popen[bytes]:

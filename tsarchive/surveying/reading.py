@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
 from tsarchive.archive import archive_of
-from tsarchive.auditing import audit
+from tsarchive.auditing.files import audit_source
+from tsarchive.container.faults import STRICT
 from tsarchive.container.opening import open_source
+from tsarchive.container.ranges import RangedSource, copy_whole
 from tsarchive.container.recognise import HEAD_BYTES
-from tsarchive.container.source import Source
+from tsarchive.container.source import Source, lent
 from tsarchive.errors import ArchiveError, MissingRecordError, RemoteError, UnsupportedError
 from tsarchive.findings import Finding, Nature, Severity
-from tsarchive.fingerprinting import fingerprint_of, sha256_of
+from tsarchive.fingerprinting import fingerprint_of
 from tsarchive.formats.base import Opened, OpenedArchive, tensor_facts
 from tsarchive.formats.reading import Reading
 from tsarchive.formats.registry import file_format, format_of, opened_source
 from tsarchive.garbage import rarely_collecting
 from tsarchive.operators.risks import Risk, row_of
+from tsarchive.remote.opening import ranges_of, ranges_within
+from tsarchive.remote.ranges import Ranges
 from tsarchive.scanning.collecting import UNKNOWN, ZIP, Form, form_of
-from tsarchive.verifying import VerifyReport, verify
+from tsarchive.verifying import VerifyReport, verify_source
 
 from .alike import releases_of
-from .listing import SIGNATURE, SIGNATURES, Listed, fetched, is_elsewhere, text_of
+from .listing import SIGNATURE, SIGNATURES, Listed, is_elsewhere, require_name, text_of
 from .rows import FileRow, FindingRow, Surveyed
 
 Columns: TypeAlias = dict[str, Any]
 
 _TAIL_BYTES: Final = 66_000
+_HASHED_BYTES: Final = 1 << 20
 # A file can name a million things, in names of any length: rows stay within bounds.
 _MOST_NAMES: Final = 10_000
 _LONGEST: Final = 4_000
@@ -63,21 +70,41 @@ def surveyed(file: Listed, aspects: Aspects) -> Surveyed:
     """
     found = _File(file, aspects)
     try:
-        with rarely_collecting(), _at_hand(file, aspects) as place:
-            found.read(place)
+        with rarely_collecting(), _at_hand(file, aspects) as source:
+            found.read(source)
     except (ArchiveError, OSError) as error:
         found.fail(getattr(error, "strerror", None) or str(error))
     return found.rows()
 
 
 @contextmanager
-def _at_hand(file: Listed, aspects: Aspects) -> Iterator[str]:
-    """Yield where verbs find a file: one elsewhere is copied where all of it is read."""
-    if not (is_elsewhere(file.place) and aspects.take_all):
-        yield file.place
-        return
-    with tempfile.TemporaryDirectory(prefix="tsarchive-") as folder:
-        yield fetched(file.place, folder)
+def _at_hand(file: Listed, aspects: Aspects) -> Iterator[Source]:
+    """Open a file once for all verbs; one elsewhere is copied where all of it is read."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tsarchive-") as folder,
+        closing(_opened(file, aspects, folder)) as source,
+    ):
+        yield source
+        source.require_unchanged(STRICT, contents=True)
+
+
+def _opened(file: Listed, aspects: Aspects, folder: str) -> Source:
+    if not is_elsewhere(file.place):
+        require_name(file.place)
+        return open_source(file.place)
+    ranges = _ranges(file)
+    if not aspects.take_all:
+        return RangedSource(ranges)
+    copy = os.path.join(folder, "file")
+    with closing(ranges):
+        copy_whole(ranges, copy)
+    return open_source(copy)
+
+
+def _ranges(file: Listed) -> Ranges:
+    if file.bucket is None or file.key is None:
+        return ranges_of(file.place)
+    return ranges_within(file.bucket, file.key, file.place)
 
 
 class _File:
@@ -114,28 +141,25 @@ class _File:
         self._problems[problem] = None
         self._set(status="failed")
 
-    def read(self, place: str) -> None:
-        """Ask about the file at a place. Raises OSError where it cannot be read."""
+    def read(self, source: Source) -> None:
+        """Ask about the bytes of the file. Raises OSError where they cannot be read."""
+        self._set(nbytes=source.size)
         if self._aspects.digest:
-            with open(place, "rb") as stream:
-                self._set(sha256=sha256_of(stream))
+            self._set(sha256=_sha256_of(source))
         if self._aspects.verify:
             with self._noting():
-                self._verified = verify(place)
+                self._verified = verify_source(lent(source))
                 self._find("verify", self._verified.findings)
         if self._aspects.audit:
             with self._noting():
-                report = audit(place, verified=self._verified)
+                report = audit_source(source, self._verified)
                 self._find("audit", report.findings)
                 self._effects |= {use.risk for use in report.operators}
-        self._look_into(place)
+        self._look_into(source)
 
-    def _look_into(self, place: str) -> None:
-        source = open_source(place)
-        self._set(nbytes=source.size)
+    def _look_into(self, source: Source) -> None:
         form, own = _form(source), file_format(source)
         if form is not ZIP and own is None:
-            source.close()
             is_model = form.is_inert
             kind = None if form is UNKNOWN else form.kind
             self._set(kind=kind, status="read" if is_model else "foreign")
@@ -145,7 +169,7 @@ class _File:
         if self._verified is not None:
             self._set(kind=self._row.kind or self._verified.kind)
             self._is_damaged = any(map(_is_damage, self._verified.findings))
-        with self._noting(), closing(opened_source(source)) as opened:
+        with self._noting(), closing(opened_source(lent(source))) as opened:
             self._describe(opened, source)
 
     def _describe(self, opened: Opened, source: Source) -> None:
@@ -196,6 +220,14 @@ class _File:
 
     def _set(self, **columns: Any) -> None:
         self._row = replace(self._row, **columns)
+
+
+def _sha256_of(source: Source) -> str:
+    digest = sha256()
+    for start in range(0, source.size, _HASHED_BYTES):
+        source.require_unchanged(STRICT, contents=True)
+        digest.update(source.piece(start, start + _HASHED_BYTES))
+    return digest.hexdigest()
 
 
 def _form(source: Source) -> Form:
