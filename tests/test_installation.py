@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.support.archives import ARCHIVES, ROOT
 
@@ -47,7 +48,9 @@ def wheel(tmp_path_factory) -> Path:
     """A wheel that is made from the sdist."""
     folder = tmp_path_factory.mktemp("wheel")
     code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    run(sys.executable, "-c", code, folder, cwd=ROOT, **os.environ)
+    # setuptools collects the files in a folder of the checkout, which has room for one build.
+    with FileLock(tmp_path_factory.getbasetemp().parent / "sdist.lock"):
+        run(sys.executable, "-c", code, folder, cwd=ROOT, **os.environ)
     (sdist,) = folder.glob("*.tar.gz")
     command = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder)
     run(sys.executable, *command, sdist, cwd=folder, **os.environ)
