@@ -324,6 +324,19 @@ class Method:
     arena_devices: tuple[tuple[int, int, int], ...] = ()
 
     @property
+    def written_values(self) -> Iterator[int]:
+        """The values that instructions may change, by their indices: what a kernel is given last,
+        all that a backend is given, and targets of moves."""
+        for instruction in self.instructions:
+            match instruction:
+                case KernelCall(_, args):
+                    yield from args[-1:]
+                case DelegateCall(_, args):
+                    yield from args
+                case Move(_, target):
+                    yield target
+
+    @property
     def stored_tensors(self) -> Iterator[tuple[int, Tensor]]:
         """The values that are tensors with initial bytes, by their indices."""
         for index, value in enumerate(self.values):

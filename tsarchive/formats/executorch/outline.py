@@ -158,14 +158,11 @@ def _variables(method: Method) -> Iterator[int]:
     for index, value in enumerate(method.values):
         if isinstance(value, IndexList) and not (index in taken and _is_of_numbers(method, value)):
             yield from value.items
+    yield from method.written_values
     for instruction in method.instructions:
         match instruction:
-            case KernelCall(_, args):
-                yield from args[-1:]
-            case DelegateCall(_, args):
-                yield from args
-            case Move(source, target):
-                yield from (source, target)
+            case Move(source, _):
+                yield source
             case JumpFalse(condition, _):
                 yield condition
             case Free(value):

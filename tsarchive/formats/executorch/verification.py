@@ -64,7 +64,7 @@ def flow_faults(method: Method) -> Iterator[Fault]:
     """Yield all that is wrong with the instructions of a method."""
     if not method.chains:
         yield Fault("executorch-chain", "it has no chain of instructions")
-    fixed, given = _fixed_bools(method), frozenset(_given(method))
+    fixed, given = _fixed_bools(method), frozenset(method.written_values)
     overlaps = _Overlaps(method)
     for number, chain in enumerate(method.chains):
         where = f"instruction {number}." if len(method.chains) > 1 else "instruction "
@@ -203,18 +203,6 @@ def _fixed_bools(method: Method) -> dict[int, bool]:
             named.add(instruction.target)
     values = enumerate(method.values)
     return {i: value for i, value in values if isinstance(value, bool) and i not in named}
-
-
-def _given(method: Method) -> Iterator[int]:
-    """Yield values that may become others."""
-    for instruction in method.instructions:
-        match instruction:
-            case KernelCall(_, args):
-                yield from args[-1:]
-            case DelegateCall(_, args):
-                yield from args
-            case Move(_, target):
-                yield target
 
 
 _LONGEST_OPERATOR: Final = 99
