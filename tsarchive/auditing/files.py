@@ -35,6 +35,7 @@ from tsarchive.scanning.collecting import (
     Collected,
     Form,
     Surroundings,
+    ends_of,
     form_of,
     has_zip_end,
 )
@@ -87,8 +88,7 @@ def audit_source(source: Source, verified: VerifyReport | None = None) -> AuditR
     get_ahead(source)
     size = source.size
     found = Collected(Budgets.of_file(size))
-    tail = _bytes_of(source, max(0, size - 66_000), size)
-    head = _bytes_of(source, 0, HEAD_BYTES)
+    head, tail = ends_of(source)
     form = form_of(head, tail)
     kind = form.kind
     if form is ZIP or has_zip_end(tail):

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 
-from tsarchive.container.recognise import TORCH_SAVE_LEGACY
+from tsarchive.container.faults import STRICT
+from tsarchive.container.recognise import HEAD_BYTES, TORCH_SAVE_LEGACY
+from tsarchive.container.source import Source
 from tsarchive.describing.contents import GroupFacts, TensorTotals
 from tsarchive.findings import Finding, Findings, Nature, Severity, broken, hostile
 
@@ -182,8 +184,19 @@ _NATIVE: Final = (
     (b"\x50\xed\x55\xba", "CUDA"),
     (b"#!/", "script"),
 )  # fmt: skip
+_TAIL_BYTES: Final = 66_000
 _PE_POINTER: Final = slice(0x3C, 0x40)
 _NATIVE_NAME = re.compile(r"\.(so(\.\d+)*|dll|dylib|pyd|exe|o|a|cubin|ptx|hsaco|spv|metallib)$")
+
+
+def ends_of(source: Source) -> tuple[bytes, bytes]:
+    """Return the first and last bytes of a file, which ``form_of`` takes.
+
+    Raises FormatError where it has changed since it was opened.
+    """
+    source.require_unchanged(STRICT, contents=True)
+    tail = source.piece(max(0, source.size - _TAIL_BYTES), source.size)
+    return bytes(source.piece(0, HEAD_BYTES)), bytes(tail)
 
 
 def form_of(head: bytes, tail: bytes) -> Form:

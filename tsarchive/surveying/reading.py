@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
@@ -17,7 +17,6 @@ from tsarchive.auditing.files import audit_source
 from tsarchive.container.faults import STRICT
 from tsarchive.container.opening import open_source
 from tsarchive.container.ranges import RangedSource, copy_whole
-from tsarchive.container.recognise import HEAD_BYTES
 from tsarchive.container.source import Source, lent
 from tsarchive.errors import ArchiveError, MissingRecordError, RemoteError, UnsupportedError
 from tsarchive.findings import Finding, Nature, Severity
@@ -29,7 +28,7 @@ from tsarchive.garbage import rarely_collecting
 from tsarchive.operators.risks import Risk, row_of
 from tsarchive.remote.opening import ranges_of, ranges_within
 from tsarchive.remote.ranges import Ranges
-from tsarchive.scanning.collecting import UNKNOWN, ZIP, Form, form_of
+from tsarchive.scanning.collecting import UNKNOWN, ZIP, ends_of, form_of
 from tsarchive.verifying import VerifyReport, verify_source
 
 from .alike import releases_of
@@ -38,7 +37,6 @@ from .rows import FileRow, FindingRow, Surveyed
 
 Columns: TypeAlias = dict[str, Any]
 
-_TAIL_BYTES: Final = 66_000
 _HASHED_BYTES: Final = 1 << 20
 # A file can name a million things, in names of any length: rows stay within bounds.
 _MOST_NAMES: Final = 10_000
@@ -80,21 +78,20 @@ def surveyed(file: Listed, aspects: Aspects) -> Surveyed:
 @contextmanager
 def _at_hand(file: Listed, aspects: Aspects) -> Iterator[Source]:
     """Open a file once for all verbs; one elsewhere is copied where all of it is read."""
-    with (
-        tempfile.TemporaryDirectory(prefix="tsarchive-") as folder,
-        closing(_opened(file, aspects, folder)) as source,
-    ):
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(_opened(file, aspects, stack)))
         yield source
         source.require_unchanged(STRICT, contents=True)
 
 
-def _opened(file: Listed, aspects: Aspects, folder: str) -> Source:
+def _opened(file: Listed, aspects: Aspects, stack: ExitStack) -> Source:
     if not is_elsewhere(file.place):
         require_name(file.place)
         return open_source(file.place)
     ranges = _ranges(file)
     if not aspects.take_all:
         return RangedSource(ranges)
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tsarchive-"))
     copy = os.path.join(folder, "file")
     with closing(ranges):
         copy_whole(ranges, copy)
@@ -158,7 +155,7 @@ class _File:
         self._look_into(source)
 
     def _look_into(self, source: Source) -> None:
-        form, own = _form(source), file_format(source)
+        form, own = form_of(*ends_of(source)), file_format(source)
         if form is not ZIP and own is None:
             is_model = form.is_inert
             kind = None if form is UNKNOWN else form.kind
@@ -228,11 +225,6 @@ def _sha256_of(source: Source) -> str:
         source.require_unchanged(STRICT, contents=True)
         digest.update(source.piece(start, start + _HASHED_BYTES))
     return digest.hexdigest()
-
-
-def _form(source: Source) -> Form:
-    tail = source.piece(max(0, source.size - _TAIL_BYTES), source.size)
-    return form_of(bytes(source.piece(0, HEAD_BYTES)), bytes(tail))
 
 
 def _is_damage(finding: Finding) -> bool:
