@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.jitter import check_jitter
+    from tsarchive.leaving import LeavingPlan, WayOut
+    from tsarchive.leaving.trying import leave
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
@@ -95,6 +97,7 @@ __all__ = [
     "GateReport",
     "GraphReport",
     "JitterReport",
+    "LeavingPlan",
     "LimitError",
     "Limits",
     "LostTensor",
@@ -132,6 +135,7 @@ __all__ = [
     "Unprinted",
     "UnsupportedError",
     "VerifyReport",
+    "WayOut",
     "WrittenBy",
     "WrittenFile",
     "audit",
@@ -141,6 +145,7 @@ __all__ = [
     "decompile",
     "diff",
     "fingerprint",
+    "leave",
     "load",
     "missing",
     "open",
@@ -172,6 +177,8 @@ _HOMES = {
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
         "jitter": "check_jitter",
+        "leaving": "LeavingPlan WayOut",
+        "leaving.trying": "leave",
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",

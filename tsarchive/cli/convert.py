@@ -35,11 +35,7 @@ _SIZE = re.compile(
     r"(?P<place>[^:]+):(?P<dimension>\d+)(=((?P<least>\d+)\.\.)?(?P<most>\d+))?", re.ASCII
 )
 
-
-@click.command(cls=InputsCommand)
-@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
-@input_options
-@click.option(
+dynamic_option = click.option(
     "--dynamic",
     "sizes",
     multiple=True,
@@ -47,6 +43,12 @@ _SIZE = re.compile(
     help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, and the "
     "sizes that it may have.",
 )
+
+
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
+@input_options
+@dynamic_option
 @click.option(
     "--data",
     metavar="FILE.ptd",
@@ -120,13 +122,13 @@ def command(
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
     try:
-        with _without_logs(), progress(steps) as step:
+        with without_logs(), progress(steps) as step:
             done = tsarchive.convert(
                 file,
                 destination,
                 args=None if inputs is None else inputs.args,
                 kwargs=None if inputs is None else inputs.kwargs,
-                dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
                 model=model,
                 policy=chosen_policy(allow, trust=trust),
                 map_location=map_location,
@@ -160,7 +162,7 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Silence logging: the error holds all that torch.export logs of a trace that fails."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -229,7 +231,7 @@ def _agreement(found: Agreement) -> str:
     )
 
 
-def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
+def dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
     """Return the sizes of each given argument that stay open, as torch.export takes them."""
     from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
