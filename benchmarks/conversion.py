@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +129,17 @@ def examine(path: Path) -> dict[str, str]:
     }
 
 
-def examine_all(paths: list[Path], timeout: float) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield rows from worker processes, each of which continues until an archive crashes it."""
+def examine_all(
+    paths: list[Path], timeout: float, script: str = __file__, more: Sequence[str] = ()
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield rows from worker processes, each of which continues until an archive crashes it.
+
+    They run ``script`` with ``--here``, which calls :func:`examine_here`.
+    """
     left = list(paths)
+    options = ["--timeout", str(timeout), *more, "--here"]
     while left:
-        command = [sys.executable, __file__, "--timeout", str(timeout), "--here", *map(str, left)]
+        command = [sys.executable, script, *options, *map(str, left)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             for line in child.stdout or ():
                 if line.startswith(_MARK):
@@ -142,7 +148,9 @@ def examine_all(paths: list[Path], timeout: float) -> Iterator[tuple[Path, dict[
             yield left.pop(0), {"skipped": f"the process ended with {child.returncode}"}
 
 
-def examine_here(paths: list[Path], timeout: float) -> None:
+def examine_here(
+    paths: list[Path], timeout: float, examine: Callable[[Path], dict[str, str]]
+) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, _too_long)
@@ -186,7 +194,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        examine_here(options.paths, options.timeout)
+        examine_here(options.paths, options.timeout, examine)
         return
     found = examine_all(options.paths or default_paths(), options.timeout)
     rows = {str(path): row for path, row in found}
