@@ -238,7 +238,7 @@ class Places:
     def of(self, node: schema.Node) -> ProgramPlace:
         stack = node.metadata.get("stack_trace", "")
         if stack not in self._ranges:
-            self._ranges[stack] = _user_line(stack)
+            self._ranges[stack] = user_line(stack)
         return ProgramPlace(f"{self.record}: node {name_of(node)!r}", self._ranges[stack])
 
 
@@ -253,8 +253,11 @@ def name_of(node: schema.Node) -> str:
     return node.target
 
 
-def _user_line(stack: str) -> Range | None:
-    """Return the innermost line of the stack that is not torch's own."""
+def user_line(stack: str) -> Range | None:
+    """Return the innermost line of the text of a stack that is not torch's own.
+
+    None for text that names no line.
+    """
     found = _frames(stack)
     mine = [frame for frame in found if not _INNER.search(frame.file)]
     if not found:
