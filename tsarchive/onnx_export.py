@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from traceback import walk_tb
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -59,6 +60,9 @@ _OUTPUT: Final = "output"
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 # Of element types with fewer digits: so many units in the last place.
 _ULPS: Final = 8
+_CHANGED: Final[Mapping[OutputKind, str]] = MappingProxyType(
+    {OutputKind.BUFFER_MUTATION: "buffers", OutputKind.USER_INPUT_MUTATION: "arguments"}
+)
 _OPERATOR_OF: Final = "original_aten"
 
 
@@ -384,17 +388,17 @@ def _refusal(error: Exception) -> UnsupportedError:
     if node is None or node.op != "call_function":
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
     range_ = user_line(node.meta.get("stack_trace") or "")
-    where = "" if range_ is None else f", {range_.location}"
+    where = "" if range_ is None else f", called at {range_.location}"
     return UnsupportedError(
         f"torch.onnx cannot translate {_operator_text(node)}{where} ({reason})", hint=hint
     )
 
 
 def _operator_text(node: Node) -> str:
-    """Return the operator of a node, and the one that it is a part of."""
+    """Return the operator that the source calls, and the one in it that a node stands for."""
     name, original = _operator_name(node.target), node.meta.get(_OPERATOR_OF)
     whole = name if original is None else _operator_name(original)
-    return name if whole == name else f"{whole}, of which {name} is a part"
+    return name if whole == name else f"{whole} ({name} in it)"
 
 
 def _operator_name(target: Any) -> str:
@@ -424,11 +428,12 @@ def _failing_node(error: BaseException | None) -> Node | None:
 
 def _lost_state(program: ExportedProgram) -> Iterator[str]:
     """Yield sentences on what calls of a program change, and those of an ONNX model do not."""
+    changed: dict[OutputKind, list[str]] = {}
     for spec in program.graph_signature.output_specs:
-        if spec.kind is OutputKind.BUFFER_MUTATION:
-            yield f"each call begins with the saved value of the buffer {spec.target}"
-        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            yield f"the argument {spec.target} is changed by calls of the source alone"
+        changed.setdefault(spec.kind, []).append(spec.target or "")
+    for kind, what in _CHANGED.items():
+        if kind in changed:
+            yield f"calls do not change {what}, as those of the source do: {', '.join(changed[kind])}"
 
 
 # Comparison

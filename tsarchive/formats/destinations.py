@@ -7,7 +7,9 @@ Files of these kinds are made of archives, and not read.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tsarchive.errors import CallError, UnsupportedError
@@ -65,10 +67,9 @@ def destination_named(kind: str) -> Destination | None:
 
 
 class OtherTool(NamedTuple):
-    """Who writes files of another kind, from which file, and how.
+    """Who writes files of another kind, from a file with the suffix ``source``.
 
-    In ``command``, ``{source}`` stands for that file, ``{target}`` for the new one, and ``{call}``
-    for the file without its suffix and the arguments of a call.
+    In ``command``, SOURCE stands for that file and TARGET for the new one.
     """
 
     title: str
@@ -77,37 +78,33 @@ class OtherTool(NamedTuple):
     command: str
 
 
-_PROGRAM: Final = "import torch; program = torch.export.load('{source}')"
-_CORE_ML: Final = OtherTool(
-    "Core ML", "coremltools", ".pt2",
-    f"{_PROGRAM}.run_decompositions({{{{}}}}); "
-    "import coremltools; coremltools.convert(program).save('{target}')",
-)  # fmt: skip
 _TENSORRT: Final = OtherTool(
-    "TensorRT", "trtexec", ".onnx", "trtexec --onnx={source} --saveEngine={target}"
+    "TensorRT", "trtexec", ".onnx", "trtexec --onnx=SOURCE --saveEngine=TARGET"
 )
-_LITERT: Final = OtherTool(
-    "LiteRT", "litert-torch", ".pt2",
-    f"{_PROGRAM}; import litert_torch; "
-    "litert_torch.convert(program.module(), *program.example_inputs[:1]).export('{target}')",
+OTHER_TOOLS: Final[Mapping[str, OtherTool]] = MappingProxyType(
+    {
+        ".mlpackage": OtherTool(
+            "Core ML", "coremltools", ".pt2",
+            'python -c "import coremltools, torch; '
+            "program = torch.export.load('SOURCE').run_decompositions({}); "
+            "coremltools.convert(program).save('TARGET')\"",
+        ),
+        ".engine": _TENSORRT,
+        ".plan": _TENSORRT,
+        ".trt": _TENSORRT,
+        ".xml": OtherTool("OpenVINO", "openvino", ".onnx", "ovc SOURCE --output_model TARGET"),
+        ".tflite": OtherTool(
+            "LiteRT", "litert-torch", ".pt2",
+            'python -c "import litert_torch, torch; program = torch.export.load(\'SOURCE\'); '
+            "litert_torch.convert(program.module(), program.example_inputs[0]).export('TARGET')\"",
+        ),
+        ".ort": OtherTool(
+            "ONNX Runtime for small builds", "onnxruntime", ".onnx",
+            "python -m onnxruntime.tools.convert_onnx_models_to_ort SOURCE",
+        ),
+    }
 )  # fmt: skip
-
-OTHER_TOOLS: Final = {
-    ".mlpackage": _CORE_ML,
-    ".mlmodel": _CORE_ML._replace(
-        command=_CORE_ML.command.replace("(program)", "(program, convert_to='neuralnetwork')")
-    ),
-    ".engine": _TENSORRT,
-    ".plan": _TENSORRT,
-    ".trt": _TENSORRT,
-    ".xml": OtherTool("OpenVINO", "openvino", ".onnx", "ovc {source} --output_model {target}"),
-    ".tflite": _LITERT,
-    ".ort": OtherTool(
-        "ONNX Runtime for phones", "onnxruntime", ".onnx",
-        "python -m onnxruntime.tools.convert_onnx_models_to_ort {source}",
-    ),
-}  # fmt: skip
-"""By the suffixes of files. The commands are those of the tools' own documentation."""
+"""By the suffixes of files. The commands are those of the documentation of each tool."""
 
 
 def _refuse_others(path: str, suffix: str) -> None:
@@ -115,10 +112,8 @@ def _refuse_others(path: str, suffix: str) -> None:
     if other is None:
         return
     source = f"{path[: -len(suffix)]}{other.source}"
-    command = other.command.format(source=source, target=path)
-    if not command.startswith(("trtexec", "ovc", "python")):
-        command = f'python -c "{command}"'
+    command = other.command.replace("SOURCE", source).replace("TARGET", path)
     raise UnsupportedError(
-        f"files of {other.title} ({suffix}) are written by its own tools ({other.tool})",
-        hint=f"Convert to {source}, then: {command}",
+        f"files of {other.title} ({suffix}) are written by a tool of its own, {other.tool}",
+        hint=f"Convert to {source}, then run: {command}",
     )

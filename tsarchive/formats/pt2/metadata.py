@@ -172,9 +172,7 @@ class _Stable:
         self._numbers: dict[Any, int] = {}
 
     def stack_trace(self, text: str) -> str:
-        without = _RUNNER.sub("", text)
-        if without != text:
-            text = without.strip()
+        text = without_runner(text)
         if not self._paths:
             text = without_paths(text)
         return _COUNTED.sub(lambda match: match[1] or match[2], text)
@@ -194,6 +192,12 @@ class _Stable:
             else self._renumbered(item)
             for key, item in value.items()
         }
+
+
+def without_runner(stack: str) -> str:
+    """Leave out of the text of a stack the frames of what runs code of archives."""
+    without = _RUNNER.sub("", stack)
+    return stack if without == stack else without.strip()
 
 
 def without_paths(stack_trace: str) -> str:
