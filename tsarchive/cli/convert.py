@@ -51,14 +51,14 @@ dynamic_option = click.option(
     "for it, and the sizes that it may have: x:0, x:0=8, x:0=batch, x:0=batch:1..8. Sizes of one "
     "name are equal.",
 )
+
+
 @click.option(
     "--opset",
     type=int,
     metavar="N",
     help="The version of the operators of an ONNX file; by default that of torch.onnx.",
 )
-
-
 @click.command(cls=InputsCommand)
 @click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
 @input_options
