@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.remote.test_verbs import made
 from tests.support.archives import ARCHIVES, ROOT
 from tests.support.command_line import run
 from tests.support.web_server import web_server
@@ -191,6 +192,20 @@ def test_no_credentials_in_usage_errors(protected):
         found = CliRunner().invoke(main, args)
         assert found.exit_code == 2
         assert not [one for one in SECRETS if one in found.output]
+
+
+def test_warnings_are_a_line_of_stderr():
+    def send_all(request, answer):
+        answer.status, answer.body = 200, data
+        answer.headers = {"Content-Length": str(len(data))}
+
+    data = made("torchscript")
+    with web_server({"/model.pt": data}) as server:
+        server.fault = send_all
+        found = run("tree", f"{server.url}/model.pt", "--json")
+    told = "the server answers without byte ranges, so all"
+    assert found.stderr.startswith(f"warning: {server.url}/model.pt: {told}")
+    assert found.stderr.count("\n") == 1
 
 
 # URLs in files.

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from enum import Enum
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from unicodedata import category, east_asian_width
@@ -19,6 +21,7 @@ from unicodedata import category, east_asian_width
 import click
 
 from tsarchive.describing.text import LAYOUT, escaped, visible
+from tsarchive.errors import ArchiveWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,6 +111,24 @@ def _replaced(name: str, own: TextIO | None, beneath: TextIO | None) -> Iterator
         # click puts a stream that nobody reads to rest, which must stay so.
         if getattr(sys, name) is guard:
             setattr(sys, name, before)
+
+
+@contextmanager
+def own_warnings_said() -> Iterator[None]:
+    """Say each warning of the package in a line of stderr; Python shows those of others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ArchiveWarning)
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+        yield
+
+
+def _show_warning(
+    others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any
+) -> None:
+    if issubclass(category, ArchiveWarning):
+        say(f"warning: {message}", STYLES["warning"], stderr=True)
+    else:
+        others(message, category, *place)
 
 
 _WEIGHTS = ("bold", "dim")
