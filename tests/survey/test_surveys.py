@@ -149,6 +149,8 @@ def test_nothing_is_left_where_a_root_is_not_there(tmp_path):
     for out in (tmp_path / "new", tmp_path / "there"):
         with pytest.raises(FileNotFoundError):
             survey([tmp_path / "a.pt", tmp_path / "nonexistent"], out)
+        with pytest.raises(FileNotFoundError):
+            survey("a\0b", out)
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.pt", "there"]
     with reading_by(PLAIN):
         survey(tmp_path / "a.pt", tmp_path / "new")

@@ -83,7 +83,7 @@ class RootNames:
     def of(self, name: str) -> str:
         """Return the name for a root whose own one is ``name``."""
         if name not in self._names:
-            is_path = bool(name) and not is_elsewhere(name)
+            is_path = bool(name) and "\0" not in name and not is_elsewhere(name)
             folder = os.path.realpath(name) if is_path else name
             self._names[name] = self._of_folders.setdefault(folder, name)
         return self._names[name]
