@@ -11,6 +11,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import NO_MODELS, Opened, OpenedArchive
 from tsarchive.formats.registry import format_named, format_of, opened_file
 from tsarchive.ir.names import NATIVE_PREFIX
+from tsarchive.remote import located
 
 if TYPE_CHECKING:
     from tsarchive.formats.executorch.view import ExecutorchView
@@ -49,7 +50,8 @@ class Archive(OpenedArchive):
         found = format_named(self.kind)
         if not found.has_programs:
             raise found.not_taken("model", NO_MODELS, UnsupportedError)
-        return Archive(self._opened, self._format, self.exported.only(model))
+        view = self.exported.only(model)
+        return Archive(self._opened, self._format, view, name=self._name)
 
     @property
     def executorch(self) -> ExecutorchView:
@@ -74,7 +76,8 @@ class Archive(OpenedArchive):
         device (extensions of torch name types of their own), SourceError for code that names
         devices and does not parse, MissingRecordError for archives that are not TorchScript.
         """
-        return Archive(self._format.moved(self._opened, map_location), self._format)
+        moved = self._format.moved(self._opened, map_location)
+        return Archive(moved, self._format, name=self._name)
 
     def class_of(self, value: Object) -> ClassType:
         """Return the class of a pickled object.
@@ -100,12 +103,14 @@ def open(source: str | os.PathLike[str] | BinaryIO) -> Archive:  # the verb of t
     Raises FormatError when the file is neither a sound zip archive nor a sound file of ExecuTorch,
     OSError when it cannot be read, LimitError when it takes more than the limits allow.
     """
-    return archive_of(opened_file(source))
+    place = located(source)  # by the name of a URL, which has no credentials
+    name = os.fsdecode(place) if isinstance(place, (str, os.PathLike)) else ""
+    return archive_of(opened_file(source), name)
 
 
-def archive_of(opened: Opened) -> Archive:
-    """Return an opened file as an archive to look at."""
-    return Archive(opened, format_of(opened))
+def archive_of(opened: Opened, name: str = "") -> Archive:
+    """Return an opened file as an archive to look at; ``name`` is its path or URL, if known."""
+    return Archive(opened, format_of(opened), name=name)
 
 
 @dataclass(frozen=True, slots=True)

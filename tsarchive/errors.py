@@ -51,6 +51,10 @@ class ArchiveError(Exception):
         return f"{text}. {self.hint}" if self.hint else text
 
 
+class ArchiveWarning(UserWarning):
+    """Something that tsarchive did otherwise than its caller may expect."""
+
+
 class FormatError(ArchiveError, ValueError):
     """The file breaks a rule of its format: not a zip, truncated, fields that contradict."""
 

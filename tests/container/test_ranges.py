@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import random
 import threading
 import zipfile
@@ -35,6 +36,15 @@ def archive(records: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
+def _has_the_first(source: RangedSource) -> bool:
+    """Return whether the first MiB is there, and what follows is refused."""
+    try:
+        source.piece(0, MIB + 1)
+    except RemoteError as error:
+        return "forked from" in error.message and source.piece(0, MIB) == DATA[:MIB]
+    return False
+
+
 class TestPieces:
     def test_the_end_is_the_first_request(self):
         ranges = CountedRanges(DATA)
@@ -50,6 +60,18 @@ class TestPieces:
         assert not source.is_sparing
         assert bytes(source.data) == DATA[:1000]
         assert source.traffic == ranges.traffic == Traffic(1, 1000)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_forked_process_has_what_was_fetched_and_no_more(self):
+        source = RangedSource(CountedRanges(DATA))
+        source.prefetch([Span(0, MIB)])
+        with source._lock:  # as another thread may have it when the process is forked
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if _has_the_first(source) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert source.piece(MIB, 2 * MIB) == DATA[MIB : 2 * MIB]
 
     def test_an_empty_file(self):
         source = RangedSource(CountedRanges(b""))

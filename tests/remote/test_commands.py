@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.remote.test_verbs import made, with_inputs_ahead
 from tests.support.archives import ARCHIVES, ROOT
 from tests.support.command_line import run
 from tests.support.web_server import web_server
@@ -191,6 +192,40 @@ def test_no_credentials_in_usage_errors(protected):
         found = CliRunner().invoke(main, args)
         assert found.exit_code == 2
         assert not [one for one in SECRETS if one in found.output]
+
+
+LOOKING = (*READING[:4], ("audit",), ("compat",), ("fingerprint", "--no-weights"), ("diff", "{}"))
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("command", LOOKING, ids=" ".join)
+def test_what_is_fetched_is_bound(memory, tmp_path, command):
+    """The hint names the option; 0 is no bound."""
+    path = tmp_path / "large.pt"
+    path.write_bytes(with_inputs_ahead())
+    url = put(f"{memory}/large.pt", path)
+    asked = command[0], url, *(one.replace("{}", url) for one in command[1:])
+    for option, few in (("--max-requests", "1"), ("--max-fetched", "128KiB")):
+        found = run(*asked, option, few)
+        assert found.exit_code == 2
+        more = re.search(rf"allow more of it: {option} (\d+)$", found.stderr, re.MULTILINE)
+        assert more, found.stderr
+        for enough in (0, 2 * int(more[1])):
+            assert run(*asked, option, enough).exit_code in (0, 1)
+
+
+def test_warnings_are_a_line_of_stderr():
+    def send_all(request, answer):
+        answer.status, answer.body = 200, data
+        answer.headers = {"Content-Length": str(len(data))}
+
+    data = made("torchscript")
+    with web_server({"/model.pt": data}) as server:
+        server.fault = send_all
+        found = run("tree", f"{server.url}/model.pt", "--json")
+    told = "the server answers without byte ranges, so all"
+    assert found.stderr.startswith(f"warning: {server.url}/model.pt: {told}")
+    assert found.stderr.count("\n") == 1
 
 
 # URLs in files.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -400,6 +401,28 @@ BAD = {
     "later dead": Bad(dead, "the connection breaks off, 3 times", is_later=True, requests=3,
                       most=6),
 }  # fmt: skip
+
+
+def test_who_is_not_there_is_asked_once():
+    with web_server({}) as server:
+        pass
+    with pytest.raises(RemoteError, match="no connection") as found:
+        opened(f"{server.url}/model.pt").tail(COUNT)
+    assert "times" not in found.value.message
+
+
+@pytest.mark.parametrize(("code", "times"), [(socket.EAI_NONAME, 1), (socket.EAI_AGAIN, 3)])
+def test_only_names_that_may_be_found_later_are_looked_up_again(monkeypatch, code, times):
+    asked = []
+
+    def unknown(host, *args, **options):
+        asked.append(host)
+        raise socket.gaierror(code, "not found")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(RemoteError, match="no connection: not found"):
+        opened("http://models.invalid/model.pt").tail(COUNT)
+    assert asked == ["models.invalid"] * times
 
 
 @pytest.mark.whole

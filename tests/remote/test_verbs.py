@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -156,6 +157,41 @@ def test_looking_takes_two_requests(name, verb, path):
     assert file.reads <= (3 if name in NESTED else 2)
 
 
+@pytest.mark.parametrize("name", ["torchscript", "pt2"])
+def test_looking_at_what_the_end_holds_takes_one_request(name):
+    for verb in VERBS.keys() - {"info", "audit"}:
+        file = Seekable(made(name))
+        VERBS[verb](file)
+        assert (verb, file.reads) == (verb, 1)
+
+
+def with_inputs_ahead() -> bytes:
+    """An archive whose inputs and programs stand together among weights, as torch writes them."""
+    records = records_in(FIXTURES / "pt2/linear.pt2")
+    inputs = {name: records.pop(name) for name in [*records] if "sample_inputs" in name}
+    assert inputs
+    first, last = "data/weights/weight_98", "data/weights/weight_99"
+    return rewritten({first: WEIGHTS, **inputs, **records, last: WEIGHTS})
+
+
+def test_example_inputs_are_fetched_with_programs():
+    for verb, most in (("tree", 2), ("info", 2), ("audit", 3)):
+        file = Seekable(with_inputs_ahead())
+        VERBS[verb](file)
+        assert (verb, file.reads) == (verb, most)
+
+
+def test_the_start_is_looked_at_where_the_directory_does_not_tell_of_it(tmp_path):
+    """A program of ExecuTorch to which an archive was appended is one here and elsewhere."""
+    path = tmp_path / "both"
+    path.write_bytes((FIXTURES / "executorch" / "linear.pte").read_bytes())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("weights.npy", WEIGHTS)
+    for file in (path, Seekable(path.read_bytes())):
+        with tsarchive.open(file) as found:
+            assert found.kind == "pte"
+
+
 @pytest.mark.parametrize("verb", WHOLE)
 @pytest.mark.parametrize("name", FORMATS)
 def test_reading_all_takes_few_requests_and_no_byte_twice(name, verb, path):
@@ -240,13 +276,13 @@ def test_files_here_have_no_traffic(tmp_path):
 
 def test_info_tells_what_was_fetched(monkeypatch):
     monkeypatch.setattr(
-        "tsarchive.formats.registry.open_source", lambda _: open_source(Seekable(made("pt2")))
+        "tsarchive.formats.registry.open_source", lambda _: open_source(Seekable(made("pte")))
     )
-    found = document("info", "net.pt2")["traffic"]
+    found = document("info", "net.pte")["traffic"]
     assert found.keys() == {"requests", "nbytes"}
     nbytes, requests = found["nbytes"], found["requests"]
     text = f"fetched {nbytes:,} bytes in {requests} requests"
-    assert text in " ".join(run("info", "net.pt2").output.split())
+    assert text in " ".join(run("info", "net.pte").output.split())
 
 
 def test_the_command_leaves_weights_unread_on_request():

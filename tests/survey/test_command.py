@@ -47,6 +47,18 @@ DAMAGED = Surveyed(file("e.pt", status="refused", problem="it is cut short"))
 DIED = Surveyed(file("d.pt", status="crashed", problem="signal 9"))
 
 
+def test_roots_are_forgotten(survey):
+    out = survey(FINE, Surveyed(file("x.pt", root="other")))
+    assert document("survey", "--out", out, "--forget", "other")["files"] == {"read": 1}
+    assert "no root 'other'" in error("survey", "--out", out, "--forget", "other")["message"]
+
+
+def test_nothing_is_left_where_a_root_is_not_there(tmp_path):
+    out = tmp_path / "out"
+    assert error("survey", tmp_path / "nonexistent", "--out", out)["type"] == "FileNotFoundError"
+    assert not out.exists()
+
+
 def test_it_tells_of_the_survey(survey):
     shown = run("survey", "--out", survey(FINE, TWIN, WARNED))
     assert shown.exit_code == 0

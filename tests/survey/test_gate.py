@@ -287,6 +287,8 @@ WRONG = (
     (rule("deny = { torch_first = '>= one' }"), "deny.torch_first is '>= one'", ">= 1.8"),
     (rule("deny = { torch_first = 1.8 }"), "deny.torch_first is 1.8", ">= 1.8"),
     (rule("deny = { kind = 1 }"), "deny.kind is 1", "a text, or a list"),
+    (rule("deny = { kind = ['pt2', 'torch'] }"), "deny.kind does not know 'torch'", "Known are "),
+    (rule("deny = { kind = 'torchscrpt' }"), "deny.kind does not know", "'torchscript'? Known"),
     (rule("deny = { status = 'crash' }"), "deny.status does not know 'crash'", "'crashed'?"),
     (rule("deny = { effects = ['files', 'file'] }"), "does not know 'file'", "'files'?"),
     (rule("deny = { dtypes = { none = 'a' } }"), "deny.dtypes does not know 'none'", "any, all"),

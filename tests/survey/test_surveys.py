@@ -111,6 +111,54 @@ def test_a_file_that_became_a_folder_loses_its_row(tmp_path):
     assert paths(out) == ["a.pt"]
 
 
+def test_a_folder_is_one_root_however_it_is_spelled(tmp_path, monkeypatch):
+    out, folder = tmp_path / "out", tmp_path / "models"
+    folder.mkdir()
+    put(folder, "a.pt", "b.pt")
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    with reading_by(PLAIN):
+        assert survey("models", out) == (2, 0, 2)
+        for same in ("./models/", folder, "link", "link/../models"):
+            assert survey(same, out) == (2, 2, 0)
+        (tmp_path / "list.txt").write_text(f"# comment\n\n  # another\n{folder}\n")
+        (folder / "a.pt").unlink()
+        assert survey((), out, lists=["list.txt"]) == (1, 1, 0)
+    assert [(row.root, row.path) for row in tsarchive.Dataset(out).files()] == [("models", "b.pt")]
+
+
+def test_roots_are_forgotten(tmp_path):
+    out = tmp_path / "out"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        put(tmp_path / name, "a.pt")
+    put(tmp_path, "single.pt")
+    with reading_by(PLAIN):
+        survey([tmp_path / "first", tmp_path / "second", tmp_path / "single.pt"], out)
+    found = tsarchive.Survey.of(out).forget(f"{tmp_path}/./first/", tmp_path / "single.pt")
+    assert [row.root for row in found.dataset.files()] == [str(tmp_path / "second")]
+    for unknown in ("first", "second/a.pt"):
+        with pytest.raises(CallError, match="no root"):
+            tsarchive.Survey.of(out).forget(tmp_path / unknown)
+    assert paths(out) == ["a.pt"]
+
+
+def test_nothing_is_left_where_a_root_is_not_there(tmp_path):
+    (tmp_path / "there").mkdir()
+    put(tmp_path, "a.pt")
+    for out in (tmp_path / "new", tmp_path / "there"):
+        with pytest.raises(FileNotFoundError):
+            survey([tmp_path / "a.pt", tmp_path / "nonexistent"], out)
+        with pytest.raises(FileNotFoundError):
+            survey("a\0b", out)
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.pt", "there"]
+    with reading_by(PLAIN):
+        survey(tmp_path / "a.pt", tmp_path / "new")
+    with pytest.raises(FileNotFoundError):
+        survey(tmp_path / "nonexistent", tmp_path / "new")
+    assert paths(tmp_path / "new") == [str(tmp_path / "a.pt")]
+
+
 def test_files_of_a_size_that_is_not_told_are_read_once(tmp_path, monkeypatch):
     """Their version is told, as by servers that send an ETag and no length."""
 

@@ -13,6 +13,7 @@ from tsarchive.describing.contents import totals_text
 from tsarchive.describing.text import listed, plural, size
 
 from .command import FINDINGS, Command, file_argument, json_option
+from .options import remote_limit_options
 from .output import STYLES, print_json, say
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _FINDINGS_SHOWN: Final = 20
 
 @click.command(cls=Command)
 @file_argument
+@remote_limit_options
 @json_option
 @click.option("--sarif", "as_sarif", is_flag=True, help="Print a SARIF 2.1.0 document.")
 @click.option(

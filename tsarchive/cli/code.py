@@ -17,6 +17,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.registry import format_named
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
+from .options import remote_limit_options
 from .output import console, has_styles, print_json, print_source, show, table
 
 _CANDIDATES_SHOWN = 10
@@ -30,6 +31,7 @@ _CANDIDATES_SHOWN = 10
 @click.option("--sources", is_flag=True, help="With lines of user source, for PT2 and .pte.")
 @click.option("--raw", is_flag=True, help="The bytes of the file: no escapes, no colours.")
 @model_option
+@remote_limit_options
 @json_option
 def command(
     file: str,

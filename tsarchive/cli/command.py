@@ -13,7 +13,7 @@ from tsarchive.errors import ArchiveError, UnknownOperatorError, place_text
 from tsarchive.operators.registry import with_untried_torch
 from tsarchive.remote import located
 
-from .output import code_apart, print_json, say
+from .output import code_apart, own_warnings_said, print_json, say
 
 if TYPE_CHECKING:
     from tsarchive.archive import Archive
@@ -227,7 +227,7 @@ class Command(click.Command):
             if sys.stdout is None:
                 # Files opened later would take its place, and get the output.
                 raise click.ClickException("stdout is closed, so there is nowhere to print to")
-            with code_apart():
+            with code_apart(), own_warnings_said():
                 code = super().invoke(ctx)
             ctx.exit(code or 0)
         except (click.exceptions.Exit, click.Abort):

@@ -13,6 +13,7 @@ import tsarchive
 from tsarchive.describing.text import plural
 
 from .command import FINDINGS, Command, file_argument, json_option
+from .options import remote_limit_options
 from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _VERSIONS: Final = re.compile(r"[^\s-]+( *- *[^\s-]+)?")
     metavar="VERSIONS",
     help="Tell of these alone, such as 1.13,2.9 or 2.4-2.9.",
 )
+@remote_limit_options
 @json_option
 def command(file: str, *, versions: str | None, as_json: bool) -> int:
     """Tell which torch loads and runs a file.

@@ -15,6 +15,7 @@ from tsarchive.describing.text import plural
 
 from .command import FINDINGS, UNUSABLE, json_option
 from .git_settings import as_text, git_options, install
+from .options import remote_limit_options
 from .output import Column, Table, cells, print_json, progress_of, say, show, styled, table, width
 from .running_both import PairCommand, run_arguments, run_options, told
 
@@ -73,6 +74,7 @@ def _parts(
 @click.option("--stat", is_flag=True, help="Count changes by module and kind, and show no more.")
 @run_options
 @git_options
+@remote_limit_options
 @json_option
 def command(
     a: str,

@@ -28,6 +28,7 @@ from .command import (
     json_option,
     report,
 )
+from .options import remote_limit_options
 from .output import print_json, progress_of, say
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _UNESCAPED: Final = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 @click.option("--no-weights", is_flag=True, help="Read no tensors: code and structure alone.")
 @click.option("--check", metavar="SUMS", type=click.Path(), help="Compare with what SUMS lists.")
 @click.option("--in-toto", is_flag=True, help="Print subjects of an in-toto statement, as JSON.")
+@remote_limit_options
 @json_option
 def command(
     files: tuple[str, ...],

@@ -14,7 +14,7 @@ from tsarchive.describing.text import in_commands, named, plural
 from tsarchive.garbage import not_collecting
 
 from .command import FINDINGS, Command, file_argument, json_option
-from .options import import_option
+from .options import import_option, remote_limit_options
 from .output import Column, Table, print_json, show, table
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     "--check", is_flag=True, help="Compare with the operators and classes of this process."
 )
 @import_option
+@remote_limit_options
 @json_option
 def command(file: str, *, check: bool, as_json: bool) -> int:
     """Show what a file is and what it holds.

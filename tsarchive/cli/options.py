@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,5 +134,34 @@ limit_options = together(
         "--max-bytes",
         type=Size(),
         help="Stop the model before it takes more bytes for tensors, strings and lists.",
+    ),
+)
+
+
+def _bound_fetching(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    from tsarchive.container.traffic import limits_in_force
+
+    if value is not None:
+        limits = replace(limits_in_force(), **{str(param.name): value or None})
+        ctx.with_resource(limits.in_force())
+
+
+# The options of a command that looks at files, and does not by its nature read all of them.
+remote_limit_options = together(
+    click.option(
+        "--max-requests",
+        "requests",
+        type=click.IntRange(min=0),
+        expose_value=False,
+        callback=_bound_fetching,
+        help="Stop before more ranges of a file elsewhere are asked for; 0 is no limit.",
+    ),
+    click.option(
+        "--max-fetched",
+        "nbytes",
+        type=Size(),
+        expose_value=False,
+        callback=_bound_fetching,
+        help="Stop before more bytes of a file elsewhere are fetched; 0 is no limit.",
     ),
 )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from unicodedata import category, east_asian_width
@@ -17,6 +19,7 @@ from unicodedata import category, east_asian_width
 import click
 
 from tsarchive.describing.text import LAYOUT, as_json, visible
+from tsarchive.errors import ArchiveWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,6 +109,24 @@ def _replaced(name: str, own: TextIO | None, beneath: TextIO | None) -> Iterator
         # click puts a stream that nobody reads to rest, which must stay so.
         if getattr(sys, name) is guard:
             setattr(sys, name, before)
+
+
+@contextmanager
+def own_warnings_said() -> Iterator[None]:
+    """Say each warning of the package in a line of stderr; Python shows those of others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ArchiveWarning)
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
+        yield
+
+
+def _show_warning(
+    others: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any
+) -> None:
+    if issubclass(category, ArchiveWarning):
+        say(f"warning: {message}", STYLES["warning"], stderr=True)
+    else:
+        others(message, category, *place)
 
 
 _WEIGHTS = ("bold", "dim")

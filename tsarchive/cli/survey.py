@@ -61,7 +61,14 @@ _aspect_options = together(
     multiple=True,
     type=click.Path(allow_dash=True),
     metavar="LIST",
-    help="Take roots from a text file, one a line; '-' is standard input.",
+    help="Take roots from a text file, one a line, # before comments; '-' is standard input.",
+)
+@click.option(
+    "--forget",
+    "forgotten",
+    multiple=True,
+    metavar="ROOT",
+    help="Drop the rows of a folder, bucket or single file that was surveyed before.",
 )
 @click.option("--all", "all_files", is_flag=True, help="Read files of every suffix.")
 @_aspect_options
@@ -111,6 +118,7 @@ def command(
     *,
     out: str,
     lists: tuple[str, ...],
+    forgotten: tuple[str, ...],
     timeout: float,
     limit_memory: int | None,
     fail_on: str | None,
@@ -140,12 +148,15 @@ def command(
       tsarchive survey models/ --out survey
       tsarchive survey s3://bucket/models --out survey --no-weights
       tsarchive survey --from urls.txt --out survey --workers 8 --timeout 60
+      tsarchive survey --out survey --forget models/old
       tsarchive survey models/ --out survey --gate policy.toml --sarif > survey.sarif
       tsarchive survey --out survey --page survey.html
     """
     if as_sarif and (as_json or policy is None):
         raise click.UsageError("--sarif needs --gate, and excludes --json.")
     asked = None if policy is None else _gate(policy, given)
+    if forgotten:
+        _found(out).forget(*forgotten)
     if roots or lists:
         limits = {"seconds": timeout or None, "memory": limit_memory}
         found = _surveyed(roots, out, lists=lists, **limits, **given)

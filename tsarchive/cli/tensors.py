@@ -22,6 +22,7 @@ from .command import (
     json_option,
     model_option,
 )
+from .options import remote_limit_options
 from .output import print_json, progress_of, say, show, table
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _ORDERS: dict[str, Callable[[Named], Any]] = {
 )
 @click.option("--force", is_flag=True, help="Let --salvage replace a file.")
 @model_option
+@remote_limit_options
 @json_option
 def command(
     file: str,

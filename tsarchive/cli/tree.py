@@ -12,6 +12,7 @@ from tsarchive.describing.contents import level_below, module_totals, tree_docum
 from tsarchive.describing.text import plural, size, visible
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
+from .options import remote_limit_options
 from .output import drawn, print_json, show, styled
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--signatures", "typed", is_flag=True, help="Show what methods take and give.")
 @model_option
+@remote_limit_options
 @json_option
 def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_json: bool) -> None:
     """Show the modules of a file as a tree.

@@ -13,6 +13,7 @@ from tsarchive.container.layout import (
     LocalHeader,
 )
 from tsarchive.container.reader import Container
+from tsarchive.container.recognise import HEAD_BYTES
 
 
 class Packing(NamedTuple):
@@ -25,7 +26,9 @@ class Packing(NamedTuple):
 
 def packing_of(container: Container) -> Packing:
     """Look at the local header at the start of an archive."""
-    start = container.piece(0, LOCAL.size)
+    stops = (span.stop for span in container.spans(container.records))
+    head = container.piece(0, min([HEAD_BYTES, *stops]))  # of a file elsewhere one request
+    start = head[: LOCAL.size]
     if len(start) < LOCAL.size or start[:4] != LOCAL_SIGNATURE:
         return Packing(is_torchs=False, has_times=False)
     header = LocalHeader(*LOCAL.unpack(start))

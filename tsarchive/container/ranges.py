@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,6 +63,7 @@ class RangedSource(Source):
         self._release_connection.atexit = False  # the process lets go of all
         self._present = _Spans()
         self._lock = Lock()
+        self._process = os.getpid()
         self._limits = limits_in_force()
         self._traffic = Traffic(1, len(tail.data))
         self.is_elsewhere = self.is_sparing = len(tail.data) < tail.size
@@ -86,8 +88,12 @@ class RangedSource(Source):
     def prefetch(self, spans: Iterable[Span]) -> None:
         """Fetch what of these spans is not there yet, merged to few ranges.
 
-        Raises RemoteError where it cannot be had, LimitError where it is more than is allowed.
+        Raises RemoteError where it cannot be had, or this process was forked from the one that
+        opened the file; LimitError where it is more than is allowed.
         """
+        if os.getpid() != self._process:
+            self._require_present(spans)
+            return
         with self._lock:
             missing = self._missing(spans)
             if missing:
@@ -115,6 +121,17 @@ class RangedSource(Source):
         inside = (Span(max(start, 0), min(stop, self.size)) for start, stop in spans)
         gaps = [gap for span in inside for gap in self._present.missing(span)]
         return [gap for span in _merged(gaps) for gap in self._present.missing(span)]
+
+    def _require_present(self, spans: Iterable[Span]) -> None:
+        """Raise RemoteError where something of these spans is not there, in a forked process.
+
+        It shares connections and the positions of files with its parent, and has none of its
+        threads. One of these may have had the lock.
+        """
+        if self._missing(spans):
+            problem = f"{self._ranges.name} was opened by the process that this one was forked from"
+            hint = "Open it in the process that reads it, or load it without lazy=True before"
+            raise RemoteError(problem, hint=hint)
 
     def _fetch(self, missing: Sequence[Span]) -> None:
         if not self._release_connection.alive:

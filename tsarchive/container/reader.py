@@ -377,6 +377,9 @@ class ChangedContainer(Container):
     def piece(self, start: int, stop: int) -> memoryview:
         return self._container.piece(start, stop)
 
+    def spans(self, names: Iterable[str]) -> Iterator[Span]:
+        return self._container.spans(name for name in names if name not in self._changed)
+
     def prefetch(self, names: Iterable[str]) -> None:
         self._container.prefetch(name for name in names if name not in self._changed)
 

@@ -135,6 +135,8 @@ _WORDS: Final = (
     (r"force=True", "--force"),
     (r"canonical=True", "--canonical"),
     (r"Limits\((\w+)=\.\.\.\)", r"--max-\1"),
+    (r"with tsarchive\.RemoteLimits\(requests=(\d+)\)\.in_force\(\): \.\.\.", r"--max-requests \1"),
+    (r"with tsarchive\.RemoteLimits\(nbytes=(\d+)\)\.in_force\(\): \.\.\.", r"--max-fetched \1"),
     (r"them as args and kwargs", "INPUTS, --arg or --random, as to 'tsarchive run'"),
     (r"the argument backends", "--backend"),
     (r"the argument dynamic_shapes", "--dynamic"),

@@ -105,10 +105,25 @@ Opened: TypeAlias = Container | OtherContainer
 class OpenedArchive(Closing):
     """The members of :class:`tsarchive.Archive` that files of every format have."""
 
-    def __init__(self, opened: Opened, format_: Format, view: View | None = None) -> None:
+    def __init__(
+        self, opened: Opened, format_: Format, view: View | None = None, *, name: str = ""
+    ) -> None:
+        """``name`` is the path or URL of the file, where it is known."""
         self._opened = opened
         self._format = format_
         self._given_view = view
+        self._name = name
+
+    def __repr__(self) -> str:
+        from tsarchive.describing.text import plural
+
+        name = f" {self._name!r}" * bool(self._name)
+        try:
+            size = plural(self.nbytes, "byte")
+        except ArchiveError:
+            size = "closed"
+        records = plural(len(self.records), "record")
+        return f"<{type(self).__name__}{name}: {self.kind}, {size}, {records}>"
 
     @property
     def kind(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import BinaryIO, Final
 
@@ -17,7 +17,6 @@ from tsarchive.container.source import Source, Span
 from tsarchive.errors import FormatError
 from tsarchive.formats.base import FileFormat, Format, Opened, ZipFormat
 from tsarchive.formats.foreign import BYTECODE, TORCH_PACKAGE, TORCH_SAVE, UNKNOWN
-from tsarchive.formats.records import Role
 
 from .executorch.format import EXECUTORCH
 from .legacy.format import LEGACY_TORCHSCRIPT
@@ -84,6 +83,10 @@ def opened_file(source: str | os.PathLike[str] | BinaryIO, *, whole: bool = Fals
 
 def opened_source(found: Source) -> Opened:
     """Open the bytes of a file. Raises FormatError as :func:`opened_file` does."""
+    archive = _archive_from_start(found) if found.is_elsewhere and found.is_sparing else None
+    if archive is not None:
+        found.prefetch(_ahead(archive))
+        return archive
     get_ahead(found)
     own = file_format(found)
     return opened_zip(found) if own is None else own.opened(found)
@@ -102,18 +105,33 @@ def opened_zip(source: Source) -> Container:
 
 
 def get_ahead(source: Source) -> None:
-    """Get at once what listing and reading code take of a file elsewhere."""
+    """Get at once the start of a file elsewhere, and what listing and reading code take of it."""
     if not source.is_elsewhere:
         return
     found = _zip_at_end(source)
     if found is None:
         source.prefetch([Span(0, _AHEAD_BYTES)])
-        return
-    format_ = zip_format(found.records)
-    table = format_.table(found)
-    needed = [name for name in found.records if not table.role(name).is_bulk]
-    saved = [name for name in format_.saved(found) if table.role(name) is Role.TENSORS]
-    source.prefetch([Span(0, HEAD_BYTES), *found.spans(needed), *found.ends(saved)])
+    else:
+        source.prefetch([Span(0, HEAD_BYTES), *_ahead(found)])
+
+
+def _ahead(archive: Container) -> Iterator[Span]:
+    """Yield what listing and reading code take of an archive."""
+    format_ = zip_format(archive.records)
+    table = format_.table(archive)
+    yield from archive.spans(name for name in archive.records if not table.role(name).is_bulk)
+    yield from archive.ends(format_.saved(archive))
+
+
+def _archive_from_start(source: Source) -> Container | None:
+    """Return the archive at the end of a file if its directory tells that a record begins the file.
+
+    No look at the first bytes is worth a request then: reading that record shows whether it is so.
+    """
+    found = _zip_at_end(source)
+    if found is None or all(span.start for span in found.spans(found.records)):
+        return None
+    return found
 
 
 def weights_of(container: Container) -> frozenset[str]:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from tsarchive.errors import RemoteError
+from tsarchive.errors import ArchiveWarning, RemoteError
 from tsarchive.remote.failures import ACCESS, attempted, changed
 from tsarchive.remote.http_bodies import Filling, chunks_of
 from tsarchive.remote.http_client import Client, Manners, Unfinished
@@ -81,7 +81,7 @@ class HttpRanges(Ranges):
         found = self._run(self._client.patiently(lambda: self._tail(count)))
         if len(found.data) > count:
             message = f"{self.name}: {_NO_RANGES}, so all {found.size:,} bytes were read"
-            warnings.warn(message, stacklevel=2)
+            warnings.warn(message, ArchiveWarning, stacklevel=2)
         return found
 
     def read_into(self, wanted: Sequence[tuple[int, memoryview]]) -> None:

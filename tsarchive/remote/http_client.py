@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _CODED: Final = "Offsets in coded bytes are no offsets in the file: have it serv
 _TRUST: Final = "SSL_CERT_FILE names a file of certificates to trust"
 _INSECURE: Final = "Give the URL that it redirects to, if that server is to be trusted"
 _LATER: Final = "Try again later"
+_ADDRESS: Final = "Check the address, and that its server runs"
 
 _T = TypeVar("_T")
 
@@ -141,8 +143,10 @@ class Client:
             raise Unfinished("the server is silent for too long") from None
         except aiohttp.ClientConnectorError as error:
             cause = error.os_error
-            said = cause.strerror or str(cause) or type(cause).__name__
-            raise Unfinished(f"no connection: {said}") from None
+            said = f"no connection: {cause.strerror or str(cause) or type(cause).__name__}"
+            if _is_final(cause):
+                self._fail(said, _ADDRESS)
+            raise Unfinished(said) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
             raise Unfinished("the connection breaks off") from None
         except aiohttp.ClientError as error:
@@ -240,6 +244,13 @@ def _anonymous(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=session.trust_env,
     )
+
+
+def _is_final(cause: OSError) -> bool:
+    """Return whether there is no such host, or no server there, which waiting does not change."""
+    if isinstance(cause, socket.gaierror):
+        return cause.errno != socket.EAI_AGAIN
+    return isinstance(cause, ConnectionRefusedError)
 
 
 def _retry_after(given: str | None) -> float | None:

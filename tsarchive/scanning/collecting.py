@@ -171,6 +171,9 @@ _FORMS: Final = tuple(
     )
 )  # fmt: skip
 
+FORM_KINDS: Final = tuple(sorted({form.kind for _, form in _FORMS}))
+"""The kinds of files that the first bytes tell of."""
+
 _NATIVE: Final = (
     (b"\x7fELF", "ELF"),
     (b"\xcf\xfa\xed\xfe", "Mach-O"),

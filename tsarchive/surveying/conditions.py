@@ -14,9 +14,12 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, get_type_
 from tsarchive.describing.text import listed
 from tsarchive.errors import FormatError
 from tsarchive.findings import Nature, Severity
+from tsarchive.formats.registry import FORMATS
 from tsarchive.operators.risks import Risk
+from tsarchive.scanning.collecting import FORM_KINDS
 
 from .grouping import Place
+from .listing import SIGNATURE
 from .rows import FileRow, FindingRow, Status
 
 Table: TypeAlias = Mapping[str, Any]
@@ -426,10 +429,11 @@ _READERS: Final[Mapping[str, _Reader]] = {
 """Conditions on other things than the columns of a file's own row."""
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "status": get_args(Status),
+    "kind": ("", *sorted({SIGNATURE, *FORM_KINDS, *(each.kind for each in FORMATS)})),
     "effects": tuple(risk.value for risk in Risk),
     "verb": VERBS,
 }
-"""All values of columns that have few."""
+"""All values of columns that have few; an empty one stands for what is not known."""
 
 
 def _known(name: str, known: Iterable[str], where: str) -> None:
@@ -440,7 +444,9 @@ def _known(name: str, known: Iterable[str], where: str) -> None:
 def _unknown(where: str, name: str, known: Iterable[str]) -> FormatError:
     """Return the error about a word that is none of those that are known."""
     near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}"
+    hint = f"Known are {', '.join(filter(None, known))}"
+    if near:
+        hint = f"Did you mean {near[0]!r}? {hint}"
     return FormatError(f"{where} does not know {name!r}", hint=hint)
 
 

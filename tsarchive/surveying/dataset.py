@@ -69,6 +69,10 @@ class Index:
             raise FormatError(f"{path} is of another version of surveys", hint=hint)
         return found
 
+    def journal_in(self, folder: Path) -> Path:
+        """Return the path of the journal."""
+        return folder / f"journal-{self.journal}.jsonl"
+
     def write(self, folder: Path) -> None:
         """Put this index in the place of the one that the folder has."""
         with replacing(str(folder / _INDEX)) as stream:
@@ -141,7 +145,7 @@ class Dataset:
 
     def journal(self) -> Iterator[Surveyed]:
         """Yield the rows that are in no part yet, in the order in which they came."""
-        path = self.folder / f"journal-{self.index.journal}.jsonl"
+        path = self.index.journal_in(self.folder)
         with suppress(FileNotFoundError), open(path, "rb") as lines:
             for line in lines:
                 if line.endswith(b"\n"):  # the last one may have been cut off
@@ -221,8 +225,10 @@ class DatasetWriter(Closing):
         self, folder: str | os.PathLike[str], aspects: Mapping[str, Any], format: str | None = None
     ) -> None:
         self._folder = _local(folder)
+        self._is_folder_new = not self._folder.exists()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._require_own()
+        self._is_survey_new = not (self._folder / _INDEX).exists()
         self._journal: BinaryIO | None = None
         self._lock = _locked(self._folder)
         try:
@@ -274,6 +280,21 @@ class DatasetWriter(Closing):
         """Release the folder."""
         self._close_journal()
         self._lock.close()
+
+    def withdraw(self) -> None:
+        """Release the folder; a survey that was begun by this writer, and has no rows, is gone."""
+        if self._is_survey_new and not (self._index.parts or self._waiting):
+            self._remove()
+        self.close()
+
+    def _remove(self) -> None:
+        (self._folder / _INDEX).unlink()
+        self._index.journal_in(self._folder).unlink()
+        for name in ROWS:
+            (self._folder / name).rmdir()
+        (self._folder / _LOCK).unlink()
+        if self._is_folder_new:
+            self._folder.rmdir()
 
     def _close_journal(self) -> None:
         if self._journal is not None:
@@ -333,16 +354,20 @@ class DatasetWriter(Closing):
     def _let_count(self, parts: Sequence[str], *, ordered: int, is_finished: bool = False) -> None:
         """Let these parts be all that counts, with a new journal; remove what does not count."""
         self._close_journal()
-        journal = self._index.journal + 1
-        self._journal = open(self._folder / f"journal-{journal}.jsonl", "wb")  # noqa: SIM115
         self._index = replace(
-            self._index, parts=parts, journal=journal, ordered=ordered, is_finished=is_finished
+            self._index,
+            parts=parts,
+            journal=self._index.journal + 1,
+            ordered=ordered,
+            is_finished=is_finished,
         )
+        journal = self._index.journal_in(self._folder)
+        self._journal = open(journal, "wb")  # noqa: SIM115
         self._index.write(self._folder)
         counting = {f"{part}.{self._index.format}" for part in parts}
         left = [each for name in ROWS for each in (self._folder / name).iterdir()]
         journals = self._folder.glob("journal-*.jsonl")
         gone = [each for each in left if each.name not in counting]
-        gone += [each for each in journals if each.name != f"journal-{journal}.jsonl"]
+        gone += [each for each in journals if each != journal]
         for each in gone:
             each.unlink()

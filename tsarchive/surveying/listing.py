@@ -33,6 +33,7 @@ SUFFIXES: Final = tuple(sorted({*_OTHER_SUFFIXES, *_OF_FORMATS, *SIGNATURES}))
 # What is no UTF-8, and what looks like the escape of it.
 _ESCAPED: Final = re.compile(r"[\ud800-\udfff]|\\ud[89a-f]")
 _SCHEME: Final = "://"
+_COMMENT: Final = "#"
 _CHAIN: Final = "::"
 _Entries: TypeAlias = dict[str, Any]
 
@@ -72,6 +73,22 @@ def name_of(root: str) -> str:
     return text_of(shown(root if root.endswith(_SCHEME) else root.rstrip("/")))
 
 
+class RootNames:
+    """The names of roots in rows. A folder has one, that of its first spelling."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._of_folders: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """Return the name for a root whose own one is ``name``."""
+        if name not in self._names:
+            is_path = bool(name) and "\0" not in name and not is_elsewhere(name)
+            folder = os.path.realpath(name) if is_path else name
+            self._names[name] = self._of_folders.setdefault(folder, name)
+        return self._names[name]
+
+
 def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
     """Yield the files of a folder or bucket with all that is below, or one file by its name.
 
@@ -97,6 +114,7 @@ def listed(root: str, *, all_files: bool = False) -> Iterator[Listed]:
 def named_in(path: str, *, all_files: bool = False) -> Iterator[Listed]:
     """Yield the files of all roots that a text file lists, one a line; ``-`` is standard input.
 
+    Lines that are empty, or begin with ``#``, name none.
     A root that cannot be listed is yielded as a file, which tells when it is read.
     """
     if path == "-":
@@ -108,7 +126,7 @@ def named_in(path: str, *, all_files: bool = False) -> Iterator[Listed]:
 
 def _of_lines(lines: TextIO, *, all_files: bool) -> Iterator[Listed]:
     for root in map(str.strip, lines):
-        if not root:
+        if not root or root.startswith(_COMMENT):
             continue
         try:
             yield from listed(root, all_files=all_files)

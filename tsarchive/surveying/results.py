@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tsarchive.errors import CallError, UnsupportedError
 
-from .dataset import Dataset, Name
+from .dataset import Dataset, DatasetWriter, Name
+from .listing import RootNames, name_of
+from .rows import FileRow
 from .summary import LARGEST, Summary, summarise
 
 if TYPE_CHECKING:
@@ -91,6 +93,25 @@ class Survey:
         from pyarrow import dataset
 
         return dataset.dataset(self._parquet(table) or self.dataset.table(table))
+
+    def forget(self, *roots: str | os.PathLike[str]) -> Survey:
+        """Drop the rows of roots, folders and single files, and return the survey without them.
+
+        Raises CallError for a root that the survey does not have.
+        """
+        names = RootNames()
+
+        def root_of(row: FileRow) -> str:
+            return names.of(row.root) or row.path
+
+        known = set(map(root_of, self.dataset.files()))
+        dropped = {names.of(name_of(os.fspath(root))) for root in roots}
+        if unknown := sorted(dropped - known):
+            hint = "Name roots as the column root has them, or path where that is empty"
+            raise CallError(f"the survey has no root {unknown[0]!r}", hint=hint)
+        with DatasetWriter(self.dataset.folder, self.dataset.index.aspects) as writer:
+            writer.finish(lambda row: root_of(row) not in dropped)
+            return Survey(writer.dataset)
 
     def summary(self, *, largest: int = LARGEST) -> Summary:
         """Return what the rows tell together; ``largest`` limits how much of each kind is named."""

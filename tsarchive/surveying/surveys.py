@@ -16,7 +16,7 @@ from typing import IO, Final, Literal, TypeAlias
 from tsarchive.errors import CallError
 
 from .dataset import Dataset, DatasetWriter
-from .listing import Listed, is_elsewhere, listed, name_of, named_in
+from .listing import Listed, RootNames, is_elsewhere, listed, name_of, named_in
 from .reader import Job
 from .reading import Aspects
 from .results import Progress, Survey
@@ -95,7 +95,11 @@ def survey(
     asked = asdict(aspects) | {"tsarchive": sys.modules[_PACKAGE].__version__}
     with DatasetWriter(out, asked, format) as writer, tempfile.TemporaryFile() as spool:
         listing = _Listing(spool, os.path.abspath(out), writer.dataset, retry=retry)
-        listing.take(given, lists, all_files=all_files, step=step)
+        try:
+            listing.take(given, lists, all_files=all_files, step=step)
+        except BaseException:
+            writer.withdraw()
+            raise
         progress = listing.progress
         step(progress)
         with closing(_read(listing.files(), job, workers, scheduler)) as read:
@@ -130,8 +134,12 @@ class _Listing:
         self._spool = spool
         self._out = os.path.join(out, "")
         again = _AGAIN | (_ENDED if retry else frozenset())
-        rows = before.files()
-        self._known = {_state(row): row.nbytes for row in rows if row.status not in again}
+        self._known: dict[bytes, int | None] = {}
+        self._names = RootNames()
+        for row in before.files():
+            self._names.of(row.root)
+            if row.status not in again:
+                self._known[_state(row)] = row.nbytes
         self._found: set[bytes] = set()
         self._places: set[bytes] = set()
         self._roots: set[str] = set()
@@ -146,7 +154,7 @@ class _Listing:
     ) -> None:
         """List all files. Raises OSError for a root or list that cannot be read."""
         names = [os.fspath(root) for root in roots]
-        self._roots.update(map(name_of, names))
+        self._roots.update(self._names.of(name_of(name)) for name in names)
         found = (listed(name, all_files=all_files) for name in names)
         named = (named_in(os.fspath(each), all_files=all_files) for each in lists)
         for file in chain.from_iterable(chain(found, named)):
@@ -166,6 +174,7 @@ class _Listing:
         return listed not in self._roots or _digest(row.root, row.path) in self._found
 
     def _take(self, file: Listed) -> None:
+        file = replace(file, root=self._names.of(file.root))
         place = file.place if is_elsewhere(file.place) else os.path.abspath(file.place)
         name, where = _digest(file.root, file.path), _digest(place)
         if name in self._found or where in self._places or place.startswith(self._out):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from tsarchive.container import ChangedContainer, Container
+from tsarchive.errors import ArchiveWarning
 from tsarchive.pickler import loads
 
 from .debug_records import DEBUG_SUFFIX
@@ -75,4 +76,4 @@ def warn_without_bytecode(module: ArchiveModule) -> None:
     """Warn who calls ``tsarchive.save`` of a module that was moved away from its bytecode."""
     container = module.tsarchive_classes.container
     if isinstance(container, ChangedContainer) and BYTECODE in container.records:
-        warnings.warn(_WITHOUT_BYTECODE, stacklevel=5)
+        warnings.warn(_WITHOUT_BYTECODE, ArchiveWarning, stacklevel=5)

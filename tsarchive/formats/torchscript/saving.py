@@ -23,7 +23,7 @@ from tsarchive.adopt.torch_jit import (
     is_script_module,
 )
 from tsarchive.container import NewRecord, unordered_map_order
-from tsarchive.errors import SaveError, SourceError
+from tsarchive.errors import ArchiveWarning, SaveError, SourceError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import EnumMember, ObjectValue, TypedValue
 from tsarchive.ir.names import TypeNames
@@ -345,4 +345,4 @@ def warn_if_optimized(records: Iterable[NewRecord]) -> None:
     code = (bytes(record.data) for record in records if record.name.startswith("code/"))
     optimized = b"torch.to_mkldnn(CONSTANTS."
     if any(optimized in text for text in code):
-        warnings.warn(_OPTIMIZED, stacklevel=5)
+        warnings.warn(_OPTIMIZED, ArchiveWarning, stacklevel=5)
