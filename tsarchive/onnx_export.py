@@ -39,11 +39,13 @@ from tsarchive.lowering import (
     copy_of_graph,
     declared_inputs,
     flat_arguments,
+    graphs_of,
     quietly,
     random_call,
     refuse_packed_constants,
     source_outputs,
     user_inputs,
+    with_core_operators,
 )
 from tsarchive.steps import no_step
 
@@ -194,7 +196,7 @@ class _Source:
     """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self.program = program
+        self.program = with_core_operators(program)
         self.inputs = [
             spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
         ]
@@ -387,11 +389,18 @@ def _refusal(error: Exception) -> UnsupportedError:
     hint = "Another opset may have it; a .pt2 archive holds the program as it is"
     if node is None or node.op != "call_function":
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
+    called = f"{_operator_text(node)}{_where(node)}"
+    return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+
+
+def _where(node: Node) -> str:
+    """Return where the source calls a node, in words; "" where that is not recorded."""
     range_ = user_line(node.meta.get("stack_trace") or "")
-    where = "" if range_ is None else f", called at {range_.location}"
-    return UnsupportedError(
-        f"torch.onnx cannot translate {_operator_text(node)}{where} ({reason})", hint=hint
-    )
+    location = None if range_ is None else range_.location
+    if location is None:
+        return ""
+    has_text = location.text != location.filename  # which stands for a text that is not recorded
+    return f", called at {location if has_text else location._replace(text='')}"
 
 
 def _operator_text(node: Node) -> str:
@@ -433,7 +442,8 @@ def _lost_state(program: ExportedProgram) -> Iterator[str]:
         changed.setdefault(spec.kind, []).append(spec.target or "")
     for kind, what in _CHANGED.items():
         if kind in changed:
-            yield f"calls do not change {what}, as those of the source do: {', '.join(changed[kind])}"
+            names = ", ".join(changed[kind])
+            yield f"calls do not change {what}, as those of the source do: {names}"
 
 
 # Comparison
@@ -443,12 +453,10 @@ def _compared(
     source: _Source, call: ExampleCall | None, path: Path, inputs: str
 ) -> tuple[OnnxAgreement | None, list[str]]:
     """Return how a file agrees with its source, or why they were not compared."""
-    reason = _why_random(source.program)
-    if reason is not None:
-        return None, [f"results were not compared: {reason}"]
     given = random_call(source.program) if call is None else call
     try:
         outputs = source_outputs(source.program, given)
+        random = _random_operator(source.program, given, outputs)
         feeds = _feeds(source, given)
     except Exception as error:  # whatever code of the model raises
         first = str(error).strip().partition("\n")[0]
@@ -456,6 +464,8 @@ def _compared(
             raise CallError(f"the program does not take these arguments: {first}") from error
         why = f"the program does not take {inputs} arguments ({first})"
         return None, [f"results were not compared: {why}; give the inputs of a call"]
+    if random is not None:
+        return None, [f"results were not compared: {random} gives random numbers"]
     expected = [
         output
         for output, named in zip(outputs, source.outputs, strict=True)
@@ -464,13 +474,22 @@ def _compared(
     return _agreement(path, feeds, expected, inputs), []
 
 
-def _why_random(program: ExportedProgram) -> str | None:
-    """Return which operator gives other results in each call, None where none does."""
-    for module in program.graph_module.modules():
-        for node in getattr(getattr(module, "graph", None), "nodes", ()):
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                return f"{_operator_name(node.target)} gives random numbers"
-    return None
+def _random_operator(
+    program: ExportedProgram, call: ExampleCall, outputs: Sequence[Any]
+) -> str | None:
+    """Return the operator that lets two calls give other results, None where they are the same."""
+    drawing = [
+        _operator_name(node.target)
+        for graph in graphs_of(program.graph_module)
+        for node in graph.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
+    if not drawing:
+        return None
+    with torch.random.fork_rng(devices=()):
+        torch.seed()
+        again = source_outputs(program, call)
+    return None if compare_outputs(again, outputs, rtol=0, atol=0).problem is None else drawing[0]
 
 
 def _feeds(source: _Source, call: ExampleCall) -> dict[str, Any]:
