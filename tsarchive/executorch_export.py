@@ -15,13 +15,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.container.writer import replacing
@@ -31,93 +29,16 @@ from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
 from tsarchive.lowering import (
     ExampleCall,
-    copy_of_graph,
-    graphs_of,
     outputs_of,
     quietly,
     refuse_packed_constants,
     source_outputs,
+    with_core_operators,
 )
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-_ATEN: Final = torch.ops.aten
-_Call = tuple[Any, tuple[Any, ...]]
-"""An operator and its arguments."""
-
-
-def with_core_operators(program: ExportedProgram) -> ExportedProgram:
-    """Return the program without such operators; the program itself where it has none."""
-    if not any(_replacements(program.graph_module)):
-        return program
-    module = copy_of_graph(program.graph_module)
-    for node, (target, arguments) in _replacements(module):
-        node.target, node.args, node.kwargs = target, arguments, {}
-    for graph in graphs_of(module):
-        graph.recompile()
-    return program._update(module, program.graph_signature)
-
-
-def _replacements(module: GraphModule) -> Iterator[tuple[Node, _Call]]:
-    for graph in graphs_of(module):
-        for node in graph.graph.nodes:
-            form = _FORMS.get(node.target)
-            call = None if form is None else form(node, _named_arguments(node))
-            if call is not None:
-                yield node, call
-
-
-def _named_arguments(node: Node) -> dict[str, Any]:
-    """Return the arguments of a node by name, including defaults."""
-    target: Any = node.target
-    schema = target._schema.arguments
-    defaults = {argument.name: argument.default_value for argument in schema}
-    names = [argument.name for argument in schema]
-    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
-def _convolution(_node: Node, given: Mapping[str, Any]) -> _Call:
-    """Drop the backend flags that traces record with a convolution."""
-    return _ATEN.convolution.default, tuple(given.values())[:9]
-
-
-def _upsample(
-    target: Any, names: Sequence[str], node: Node, given: Mapping[str, Any]
-) -> _Call | None:
-    """Return the overload that takes sizes or scales; None where both are needed.
-
-    Scales determine the sampling positions, so given ones are kept.
-    """
-    image, scales = given["self"], [given[name] for name in names]
-    if all(scale is None for scale in scales):
-        return target, (image, given["output_size"], None)
-    if None in scales or not _are_enough(image, node, scales):
-        return None
-    return target, (image, None, scales)
-
-
-def _are_enough(image: Node, node: Node, scales: list[float]) -> bool:
-    old, new = (list(found.meta["val"].shape[2:]) for found in (image, node))
-    if not all(isinstance(size, int) for size in old + new):
-        return False
-    return new == [int(size * scale) for size, scale in zip(old, scales, strict=True)]
-
-
-_FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] = MappingProxyType(
-    {
-        _ATEN._convolution.default: _convolution,
-        _ATEN._convolution.deprecated: _convolution,
-        _ATEN.upsample_nearest1d.default: partial(
-            _upsample, _ATEN.upsample_nearest1d.vec, ("scales",)
-        ),
-        _ATEN.upsample_nearest2d.default: partial(
-            _upsample, _ATEN.upsample_nearest2d.vec, ("scales_h", "scales_w")
-        ),
-    }
-)
-
 
 # Name of a backend -> location of its partitioner, which selects the subgraphs to delegate.
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -232,6 +153,15 @@ class Agreement:
     @property
     def ok(self) -> bool:
         return self.problem is None
+
+    @property
+    def summary(self) -> str:
+        """The differences in words."""
+        runtime, source = self.runtime_difference or 0.0, self.source_difference or 0.0
+        return (
+            f"results are {runtime:.3g} from those of the runtime, {source:.3g} from those of its "
+            "source"
+        )
 
 
 def _of_method(

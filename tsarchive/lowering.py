@@ -1,18 +1,21 @@
-"""What lowering programs of torch.export for other runtimes has in common: example calls, results
-of the source, copies of graphs that may be rewritten."""
+"""What lowering programs of torch.export for other runtimes has in common: operators that none of
+them accepts, example calls, results of the source."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
-from torch.fx import GraphModule
-from torch.utils._pytree import tree_leaves, tree_unflatten
+from torch.func import functional_call
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.run.packed import refuse_packed
@@ -66,9 +69,16 @@ def outputs_of(result: Any) -> list[Any]:
 
 def source_outputs(program: ExportedProgram, call: ExampleCall) -> list[Any]:
     """Return the outputs of a program for copies of arguments; its buffers are left unchanged."""
-    args, kwargs = copy.deepcopy(call)
+    args, kwargs = tree_map_only(torch.Tensor, _copy_of_tensor, call)
     with quietly(), torch.no_grad():
-        return outputs_of(copy.deepcopy(program.module())(*args, **kwargs))
+        module = program.module()
+        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        copies = {name: _copy_of_tensor(tensor) for name, tensor in state.items()}
+        return outputs_of(functional_call(module, copies, tuple(args), dict(kwargs)))
+
+
+def _copy_of_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
 
 
 def user_inputs(program: ExportedProgram) -> list[InputSpec]:
@@ -135,3 +145,84 @@ def _size(size: Any, program: ExportedProgram) -> Any:
         for symbol in expression.free_symbols
     }
     return int(expression.subs(chosen))
+
+
+# Operators that traces record, and no other runtime has
+
+_ATEN: Final = torch.ops.aten
+_Call = tuple[Any, tuple[Any, ...]]
+"""An operator and its arguments."""
+
+
+def with_core_operators(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with core ATen operators in the place of others that traces record.
+
+    It is the program itself where it has none.
+    """
+    if not any(_replacements(program.graph_module)):
+        return program
+    module = copy_of_graph(program.graph_module)
+    for node, (target, arguments) in _replacements(module):
+        node.target, node.args, node.kwargs = target, arguments, {}
+    for graph in graphs_of(module):
+        graph.recompile()
+    return program._update(module, program.graph_signature)
+
+
+def _replacements(module: GraphModule) -> Iterator[tuple[Node, _Call]]:
+    for graph in graphs_of(module):
+        for node in graph.graph.nodes:
+            form = _FORMS.get(node.target)
+            call = None if form is None else form(node, _named_arguments(node))
+            if call is not None:
+                yield node, call
+
+
+def _named_arguments(node: Node) -> dict[str, Any]:
+    """Return the arguments of a node by name, including defaults."""
+    target: Any = node.target
+    schema = target._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in schema}
+    names = [argument.name for argument in schema]
+    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def _convolution(_node: Node, given: Mapping[str, Any]) -> _Call:
+    """Drop the backend flags that traces record with a convolution."""
+    return _ATEN.convolution.default, tuple(given.values())[:9]
+
+
+def _upsample(
+    target: Any, names: Sequence[str], node: Node, given: Mapping[str, Any]
+) -> _Call | None:
+    """Return the overload that takes sizes or scales; None where both are needed.
+
+    Scales determine the sampling positions, so given ones are kept.
+    """
+    image, scales = given["self"], [given[name] for name in names]
+    if all(scale is None for scale in scales):
+        return target, (image, given["output_size"], None)
+    if None in scales or not _are_enough(image, node, scales):
+        return None
+    return target, (image, None, scales)
+
+
+def _are_enough(image: Node, node: Node, scales: list[float]) -> bool:
+    old, new = (list(found.meta["val"].shape[2:]) for found in (image, node))
+    if not all(isinstance(size, int) for size in old + new):
+        return False
+    return new == [int(size * scale) for size, scale in zip(old, scales, strict=True)]
+
+
+_FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] = MappingProxyType(
+    {
+        _ATEN._convolution.default: _convolution,
+        _ATEN._convolution.deprecated: _convolution,
+        _ATEN.upsample_nearest1d.default: partial(
+            _upsample, _ATEN.upsample_nearest1d.vec, ("scales",)
+        ),
+        _ATEN.upsample_nearest2d.default: partial(
+            _upsample, _ATEN.upsample_nearest2d.vec, ("scales_h", "scales_w")
+        ),
+    }
+)

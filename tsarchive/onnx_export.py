@@ -39,11 +39,13 @@ from tsarchive.lowering import (
     copy_of_graph,
     declared_inputs,
     flat_arguments,
+    graphs_of,
     quietly,
     random_call,
     refuse_packed_constants,
     source_outputs,
     user_inputs,
+    with_core_operators,
 )
 from tsarchive.steps import no_step
 
@@ -87,6 +89,12 @@ class OnnxAgreement:
     @property
     def ok(self) -> bool:
         return self.problem is None
+
+    @property
+    def summary(self) -> str:
+        """The difference in words."""
+        apart = f"{self.max_difference or 0.0:.3g}"
+        return f"results for {self.inputs} inputs are {apart} from those of onnxruntime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +197,18 @@ class _Output(NamedTuple):
     def is_constant(self) -> bool:
         return isinstance(self.spec.arg, ConstantArgument)
 
+    @property
+    def note(self) -> str:
+        """A sentence on a constant."""
+        value = getattr(self.spec.arg, "value", None)
+        return f"{self.name} is left out: it is always {value!r}"
+
 
 class _Source:
     """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self.program = program
+        self.program = with_core_operators(program)
         self.inputs = [
             spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
         ]
@@ -207,9 +221,7 @@ class _Source:
         for spec in user_inputs(self.program):
             if isinstance(spec.arg, ConstantArgument) and spec.arg.value is not None:
                 yield f"the argument {spec.arg.name} is no input: it is always {spec.arg.value!r}"
-        for output in self.outputs:
-            if output.is_constant:
-                yield f"{output.name} is left out: it is always {output.spec.arg.value!r}"
+        yield from (output.note for output in self.outputs if output.is_constant)
 
     def _with_tensors_alone(self) -> ExportedProgram:
         program = self.program
@@ -218,7 +230,7 @@ class _Source:
         if all(output.is_constant for output in self.outputs):
             raise UnsupportedError(
                 "all results of the program are constants, and ONNX has tensors alone",
-                hint="Leave the model out: what it gives does not depend on its arguments",
+                hint="A .pt2 archive holds such results",
             )
         signature = program.graph_signature
         kept = [
@@ -306,7 +318,7 @@ def _values(graph: Any) -> Iterator[Any]:
     from onnx_ir.traversal import RecursiveGraphIterator
 
     nodes = [*RecursiveGraphIterator(graph)]
-    found = {}
+    found: dict[int, Any] = {}
     for inner in {id(graph): graph, **{id(node.graph): node.graph for node in nodes}}.values():
         found |= {id(value): value for value in (*inner.inputs, *inner.initializers.values())}
     found |= {id(value): value for node in nodes for value in node.outputs}
@@ -387,11 +399,18 @@ def _refusal(error: Exception) -> UnsupportedError:
     hint = "Another opset may have it; a .pt2 archive holds the program as it is"
     if node is None or node.op != "call_function":
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
+    called = f"{_operator_text(node)}{_where(node)}"
+    return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+
+
+def _where(node: Node) -> str:
+    """Return where the source calls a node, in words; "" where that is not recorded."""
     range_ = user_line(node.meta.get("stack_trace") or "")
-    where = "" if range_ is None else f", called at {range_.location}"
-    return UnsupportedError(
-        f"torch.onnx cannot translate {_operator_text(node)}{where} ({reason})", hint=hint
-    )
+    location = None if range_ is None else range_.location
+    if location is None:
+        return ""
+    has_text = location.text != location.filename  # which stands for a text that is not recorded
+    return f", called at {location if has_text else location._replace(text='')}"
 
 
 def _operator_text(node: Node) -> str:
@@ -433,7 +452,8 @@ def _lost_state(program: ExportedProgram) -> Iterator[str]:
         changed.setdefault(spec.kind, []).append(spec.target or "")
     for kind, what in _CHANGED.items():
         if kind in changed:
-            yield f"calls do not change {what}, as those of the source do: {', '.join(changed[kind])}"
+            names = ", ".join(changed[kind])
+            yield f"calls do not change {what}, as those of the source do: {names}"
 
 
 # Comparison
@@ -443,12 +463,10 @@ def _compared(
     source: _Source, call: ExampleCall | None, path: Path, inputs: str
 ) -> tuple[OnnxAgreement | None, list[str]]:
     """Return how a file agrees with its source, or why they were not compared."""
-    reason = _why_random(source.program)
-    if reason is not None:
-        return None, [f"results were not compared: {reason}"]
     given = random_call(source.program) if call is None else call
     try:
         outputs = source_outputs(source.program, given)
+        random = _random_operator(source.program, given, outputs)
         feeds = _feeds(source, given)
     except Exception as error:  # whatever code of the model raises
         first = str(error).strip().partition("\n")[0]
@@ -456,6 +474,8 @@ def _compared(
             raise CallError(f"the program does not take these arguments: {first}") from error
         why = f"the program does not take {inputs} arguments ({first})"
         return None, [f"results were not compared: {why}; give the inputs of a call"]
+    if random is not None:
+        return None, [f"results were not compared: {random} gives random numbers"]
     expected = [
         output
         for output, named in zip(outputs, source.outputs, strict=True)
@@ -464,13 +484,22 @@ def _compared(
     return _agreement(path, feeds, expected, inputs), []
 
 
-def _why_random(program: ExportedProgram) -> str | None:
-    """Return which operator gives other results in each call, None where none does."""
-    for module in program.graph_module.modules():
-        for node in getattr(getattr(module, "graph", None), "nodes", ()):
-            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                return f"{_operator_name(node.target)} gives random numbers"
-    return None
+def _random_operator(
+    program: ExportedProgram, call: ExampleCall, outputs: Sequence[Any]
+) -> str | None:
+    """Return the operator that lets two calls give other results, None where they are the same."""
+    drawing = [
+        _operator_name(node.target)
+        for graph in graphs_of(program.graph_module)
+        for node in graph.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
+    if not drawing:
+        return None
+    with torch.random.fork_rng(devices=()):
+        torch.seed()
+        again = source_outputs(program, call)
+    return None if compare_outputs(again, outputs, rtol=0, atol=0).problem is None else drawing[0]
 
 
 def _feeds(source: _Source, call: ExampleCall) -> dict[str, Any]:
