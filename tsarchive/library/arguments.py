@@ -36,7 +36,7 @@ _WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _MOST_NUMBERS: Final = 48
 _MOST_STARTS: Final = 256
-_MOST_PROPOSALS: Final = 64
+_MOST_PROPOSALS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
