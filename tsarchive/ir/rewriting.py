@@ -58,7 +58,7 @@ def copied(node: Node, inputs: list[Value], *, place: Placed | None = None) -> N
 
 
 def copy_of(graph: Block, *, keeps_places: bool = False) -> Block:
-    """Return a graph that can be changed apart from another, at places in user source or at none."""
+    """Return a graph that can be changed apart from another; its nodes have places if asked for."""
     made = Block()
     copy_block(graph, made, {}, keeps_places=keeps_places)
     return made
