@@ -412,6 +412,8 @@ def finish_function(translation: Translation, block: Block) -> None:
     if ends(translation.statements):
         return
     (result,) = block.returns
+    if result.node.kind == "prim::Uninitialized":
+        return  # the end is never reached
     if not isinstance(shown, ast.Name | ast.Constant):
         translation.comment(result.node)
     translation.statements.append(_return(translation, result, shown))

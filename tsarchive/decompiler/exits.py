@@ -38,7 +38,7 @@ class _Owner(NamedTuple):
 
 
 class _Exit(NamedTuple):
-    """A way out: its kind, the loop that it leaves, what it gives, and how many flags decide it."""
+    """A way out: its kind, the loop that it leaves, what it gives, and how many flags it sets."""
 
     kind: str
     loop: Node | None
@@ -83,11 +83,21 @@ def _is_meant(exit_: _Exit, owner: _Owner, block: Block) -> bool:
     if exit_.decisions or exit_.kind == BREAK:
         return True
     first, second = owner.node.blocks
-    if block is not first or not second.nodes:
+    if block is not first or is_left(second):
         return False
-    if not owner.node.outputs:
-        return not first.nodes and not is_left(second)  # ``if condition: continue``
-    return exit_.kind == RETURN and _returns(owner.node)
+    if exit_.loop is not None:
+        return _does_nothing(block) and _goes_on(exit_.loop, exit_.values[1:])
+    return bool(owner.node.outputs) and _returns(owner.node)
+
+
+def _does_nothing(block: Block) -> bool:
+    return all(node.is_constant for node in block.nodes)
+
+
+def _goes_on(loop: Node, values: Sequence[Value | None]) -> bool:
+    """Return whether the next turn of a loop begins with what this one began with."""
+    params = loop.blocks[0].params[1:]
+    return all(value is param for value, param in zip(values, params, strict=True))
 
 
 def _returns(node: Node) -> bool:
@@ -141,7 +151,6 @@ class _Path:
                 if not is_over:
                     return
                 is_inner, results = False, results[1:]
-                self._decisions += 1
             self._values.update(zip(node.outputs, results, strict=True))
             if not self._passes(outer.nodes[position + 1 :]):
                 return
@@ -180,7 +189,7 @@ class _Path:
             return all(inner.kind in COMPUTING for inner in walk(node.blocks[0].nodes)) and all(
                 inner.kind in COMPUTING for inner in walk(node.blocks[1].nodes)
             )
-        self._decisions += 1
+        self._decisions += known
         taken = node.blocks[0 if known else 1]
         if not self._passes(taken.nodes):
             return False

@@ -160,7 +160,8 @@ def _simplify_carried(loop: Node, index: int, carried: Carried) -> bool:
     given = [*turns, *(node.inputs[index] for node in exits if node.kind == BREAK)]
     if output.uses and all(_stays(value, carried) for value in given):
         replace(output, first)
-    if param.uses and all(_stays(value, carried) for value in turns):
+    is_flag = param.name is None and output.name is None
+    if (is_flag or not output.uses) and all(_stays(value, carried) for value in turns):
         replace(param, first)
     if output.uses or any(not _passes_on(user, offset, index) for user, offset in param.uses):
         return False

@@ -12,20 +12,29 @@ then its first input is a node of a kind below, and the attribute ``targets`` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.ir.classes import Function
-from tsarchive.ir.graph import MAX_TRIP_COUNT, Block, Node, Value, has_trip_count, walk
+from tsarchive.ir.graph import (
+    MAX_TRIP_COUNT,
+    Block,
+    Node,
+    Value,
+    has_trip_count,
+    is_constant_true,
+    walk,
+)
 from tsarchive.ir.rewriting import blocks_in, set_input
 from tsarchive.ir.types import INT, DictType, ListType, Type
+from tsarchive.operators.effects import operator_may_write
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases
 from tsarchive.run.passes.liveness import CALLS, called_function
 
-from .flow import constant, is_endless, sweep
+from .flow import constant, sweep
 
 ITEMS: Final = "loop::items"
 RANGE: Final = "loop::range"
@@ -36,6 +45,12 @@ Target: TypeAlias = "Value | tuple[Target, ...] | None"
 """What is assigned in each turn: a value, several at once, or nothing that is used."""
 
 _LENGTHS: Final = frozenset({"aten::len.t", "aten::len.Tensor"})
+_MAKING: Final = frozenset(
+    {
+        "prim::ListConstruct", "prim::DictConstruct", "aten::keys", "aten::values", "aten::items",
+        "aten::list", "aten::slice", "aten::size",
+    }
+)  # fmt: skip
 _LISTED: Final = frozenset({"aten::keys", "aten::values", "aten::items"})
 
 
@@ -74,20 +89,23 @@ class ContainerWrites:
             return None if called is None else self.of(called)
         if node.stand_in is not None:
             return self.of(node.stand_in)
-        arguments = () if node.schema is None else node.schema.arguments
-        pairs = zip(arguments, node.inputs, strict=False)
-        return frozenset(value.type for argument, value in pairs if argument.is_write)
+        return frozenset(value.type for value in _written(node))
 
 
 def recover_iterables(graph: Block, aliases: Aliases, writes: ContainerWrites) -> None:
     """Let loops that take items by number go through them."""
+    given = frozenset(graph.params)
     for block in list(blocks_in(graph)):
         for node in list(block.nodes):
-            if node.kind == "prim::Loop" and has_trip_count(node) and is_endless(node):
-                found = _Recovery(block, node, aliases, writes).sources()
+            if node.kind == "prim::Loop" and _is_counted(node):
+                found = _Recovery(block, node, given, aliases, writes).sources()
                 if found is not None:
                     _iterate(block, node, found)
     sweep(graph)
+
+
+def _is_counted(node: Node) -> bool:
+    return node.kind == "prim::Loop" and has_trip_count(node) and is_constant_true(node.inputs[1])
 
 
 class _Source(NamedTuple):
@@ -102,7 +120,15 @@ class _Source(NamedTuple):
 class _Recovery:
     """Finds what one loop goes through."""
 
-    def __init__(self, block: Block, loop: Node, aliases: Aliases, writes: ContainerWrites) -> None:
+    def __init__(
+        self,
+        block: Block,
+        loop: Node,
+        given: Set[Value],
+        aliases: Aliases,
+        writes: ContainerWrites,
+    ) -> None:
+        self._given = given
         self._block = block
         self._loop = loop
         self._aliases = aliases
@@ -199,18 +225,42 @@ class _Recovery:
 
     def _is_kept(self, values: Value) -> bool:
         """Return whether nothing in the loop changes a container or writes to a tensor."""
-        places = self._aliases.places(values)
-        return not any(self._may_change(node, values, places) for node in walk(self._body.nodes))
+        return not any(self._may_change(node, values) for node in walk(self._body.nodes))
 
-    def _may_change(self, node: Node, values: Value, places: object) -> bool:
-        assert isinstance(places, frozenset | set)
-        if node.kind not in CALLS and node.stand_in is None:
-            return not places.isdisjoint(self._aliases.written(node))
-        if OUTSIDE not in places and values not in node.inputs:
+    def _may_change(self, node: Node, values: Value) -> bool:
+        if node.kind in CALLS or node.stand_in is not None:
+            return self._may_change_in_call(node, values)
+        return any(self._may_be_one(written, values) for written in _written(node))
+
+    def _may_change_in_call(self, node: Node, values: Value) -> bool:
+        if not isinstance(values.type, ListType | DictType):
+            return False
+        if OUTSIDE not in self._aliases.places(values) and values not in node.inputs:
             return False
         written = self._writes.by(node)
-        is_container = isinstance(values.type, ListType | DictType)
-        return is_container and (written is None or values.type in written)
+        return written is None or values.type in written
+
+    def _may_be_one(self, one: Value, other: Value) -> bool:
+        """Return whether two values may be one container or share the memory of a tensor."""
+        if one.type != other.type:
+            return False
+        if one is not other and _is_new(one) and (_is_new(other) or other in self._given):
+            return False
+        return not self._aliases.places(one).isdisjoint(self._aliases.places(other))
+
+
+def _is_new(value: Value) -> bool:
+    """Return whether a node makes a container, which nothing else is."""
+    return value.node.kind in _MAKING
+
+
+def _written(node: Node) -> Sequence[Value]:
+    """Return the values that an operator writes to."""
+    if node.schema is None or not operator_may_write(node):
+        return ()
+    pairs = zip(node.schema.arguments, node.inputs, strict=False)
+    found = [value for argument, value in pairs if argument.is_write]
+    return found or node.inputs
 
 
 def _derives(node: Node, start: int) -> bool:

@@ -26,7 +26,7 @@ from tsarchive.run.passes.liveness import all_nodes, called_function
 from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
-from .iteration import ENUMERATE, ITEMS, RANGE, ZIP, Target
+from .iteration import ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .preparing import prepared
@@ -38,9 +38,10 @@ _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
 _NAME_OF_KIND = NAME_OF_KIND | {
-    "prim::Param": "Param", "prim::If": "result", "prim::isinstance": "is_instance",
+    "prim::Param": "value", "prim::If": "result", "prim::isinstance": "is_instance",
     "aten::__getitem__": "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
 }  # fmt: skip
+_COUNTERS = ("i", "j", "k")
 _NAME_OF_OPERATOR = {
     "size": "n", "len": "n", "format": "text", "str": "text", "to": "converted", "select": "item",
     "slice": "part", "dim": "n_dim", "item": "number", "Int": "number", "Float": "number",
@@ -139,6 +140,8 @@ class Translation:
         if value.name is not None:
             return value.name
         node = value.node
+        if node.kind == "prim::Param" and value is node.outputs[0]:
+            return _COUNTERS[min(len(self.loops), len(_COUNTERS) - 1)]
         if node.kind in _NAME_OF_KIND:
             return _NAME_OF_KIND[node.kind]
         if "name" in node.attributes:
@@ -392,6 +395,7 @@ class Translation:
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     values = [*graph.params, *(output for node in nodes for output in node.outputs)]
     values += [param for node in nodes for block in node.blocks for param in block.params]
+    values += [value for node in nodes for value in values_of(node.attributes.get("targets"))]
     return (value.name for value in values if value.name is not None)
 
 
