@@ -30,7 +30,7 @@ from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
+from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, text_of
 
 
 def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -101,15 +101,16 @@ def _if(translation: Translation, node: Node) -> None:
             translation.keep(node.outputs[used[0]], shown)
             return
     bodies = [_assigned(statements, targets, values) for statements, values in branches]
-    translation.comment(node)
     for index, name in zip(used, targets, strict=True):
         translation.hold(name, node.outputs[index])
-    _emit_if(translation, condition, bodies)
+    _emit_if(translation, node, condition, bodies)
 
 
-def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[ast.stmt]]) -> None:
+def _emit_if(
+    translation: Translation, node: Node, condition: ast.expr, bodies: list[list[ast.stmt]]
+) -> None:
     body, other = bodies
-    if not body:
+    if not without_markers(body):
         condition, body, other = _negated(condition), other, body
     if not body:
         translation.statements.append(ast.Expr(condition))
@@ -118,12 +119,33 @@ def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[as
     if shown is not None:
         translation.statements += shown
         return
+    behind: list[ast.stmt] = []
     if ends(body):
-        translation.statements += [ast.If(condition, body, []), *other]
-        return
-    translation.statements.append(ast.If(condition, body, other))
+        behind, other = other, behind
+    if [type(one) for one in without_markers(other)] == [ast.If]:
+        other = without_markers(other)  # ``elif`` has no place for a comment before it
+    chain = _open_chain(translation.statements) if text_of(node).startswith("elif") else None
+    made = ast.If(condition, body, other)
+    if chain is None:
+        translation.comment(node)
+        translation.statements.append(made)
+    else:
+        chain.orelse = [made]
+    translation.statements += behind
 
 
+def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
+    """Return the last branch of an if at the end of statements, where all its branches leave."""
+    found = statements[-1] if statements else None
+    while isinstance(found, ast.If) and ends(found.body):
+        if not found.orelse:
+            return found
+        found = found.orelse[0] if len(found.orelse) == 1 else None
+    return None
+
+
+# Marks the way out of ``while`` where its condition is false.
+_IS_HEADER = "is_header"
 _Branch = tuple[list[ast.stmt], list[ast.expr]]
 
 
@@ -259,7 +281,10 @@ def _while_true(translation: Translation, node: Node) -> None:
 
 
 def _only_breaks(body: Sequence[ast.stmt]) -> bool:
-    return [type(statement) for statement in without_markers(body)] == [ast.Break]
+    match without_markers(body):
+        case [ast.Break() as statement]:
+            return hasattr(statement, _IS_HEADER)
+    return False
 
 
 def _for(translation: Translation, node: Node) -> None:
@@ -276,7 +301,52 @@ def _for(translation: Translation, node: Node) -> None:
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
+    is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
+    if is_expression and _comprehension(translation, body, target, shown, statements):
+        return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+def _comprehension(
+    translation: Translation,
+    body: Block,
+    target: ast.expr,
+    iterable: ast.expr,
+    statements: Sequence[ast.stmt],
+) -> bool:
+    """Write a loop that does nothing but fill the list or dict made before it as one expression."""
+    last = body.nodes[-1] if body.nodes else None
+    before = without_markers(translation.statements)
+    if last is None or not before:
+        return False
+    found = _filled(before[-1], without_markers(statements), target, iterable)
+    if found is None:
+        return False
+    translation.statements.remove(before[-1])
+    translation.replaced(last.input, found, body)
+    return True
+
+
+def _filled(
+    made: ast.stmt, statements: Sequence[ast.stmt], target: ast.expr, iterable: ast.expr
+) -> ast.expr | None:
+    """Return the comprehension for an empty container and the statements that fill it."""
+    rule = ast.comprehension(target, iterable, [], 0)
+    match made, statements:
+        case (
+            ast.Assign([ast.Name(name)], ast.List([])),
+            [ast.Expr(ast.Call(ast.Attribute(ast.Name(filled), "append"), [item]))],
+        ):
+            parts, shown = [item, iterable], ast.ListComp(item, [rule])
+        case (
+            ast.Assign([ast.Name(name)], ast.Dict([])),
+            [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
+        ) if syntax.is_atom(key) and syntax.is_atom(item):
+            parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
+        case _:
+            return None
+    is_read = any(name in names_in(part) for part in parts)
+    return None if filled != name or is_read else shown
 
 
 def _while(translation: Translation, node: Node) -> None:
@@ -297,7 +367,10 @@ def _leave(translation: Translation, node: Node) -> None:
         values = translation.operands(node, list(loop.targets))
         translation.flush()
         translation.statements += moves(list(loop.targets.values()), values)
-        translation.statements.append(ast.Break())
+        made = ast.Break()
+        if node.attributes.get("is_header"):
+            setattr(made, _IS_HEADER, True)
+        translation.statements.append(made)
         return
     offsets = [index + 1 for index in loop.targets]
     condition, *values = translation.operands(node, [0, *offsets])
@@ -491,7 +564,7 @@ def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr |
         case ast.Constant(False), ast.Constant(True):
             return _negated(condition)
         case _, ast.Constant(False):
-            return _joined(ast.And, condition, then)
+            return _chained(condition, then) or _joined(ast.And, condition, then)
         case ast.Constant(True), _:
             return _joined(ast.Or, condition, other)
         case ast.Constant(False), _:
@@ -499,6 +572,21 @@ def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr |
         case _, ast.Constant(True):
             return _joined(ast.Or, _negated(condition), then)
     return None
+
+
+def _chained(first: ast.expr, second: ast.expr) -> ast.expr | None:
+    """Return ``a < b < c`` for ``a < b`` and ``b < c``, where evaluating b once is the same."""
+    match first, second:
+        case ast.Compare(left, signs, parts), ast.Compare(middle, more, others) if syntax.is_atom(
+            middle
+        ) and syntax.same(parts[-1], middle):
+            if not isinstance(middle, ast.Constant) and all(map(_orders, [*signs, *more])):
+                return ast.Compare(left, [*signs, *more], [*parts, *others])
+    return None
+
+
+def _orders(sign: ast.cmpop) -> bool:
+    return isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq)
 
 
 def _joined(kind: type[ast.boolop], first: ast.expr, second: ast.expr) -> ast.expr:

@@ -155,7 +155,8 @@ class _Path:
             if not self._passes(outer.nodes[position + 1 :]):
                 return
             block = outer
-        yield _Exit(RETURN, None, list(map(self._value, block.returns)), self._decisions)
+        if is_inner or self._decisions:
+            yield _Exit(RETURN, None, list(map(self._value, block.returns)), self._decisions)
 
     def _is_over(self, body: Block) -> bool:
         """Return whether no turn of a loop follows, which a constant tells that was a flag."""

@@ -217,7 +217,21 @@ class Operators:
         is_plain = len(pieces) == len(values) + 1 and not any(set(p) & {"{", "}"} for p in pieces)
         if not is_plain or not all(value.type in _SHOWN_ALIKE for value in values):
             return None
+        if not any(isinstance(one, _TEXT) for shown in arguments[1:] for one in ast.walk(shown)):
+            return syntax.f_string(pieces, arguments[1:])
         return syntax.call(syntax.attribute(arguments[0], "format"), arguments[1:])
+
+    def _listed(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return a list that was just made for its copy."""
+        match arguments[0]:
+            case ast.Call(function, [_], []) as made:
+                reference = syntax.reference_of(function)
+                if reference is not None and (reference.home, reference.name) == ("", "list"):
+                    return made
+        return None
+
+    def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
@@ -255,6 +269,8 @@ _NUMBER_TENSORS: dict[Type, str] = {
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
 }  # fmt: skip
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
+# Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
+_TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
 
@@ -303,6 +319,8 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "prim::dtype": Operators._dtype,
     "aten::eq.int": Operators._compared,
     "aten::ne.int": Operators._compared,
+    "aten::list.t": Operators._listed,
+    "aten::pop.t": Operators._popped,
     "aten::str": Operators._shown,
     "prim::Print": Operators._shown,
     "aten::format": Operators._formatted,
