@@ -25,12 +25,12 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
-from .flow import BREAK, CONTINUE, RETURN, is_endless
+from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, text_of
+from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
 
 
 def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -109,9 +109,9 @@ def _if(translation: Translation, node: Node) -> None:
 def _emit_if(
     translation: Translation, node: Node, condition: ast.expr, bodies: list[list[ast.stmt]]
 ) -> None:
-    body, other = bodies
+    condition, (body, other) = syntax.condition(condition), bodies
     if not without_markers(body):
-        condition, body, other = _negated(condition), other, body
+        condition, body, other = syntax.negated(condition), other, body
     if not body:
         translation.statements.append(ast.Expr(condition))
         return
@@ -122,7 +122,7 @@ def _emit_if(
     behind: list[ast.stmt] = []
     if ends(body):
         behind, other = other, behind
-    if [type(one) for one in without_markers(other)] == [ast.If]:
+    if [type(one) for one in without_markers(other)] in ([], [ast.If]):
         other = without_markers(other)  # ``elif`` has no place for a comment before it
     chain = _open_chain(translation.statements) if text_of(node).startswith("elif") else None
     made = ast.If(condition, body, other)
@@ -253,11 +253,11 @@ def _end_of_turn(
         case ast.Constant(False):
             return [*moved, ast.Break()]
     if not set().union(*map(names_in, moved)) & names_in(condition):
-        return [*moved, ast.If(_negated(condition), [ast.Break()], [])]
+        return [*moved, ast.If(syntax.negated(condition), [ast.Break()], [])]
     keep = translation.variables.new("proceed")
     both = move([keep, *names], [condition, *values])
     assert both is not None
-    return [both, ast.If(_negated(syntax.name(keep)), [ast.Break()], [])]
+    return [both, ast.If(syntax.negated(syntax.name(keep)), [ast.Break()], [])]
 
 
 def _whole_body(translation: Translation, loop: OpenLoop) -> list[ast.stmt]:
@@ -276,7 +276,10 @@ def _while_true(translation: Translation, node: Node) -> None:
     shown = without_markers(body)
     match shown[0]:
         case ast.If(found, inner, []) if _only_breaks(inner):
-            condition, rest = _negated(found), body[body.index(shown[0]) + 1 :] or [ast.Pass()]
+            condition, rest = (
+                syntax.negated(found),
+                body[body.index(shown[0]) + 1 :] or [ast.Pass()],
+            )
     translation.emit(ast.While(condition, rest, []), node)
 
 
@@ -489,13 +492,17 @@ def finish_function(translation: Translation, block: Block) -> None:
         return  # the end is never reached
     if not isinstance(shown, ast.Name | ast.Constant):
         translation.comment(result.node)
-    translation.statements.append(_return(translation, result, shown))
+    if not _is_nothing(translation, result):
+        translation.statements.append(_return(translation, result, shown))
 
 
 def _return(translation: Translation, result: Value, shown: ast.expr) -> ast.stmt:
-    """Return ``return value``; None is not written where the function gives nothing else."""
-    is_nothing = translation.function.schema.return_type == NONE and must_be_none(result)
-    return ast.Return(None if is_nothing else shown)
+    return ast.Return(None if _is_nothing(translation, result) else shown)
+
+
+def _is_nothing(translation: Translation, result: Value) -> bool:
+    """Return whether the result is None, and the function gives nothing else."""
+    return translation.function.schema.return_type == NONE and must_be_none(result)
 
 
 _CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
@@ -517,20 +524,6 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
 _KEY = re.compile(r"@[\w.:]*")
 _LONGEST = 60
 _LONGEST_NAMED = 40
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-
-
-def _negated(condition: ast.expr) -> ast.expr:
-    match condition:
-        case ast.UnaryOp(ast.Not(), operand):
-            return operand
-        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
-            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
-        case ast.Constant(bool() as value):
-            return ast.Constant(not value)
-    return ast.UnaryOp(ast.Not(), condition)
 
 
 def _as_expression(
@@ -562,15 +555,15 @@ def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr |
         case ast.Constant(True), ast.Constant(False):
             return condition
         case ast.Constant(False), ast.Constant(True):
-            return _negated(condition)
+            return syntax.negated(condition)
         case _, ast.Constant(False):
             return _chained(condition, then) or _joined(ast.And, condition, then)
         case ast.Constant(True), _:
             return _joined(ast.Or, condition, other)
         case ast.Constant(False), _:
-            return _joined(ast.And, _negated(condition), other)
+            return _joined(ast.And, syntax.negated(condition), other)
         case _, ast.Constant(True):
-            return _joined(ast.Or, _negated(condition), then)
+            return _joined(ast.Or, syntax.negated(condition), then)
     return None
 
 
@@ -624,7 +617,7 @@ def _assertion(
         case _:
             return None
     text = None if not arguments or _is_empty(arguments[0]) else arguments[0]
-    return [ast.Assert(_negated(condition), text), *other]
+    return [ast.Assert(syntax.negated(condition), text), *other]
 
 
 def _is_empty(node: ast.expr) -> bool:

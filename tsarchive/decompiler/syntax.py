@@ -201,6 +201,35 @@ def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
     return [] if moved is None else [moved]
 
 
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def negated(condition: ast.expr) -> ast.expr:
+    """Return what is true where a condition is false."""
+    match condition:
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
+            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
+        case ast.Constant(bool() as value):
+            return ast.Constant(not value)
+    return ast.UnaryOp(ast.Not(), condition)
+
+
+def condition(tree: ast.expr) -> ast.expr:
+    """Return an expression as the condition of a statement, where ``bool`` says nothing."""
+    match tree:
+        case ast.Call(function, [inner], []) if reference_of(function) == _BOOL:
+            return condition(inner)
+        case ast.BoolOp(sign, parts):
+            return ast.BoolOp(sign, list(map(condition, parts)))
+        case ast.UnaryOp(ast.Not() as sign, inner):
+            return ast.UnaryOp(sign, condition(inner))
+    return tree
+
+
 def names_in(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -265,6 +294,9 @@ class Reference:
 
     def __deepcopy__(self, memo: object) -> Reference:
         return self  # copies of a tree refer to the same
+
+
+_BOOL = Reference("", "bool", "bool")
 
 
 def _to(reference: Reference) -> ast.Name:

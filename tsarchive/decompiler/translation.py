@@ -27,6 +27,7 @@ from tsarchive.run.passes.liveness import all_nodes, called_function
 from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
+from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
@@ -40,7 +41,8 @@ _DEEPEST = 16
 _DEPTH = "nesting_depth"
 _NAME_OF_KIND = NAME_OF_KIND | {
     "prim::Param": "value", "prim::If": "result", "prim::isinstance": "is_instance",
-    "aten::__getitem__": "item", ELEMENT: "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
+    "aten::__getitem__": "item", ELEMENT: "item",
+    "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
 }  # fmt: skip
 _COUNTERS = ("i", "j", "k")
 _NAME_OF_OPERATOR = {
@@ -103,7 +105,7 @@ class Translation:
         self.statements.append(statement)
 
     def comment(self, node: Node) -> None:
-        """Name the original line of a node, unless the last comment did."""
+        """Name the original line of a node, unless a comment of the function did."""
         comment = self.comments.before(node)
         if comment is not None:
             self.statements.append(comment)
@@ -141,6 +143,9 @@ class Translation:
         if value.name is not None:
             return value.name
         node = value.node
+        told = told_name(value)
+        if told:
+            return told
         if node.kind == "prim::Param" and value is node.outputs[0]:
             return _COUNTERS[min(len(self.loops), len(_COUNTERS) - 1)]
         if node.kind in _NAME_OF_KIND:
@@ -267,7 +272,6 @@ class Translation:
         self.statements, self.waiting, self.block = [], [], block
         with self.variables.branch():
             yield self.statements
-        self.comments.start()
         self.statements, self.waiting, self.block = outer
 
     @contextmanager
@@ -418,10 +422,28 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     return (value.name for value in values if value.name is not None)
 
 
-def text_of(node: Node) -> str:
-    """Return the line of the original program that a node comes from; "" where it is not known."""
-    location = None if node.range is None else node.range.location
-    return "" if location is None else location.text
+_ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
+
+
+def told_name(value: Value) -> str:
+    """Return the variable that the line of a value assigns it to; "" where the line does not tell.
+
+    What the same line goes on with is only a part of what it assigns.
+    """
+    node = value.node
+    match = _ASSIGNED.match(text_of(node))
+    if match is None or any(_is_on_line(user, node) for user, _ in value.uses):
+        return ""
+    names = match[1].replace(" ", "").split(",")
+    if len(names) != len(node.outputs) or not names[0].isidentifier():
+        return ""
+    found = names[node.outputs.index(value)]
+    return found if found.isidentifier() and found != "_" else ""
+
+
+def _is_on_line(one: Node, other: Node) -> bool:
+    places = [None if node.range is None else node.range.location for node in (one, other)]
+    return places[0] == places[1]
 
 
 _AUGMENTED = re.compile(r"(?:[-+*/%&|^]|<<|>>)=(?!=)")
