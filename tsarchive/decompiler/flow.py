@@ -111,10 +111,11 @@ def _simplify_if(block: Block, node: Node) -> bool:
     for index in reversed(range(len(node.outputs))):
         output = node.outputs[index]
         given = [inner.returns[index] for inner in node.blocks if not is_left(inner)]
-        if output.uses and not _are_same(given, output):
+        same = _same(given, output) if output.uses else None
+        if output.uses and same is None:
             continue
-        if output.uses:
-            replace(output, _above(block, given[0]))
+        if same is not None:
+            replace(output, _above(block, same))
         for inner in node.blocks:
             inner.return_node.drop_input(index)
         del node.outputs[index]
@@ -135,11 +136,22 @@ def _take(block: Block, node: Node, taken: Block) -> None:
     remove(block, node)
 
 
-def _are_same(given: Sequence[Value], result: Value) -> bool:
-    """Return whether what branches give is one value; constants of variables stay theirs."""
-    if len(given) > 1 and given[0] is given[1]:
-        return True
-    return result.name is None and all(_are_equal(given[0], value) for value in given)
+def _same(given: Sequence[Value], result: Value) -> Value | None:
+    """Return the one value that branches give, also under other static types; None for several.
+
+    Constants that a variable gets stay its own.
+    """
+    first = _uncast(given[0])
+    if len(given) > 1 and all(_uncast(value) is first for value in given):
+        return first if first.type == result.type else None
+    is_one = result.name is None and all(_are_equal(given[0], value) for value in given)
+    return given[0] if is_one else None
+
+
+def _uncast(value: Value) -> Value:
+    while value.node.kind == "prim::unchecked_cast":
+        value = value.node.input
+    return value
 
 
 def _are_equal(one: Value, other: Value) -> bool:

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 from typing import Final, NamedTuple, TypeAlias
 
 from tsarchive.ir.classes import Function
@@ -81,7 +79,7 @@ class ContainerWrites:
             self._known[function] = frozenset()  # what calls itself adds nothing
             parts = list(map(self.by, walk(function.graph.nodes)))
             known = [part for part in parts if part is not None]
-            whole = reduce(or_, known, frozenset())
+            whole: frozenset[Type] = frozenset().union(*known)
             self._known[function] = whole if len(known) == len(parts) else None
         return self._known[function]
 
@@ -269,7 +267,7 @@ def _written(node: Node) -> Sequence[Value]:
 def _derives(node: Node, start: int) -> bool:
     if node.kind != "aten::__derive_index":
         return False
-    return node.inputs[1].constant == start and node.inputs[2].constant == 1
+    return [value.constant for value in node.inputs[1:]] == [start, 1]
 
 
 def _takes(node: Node, counter: Value, operands: Sequence[Value]) -> bool:

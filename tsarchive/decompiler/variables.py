@@ -17,6 +17,7 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import INT, Type
 from tsarchive.run.passes.liveness import ALIASES
 
+from .flow import EXITS
 from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
@@ -158,13 +159,29 @@ class LiveRanges:
 
 
 def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
-    """Return whether two places lie in different branches of one ``if``."""
+    """Return whether control that was at ``other`` cannot come to ``one``, which stands behind it.
+
+    They may lie in different branches of one ``if``, or the branch of ``other`` leaves the loop or
+    function that both are in.
+    """
+    for depth, (node, index) in enumerate(other):
+        if one[: depth + 1] != other[: depth + 1] and _leaves(node.blocks[index], one):
+            return True
     for (node, index), (other_node, other_index) in zip(one, other, strict=False):
         if node is not other_node:
             return False
         if index != other_index:
             return True
     return False
+
+
+def _leaves(block: Block, path: tuple[tuple[Node, int], ...]) -> bool:
+    """Return whether a block ends with a way out of what holds a path."""
+    last = block.nodes[-1] if block.nodes else None
+    if last is None or last.kind not in EXITS:
+        return False
+    loop = last.attributes.get("loop")
+    return loop is None or any(node is loop for node, _ in path)
 
 
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
