@@ -1,4 +1,4 @@
-"""Statements: if, for, while, with, raise, assert, and the bodies of forked calls.
+"""Statements: if, for, while, with, raise, assert, ways out, and the bodies of forked calls.
 
 An if that only computes a value becomes an expression: ``a and b``, ``x if condition else y``.
 """
