@@ -224,6 +224,51 @@ def test_code_comes_back_as_it_was_written(name, folder):
         assert torch.equal(expected, found) if torch.is_tensor(expected) else expected == found
 
 
+KEPT = {
+    "a list that grows": """
+        def forward(self, items: list[int], n: int) -> int:
+            for item in items:
+                if n > 3:
+                    items.append(item)
+                n += item
+            return n + len(items)
+        """,
+    "a list that a method may change": """
+        def change(self, items: list[int]) -> None:
+            items.append(1)
+
+        def forward(self, items: list[int], n: int) -> int:
+            for item in items:
+                self.change(items)
+                n += item
+            return n + len(items)
+        """,
+    "a dict that shrinks": """
+        def forward(self, items: list[int], n: int) -> int:
+            table = {1: n, 2: 3}
+            for key in table.keys():
+                n += table.pop(key)
+            return n + len(table)
+        """,
+    "rows that are written to": """
+        def forward(self, items: list[int], n: int) -> int:
+            x = torch.ones(2, requires_grad=True) * n
+            for row in x:
+                row += 1
+            return int(x.sum())
+        """,
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_loop_changes_is_taken_by_number(name, folder):
+    module = f"kept_{list(KEPT).index(name)}"
+    data = scripted(KEPT[name], folder, f"source_{module}")
+    ours, theirs = decompiled(data, folder, module).load(), torch.jit.load(io.BytesIO(data))
+    for arguments in [([1, 2], 5), ([], 0), ([3], 1)]:
+        assert outcome(theirs, arguments) == outcome(ours, arguments)
+
+
 _TESTS = st.sampled_from(["a > b", "a == 3", "b < 2", "a % 2 == 0", "len(items) > a", "b > 0"])
 _ACTIONS = st.sampled_from(
     ["a += 1", "b = a", "b -= 1", "a = b + 2", "items.append(b)", "a = a - b", "b = len(items)"]

@@ -335,6 +335,7 @@ def _filled(
 ) -> ast.expr | None:
     """Return the comprehension for an empty container and the statements that fill it."""
     rule = ast.comprehension(target, iterable, [], 0)
+    shown: ast.expr
     match made, statements:
         case (
             ast.Assign([ast.Name(name)], ast.List([])),
@@ -530,7 +531,7 @@ def _as_expression(
     result: Value, condition: ast.expr, branches: Sequence[_Branch], target: str
 ) -> ast.expr | None:
     """Return the expression for an if that only computes ``result``; None for statements."""
-    if any(statements for statements, _ in branches):
+    if any(statements for statements, _ in branches) or _is_statement(result):
         return None
     (then,), (other,) = (values for _, values in branches)
     if result.type == BOOL:
@@ -543,6 +544,12 @@ def _as_expression(
     if _length(then) > limit or _length(other) > limit:
         return None
     return ast.IfExp(condition, then, other)
+
+
+def _is_statement(result: Value) -> bool:
+    """Return whether the line of an if says that both branches assign its result."""
+    is_variable = result.name is not None and result.type != BOOL
+    return is_variable and text_of(result.node).startswith(("if ", "elif "))
 
 
 def _length(node: ast.expr) -> int:

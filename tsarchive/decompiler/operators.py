@@ -118,12 +118,16 @@ class Operators:
             return syntax.form("missing(_0)", syntax.literal(error.message))
         kept = self._kept_arguments(node, schema, arguments)
         if kept is not None:
+            text = text_of(node)
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
-            if found is not None and _is_called_as_method(schema, text_of(node)):
+            if found is not None:
+                positional, keywords = _by_schema(schema, _as_called(schema, kept), text)
+            if found is not None and _is_called_as_method(schema, text):
                 found = METHOD
             if found == METHOD:
                 receiver, *positional = positional
+                positional = _spread(schema, positional, keywords, text)
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
                 if schema.name == "aten::to" and len(positional) > len(schema.arguments) - 2:
                     keywords["memory_format"] = positional.pop()
@@ -306,17 +310,61 @@ def is_only_read(value: Value) -> bool:
 
 
 def _by_schema(
-    schema: FunctionSchema, arguments: Mapping[int, ast.expr]
+    schema: FunctionSchema, arguments: Mapping[int, ast.expr], text: str = ""
 ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """Return arguments by position, and those that are given by name."""
+    """Return arguments by position, and those that are given by name.
+
+    The line of the program that is ``text`` may give the last of the former by name, too.
+    """
     positional: list[ast.expr] = []
     keywords: dict[str, ast.expr] = {}
+    first = _first_by_name(schema, arguments, text)
     for offset, shown in arguments.items():
-        if offset < len(schema.arguments) and schema.arguments[offset].kwarg_only:
+        if offset < len(schema.arguments) and (
+            offset >= first or schema.arguments[offset].kwarg_only
+        ):
             keywords[schema.arguments[offset].name] = shown
         else:
             positional.append(shown)
     return positional, keywords
+
+
+def _first_by_name(schema: FunctionSchema, arguments: Mapping[int, ast.expr], text: str) -> int:
+    """Return the first argument that a line gives by its name, as it does all behind it."""
+    first = len(schema.arguments)
+    if not text or schema.name.partition("::")[2] in FUNCTIONALS:
+        return first
+    for offset in sorted(arguments, reverse=True):
+        argument = schema.arguments[offset]
+        is_named = re.search(rf"\b{re.escape(argument.name)} *=(?!=)", text) is not None
+        if offset == 0 or not (is_named or argument.kwarg_only):
+            break
+        first = offset
+    return first
+
+
+def _as_called(schema: FunctionSchema, arguments: Mapping[int, ast.expr]) -> Mapping[int, ast.expr]:
+    """Return arguments with a number in the place of a list of one, which the schema takes."""
+    found = dict(arguments)
+    for offset, shown in arguments.items():
+        match shown:
+            case ast.List([item]) if schema.arguments[offset].repeat == 1:
+                found[offset] = item
+    return found
+
+
+_SPREAD = frozenset({"expand", "flip", "permute", "repeat", "reshape", "tile", "view"})
+
+
+def _spread(
+    schema: FunctionSchema, arguments: list[ast.expr], keywords: Collection[str], text: str
+) -> list[ast.expr]:
+    """Return the items of a list that a method is given, where the line gives them one by one."""
+    name = schema.name.partition("::")[2]
+    match arguments:
+        case [ast.List([_, *_] as items)] if name in _SPREAD and not keywords:
+            return items if re.search(rf"\.{name}\((?![\[(*])", text) else arguments
+    return arguments
 
 
 _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]] = {
