@@ -252,7 +252,7 @@ KEPT = {
         """,
     "rows that are written to": """
         def forward(self, items: list[int], n: int) -> int:
-            x = torch.ones(2, requires_grad=True) * n
+            x = torch.ones(2).requires_grad_() * n
             for row in x:
                 row += 1
             return int(x.sum())
