@@ -225,6 +225,19 @@ def test_code_comes_back_as_it_was_written(name, folder):
 
 
 KEPT = {
+    "the result of a call that gives nothing": """
+        def change(self, items: list[int]) -> None:
+            if len(items) > 1:
+                return
+            items.append(2)
+
+        def both(self, items: list[int]) -> None:
+            return self.change(items)
+
+        def forward(self, items: list[int], n: int) -> int:
+            self.both(items)
+            return len(items) + items[-1] + n
+        """,
     "a list that grows": """
         def forward(self, items: list[int], n: int) -> int:
             for item in items:
@@ -261,7 +274,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_a_loop_changes_is_taken_by_number(name, folder):
+def test_what_is_done_on_the_way_stays(name, folder):
     module = f"kept_{list(KEPT).index(name)}"
     data = scripted(KEPT[name], folder, f"source_{module}")
     ours, theirs = decompiled(data, folder, module).load(), torch.jit.load(io.BytesIO(data))

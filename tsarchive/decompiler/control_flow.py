@@ -272,14 +272,11 @@ def _while_true(translation: Translation, node: Node) -> None:
     """Write a loop without a condition; a way out at its start is the condition of ``while``."""
     targets = _carry(translation, node, [])
     body = _whole_body(translation, OpenLoop(node, targets))
-    condition, rest = syntax.literal(True), body
-    shown = without_markers(body)
+    condition, rest, shown = syntax.literal(True), body, without_markers(body)
     match shown[0]:
         case ast.If(found, inner, []) if _only_breaks(inner):
-            condition, rest = (
-                syntax.negated(found),
-                body[body.index(shown[0]) + 1 :] or [ast.Pass()],
-            )
+            condition = syntax.negated(found)
+            rest = body[body.index(shown[0]) + 1 :] or [ast.Pass()]
     translation.emit(ast.While(condition, rest, []), node)
 
 
@@ -293,6 +290,8 @@ def _only_breaks(body: Sequence[ast.stmt]) -> bool:
 def _for(translation: Translation, node: Node) -> None:
     (body,) = node.blocks
     is_certain = is_constant_true(node.inputs[1])
+    if not is_certain:
+        translation.flush()  # the condition is asked first
     header = translation.operands(node, [0] if is_certain else [0, 1])
     if not is_certain:
         header = [ast.IfExp(header[1], header[0], syntax.literal(0))]
@@ -389,7 +388,7 @@ def _leave(translation: Translation, node: Node) -> None:
 def _leave_function(translation: Translation, node: Node) -> None:
     (shown,) = translation.operands(node)
     translation.flush()
-    translation.statements.append(_return(translation, node.input, shown))
+    translation.statements.append(_return(translation, shown))
 
 
 def _with(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -493,17 +492,18 @@ def finish_function(translation: Translation, block: Block) -> None:
         return  # the end is never reached
     if not isinstance(shown, ast.Name | ast.Constant):
         translation.comment(result.node)
-    if not _is_nothing(translation, result):
-        translation.statements.append(_return(translation, result, shown))
+    if not _is_nothing(translation, shown):
+        translation.statements.append(_return(translation, shown))
 
 
-def _return(translation: Translation, result: Value, shown: ast.expr) -> ast.stmt:
-    return ast.Return(None if _is_nothing(translation, result) else shown)
+def _return(translation: Translation, shown: ast.expr) -> ast.stmt:
+    return ast.Return(None if _is_nothing(translation, shown) else shown)
 
 
-def _is_nothing(translation: Translation, result: Value) -> bool:
-    """Return whether the result is None, and the function gives nothing else."""
-    return translation.function.schema.return_type == NONE and must_be_none(result)
+def _is_nothing(translation: Translation, shown: ast.expr) -> bool:
+    """Return whether the result is None, with nothing to compute, and the function has no other."""
+    is_at_hand = isinstance(shown, ast.Name | ast.Constant)
+    return translation.function.schema.return_type == NONE and is_at_hand
 
 
 _CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
