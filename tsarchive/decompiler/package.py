@@ -87,8 +87,8 @@ def decompile(
     """Write the archive ``f`` as a Python package that needs torch alone.
 
     ``directory`` becomes a package with the classes of the archive, its weights, and ``load``,
-    which gives the model as an ``nn.Module``. Comments name the lines of the original program
-    where the archive tells them, with the names of files or, with ``full_paths``, whole paths.
+    which gives the model as an ``nn.Module``. Comments name lines of the original program that the
+    code differs from, with the names of files or, with ``full_paths``, whole paths.
     ``force`` allows a directory that is not empty; files of other names stay there. ``step`` is
     called with what is being done.
 
@@ -487,8 +487,8 @@ def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
     program.comments.start()
-    graph = function.graph
-    translation = Translation(function, graph, program)
+    translation = Translation(function, function.graph, program)
+    graph = translation.graph
     arguments: list[ast.arg] = []
     defaults: list[ast.expr] = []
     for index, argument in enumerate(function.schema.arguments):

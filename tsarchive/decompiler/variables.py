@@ -17,6 +17,8 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import INT, Type
 from tsarchive.run.passes.liveness import ALIASES
 
+from .flow import EXITS
+from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
 _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
@@ -95,8 +97,7 @@ class LiveRanges:
     is used: what they use is needed until then.
     """
 
-    def __init__(self, graph: Block, live: Container[Node], moves: Callable[[Node], bool]) -> None:
-        self._live = live
+    def __init__(self, graph: Block, moves: Callable[[Node], bool]) -> None:
         self._moves = moves
         self._points: dict[Node, Point] = {}
         self._ends: dict[Node, int] = {}
@@ -110,6 +111,8 @@ class LiveRanges:
             self._place(node, path)
             for index, inner in enumerate(node.blocks):
                 self._number(inner, (*path, (node, index)))
+            for value in values_of(node.attributes.get("targets")):
+                self._points[value.node] = self._points[node.blocks[0].param_node]
             self._ends[node] = self._next
             self._next += 1
         self._place(block.return_node, path)
@@ -141,8 +144,6 @@ class LiveRanges:
 
     def _used_at(self, value: Value) -> Iterator[Point]:
         for user, _ in value.uses:
-            if user not in self._points or not (user in self._live or user.kind == "prim::Return"):
-                continue
             yield self._points[user]
             if self._moves(user):
                 for output in user.outputs:
@@ -158,13 +159,29 @@ class LiveRanges:
 
 
 def _exclude(one: tuple[tuple[Node, int], ...], other: tuple[tuple[Node, int], ...]) -> bool:
-    """Return whether two places lie in different branches of one ``if``."""
+    """Return whether control that was at ``other`` cannot come to ``one``, which stands behind it.
+
+    They may lie in different branches of one ``if``, or the branch of ``other`` leaves the loop or
+    function that both are in.
+    """
+    for depth, (node, index) in enumerate(other):
+        if one[: depth + 1] != other[: depth + 1] and _leaves(node.blocks[index], one):
+            return True
     for (node, index), (other_node, other_index) in zip(one, other, strict=False):
         if node is not other_node:
             return False
         if index != other_index:
             return True
     return False
+
+
+def _leaves(block: Block, path: tuple[tuple[Node, int], ...]) -> bool:
+    """Return whether a block ends with a way out of what holds a path."""
+    last = block.nodes[-1] if block.nodes else None
+    if last is None or last.kind not in EXITS:
+        return False
+    loop = last.attributes.get("loop")
+    return loop is None or any(node is loop for node, _ in path)
 
 
 _BUILDERS = frozenset({"prim::TupleConstruct", "prim::ListConstruct", "prim::TupleIndex"})
