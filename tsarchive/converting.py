@@ -25,11 +25,12 @@ from tsarchive.formats.base import (
     ZipFormat,
     leave_out,
 )
-from tsarchive.formats.pt2.exporter import exported_program, traced_program
+from tsarchive.formats.pt2.exporter import exported_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
+from tsarchive.formats.pt2.tracing import traced_program
 from tsarchive.formats.registry import FORMATS, file_format, format_of, opened_zip, zip_format
-from tsarchive.formats.requests import Example, RewrittenCalls, SaveOptions, Written
+from tsarchive.formats.requests import Example, Note, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
@@ -349,10 +350,7 @@ def _methods_of(
     else:
         _check_example(call, is_traced=True)
         module = load_opened(opened, options)
-        program = traced_program(
-            module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
-        )
-        methods, samples = {_FORWARD: program}, {}
+        methods, samples = {_FORWARD: traced_program(module, call).program}, {}
     return methods, _examples(methods, call) if call.is_given else samples, found.kind
 
 
@@ -405,7 +403,10 @@ def to_exported_program(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    specialize: bool = False,
+    dequantize: bool = False,
     policy: Policy | None = None,
+    told: Callable[[Note], object] = lambda note: None,
 ) -> ExportedProgram:
     """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
@@ -428,4 +429,8 @@ def to_exported_program(
         )
     if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
-    return traced_program(module, example_inputs, kwargs, dynamic_shapes=dynamic_shapes)
+    example = Example(example_inputs, kwargs, dynamic_shapes, specialize, dequantize)
+    traced = traced_program(module, example)
+    for note in traced.notes:
+        told(note)
+    return traced.program

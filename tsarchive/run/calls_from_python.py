@@ -25,6 +25,7 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import annotation
 
 from .compiler import Compiler, TracedFunction
+from .exporting.layers import is_exporting
 from .conversion import Mismatch, changes_on_export, export
 from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
@@ -161,6 +162,8 @@ def public_by(
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
+        if is_exporting():
+            return finish(traced.exported(*given))
         if is_compiling() and traced.is_ready():
             return finish(traced.function(*given))
         with_grad = torch.is_grad_enabled()
@@ -209,6 +212,8 @@ def public_forward(function: Function, compiler: Compiler) -> Any:
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not keywords and is_internal_call(self, arguments):
+            if is_exporting():
+                return traced.exported(self, *arguments)
             if is_compiling() and traced.is_ready():
                 return traced.function(self, *arguments)
             return raw(self, *arguments)

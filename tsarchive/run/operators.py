@@ -127,9 +127,7 @@ def traceable(schema: FunctionSchema) -> Implementation:
     What looks at values of tensors before an operator breaks the graph of torch.compile. Programs
     that torch.export makes are torch's own, and hold no checks.
     """
-    from .natives.symbolic_shapes import SYMBOLIC
-
-    run = SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
+    run = unchecked(schema)
     checked = guarded(schema, run)
     if checked is run:
         return run
@@ -139,6 +137,13 @@ def traceable(schema: FunctionSchema) -> Implementation:
         return chosen(*args, **kwargs)
 
     return run_traced
+
+
+def unchecked(schema: FunctionSchema) -> Implementation:
+    """Return the function that runs an operator in code that is traced, without checks."""
+    from .natives.symbolic_shapes import SYMBOLIC
+
+    return SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
 
 
 def _is_exporting() -> bool:

@@ -1,0 +1,131 @@
+"""Loaded modules as programs of torch.export, traced from one call of ``forward``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from tsarchive.errors import ArchiveError, CallError, UnsupportedError
+from tsarchive.formats.requests import Example, Note
+from tsarchive.run.exporting.decisions import Recording, Replaying
+from tsarchive.run.exporting.layers import Layer, exporting
+from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.tracebacks import place_of_error
+
+
+class Traced(NamedTuple):
+    """A program, and what it has of the call that it was traced with."""
+
+    program: ExportedProgram
+    notes: tuple[Note, ...]
+
+
+def traced_program(module: ArchiveModule, example: Example) -> Traced:
+    """Return the program of one call of ``forward``. Raises CallError and UnsupportedError as
+    :func:`tsarchive.to_exported_program` says."""
+    keywords = dict(example.kwargs or {})
+    arguments = _checked(module, example.args or (), keywords)
+    try:
+        return _traced(module, arguments, keywords, example)
+    except ArchiveError:
+        raise
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise _refusal(module, error, is_specialized=example.specialize) from error
+
+
+def _traced(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], example: Example
+) -> Traced:
+    layers: list[Layer] = []
+    decisions: Mapping[Any, None] = {}
+    if example.specialize:
+        replaying = Replaying(_recorded(module, arguments, keywords, layers))
+        decisions = replaying.decisions
+        layers = [replaying, *layers]
+    with exporting(*layers):
+        program = torch.export.export(
+            module, arguments, keywords or None, dynamic_shapes=example.dynamic_shapes,
+            strict=False,
+        )  # fmt: skip
+    notes = [*_constant_arguments(module, arguments, keywords)]
+    notes += [Note("decision", str(found), found.place) for found in decisions]
+    return Traced(program, tuple(notes))
+
+
+def _recorded(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], layers: list[Layer]
+) -> Recording:
+    """Call a copy of the module with copies of the arguments; return what decided."""
+    recording = Recording()
+    given, named = pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.detach().clone(), (arguments, keywords)
+    )
+    copied = copy.deepcopy(module)
+    with exporting(recording, *layers), torch.random.fork_rng():
+        copied(*given, **named)
+    return recording
+
+
+def _constant_arguments(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> Iterator[Note]:
+    """Tell of arguments that are no tensors: the program has their values."""
+    forward: Any = module.forward
+    bound = inspect.signature(forward).bind(*arguments, **keywords).arguments
+    for path, value in pytree.tree_flatten_with_path(dict(bound))[0]:
+        if not isinstance(value, torch.Tensor):
+            name = f"{path[0].key}{pytree.keystr(path[1:])}"
+            yield Note("argument", f"{name} is {value!r}", is_checked=value is not None)
+
+
+_OF_DATA: Final = ("data-dependent", "DataDependent", "Could not extract specialized")
+
+
+def _refusal(
+    module: ArchiveModule, error: Exception, *, is_specialized: bool
+) -> UnsupportedError:
+    """Return the error for a module that torch.export cannot trace."""
+    told = _first_lines(error)
+    place = place_of_error(error)
+    where = "" if place is None else f" at {place}"
+    hint = "The traceback of its cause names the line of code; sizes that stay open need " \
+        "examples of 2 or more"
+    if not is_specialized and any(word in told for word in _OF_DATA):
+        hint = "The values of tensors decide here: specialize the program to those of the " \
+            "example, which it then asserts"
+    return UnsupportedError(
+        f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
+    )
+
+
+def _checked(
+    module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the arguments of the example call. Raises CallError where they are none."""
+    if not isinstance(inputs, tuple | list):
+        raise CallError(
+            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
+            hint="Pass (x,) for a forward that takes x",
+        )
+    forward: Any = module.forward
+    try:
+        inspect.signature(forward).bind(*inputs, **keywords)
+    except TypeError as error:
+        raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
+    return tuple(inputs)
+
+
+def _first_lines(error: Exception) -> str:
+    """Return what an error says first: a line, and after a colon the one that it announces."""
+    name = type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return name
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{name}: {first.rstrip('.')}"
