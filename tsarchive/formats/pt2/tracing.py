@@ -13,8 +13,11 @@ from torch.utils import _pytree as pytree
 
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
+from tsarchive.run.exporting.affine import Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.layers import Layer, exporting
+from tsarchive.run.exporting.packed import standing_for, standing_in
+from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.tracebacks import place_of_error
 
@@ -42,32 +45,36 @@ def traced_program(module: ArchiveModule, example: Example) -> Traced:
 def _traced(
     module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], example: Example
 ) -> Traced:
-    layers: list[Layer] = []
-    decisions: Mapping[Any, None] = {}
+    form: Form = Floats() if example.dequantize else Integers()
+    quantization = Quantization(form)
+    replaying = None
     if example.specialize:
-        replaying = Replaying(_recorded(module, arguments, keywords, layers))
-        decisions = replaying.decisions
-        layers = [replaying, *layers]
-    with exporting(*layers):
+        recording = _recorded(module, arguments, keywords, form)
+        replaying = Replaying(recording)
+    layers: list[Layer] = [quantization] if replaying is None else [replaying, quantization]
+    given, named = standing_for((arguments, keywords), form)
+    with exporting(*layers), standing_in(module, form, (given, named)) as stand:
         program = torch.export.export(
-            module, arguments, keywords or None, dynamic_shapes=example.dynamic_shapes,
-            strict=False,
-        )  # fmt: skip
+            module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
+        )
     notes = [*_constant_arguments(module, arguments, keywords)]
+    decisions = () if replaying is None else replaying.decisions
     notes += [Note("decision", str(found), found.place) for found in decisions]
     return Traced(program, tuple(notes))
 
 
 def _recorded(
-    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], layers: list[Layer]
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], form: Form
 ) -> Recording:
     """Call a copy of the module with copies of the arguments; return what decided."""
     recording = Recording()
-    given, named = pytree.tree_map_only(
+    copies = pytree.tree_map_only(
         torch.Tensor, lambda tensor: tensor.detach().clone(), (arguments, keywords)
     )
+    given, named = standing_for(copies, form)
     copied = copy.deepcopy(module)
-    with exporting(recording, *layers), torch.random.fork_rng():
+    layers = (recording, Quantization(form))
+    with exporting(*layers), standing_in(copied, form, (given, named)), torch.random.fork_rng():
         copied(*given, **named)
     return recording
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.run.natives.symbolic_shapes import held_number
@@ -89,6 +90,8 @@ class Replaying:
         self._steps: Iterator[_Step] = iter(recording.steps)
 
     def __call__(self, schema: FunctionSchema, run: Run, *given: Any, **named: Any) -> Any:
+        if sys.exc_info()[1] is not None:  # the trace has failed, and code leaves its contexts
+            return run(*given, **named)
         step = next(self._steps, None)
         name = schema.full_name
         if step is None or step.operator != name:
@@ -101,10 +104,8 @@ class Replaying:
             return self._taken(step, run, given, named)
         if any(isinstance(leaf, Number) for leaf in (*given, *named.values())):
             return _on_numbers(schema, run, given, named)
-        result = run(*given, **named)
-        for tensor, sizes in zip(_tensors(result), step.sizes, strict=False):
-            self._fix(name, tensor, sizes)
-        return result
+        known = iter(step.sizes)
+        return _map_tensors(lambda t: self._fixed(name, t, next(known)), run(*given, **named))
 
     def decide(self, condition: torch.Tensor, what: str, operator: str) -> None:
         """Assert a condition in the program, and tell of it."""
@@ -141,13 +142,15 @@ class Replaying:
         alike = torch.isclose(one, two, *rest, **named) if rest or named else one == two
         self.decide(alike.all() == value, str(value), name)
 
-    def _fix(self, name: str, tensor: torch.Tensor, sizes: Iterable[int]) -> None:
-        """Assert the sizes of a tensor that depend on values."""
-        for dimension, (size, known) in enumerate(zip(tensor.size(), sizes, strict=True)):
-            if _depends_on_values(size):
-                what = f"a tensor of size {known} in dimension {dimension}"
-                self.decisions[Decision(name, what, calling_place())] = None
-                torch._check(size == known)
+    def _fixed(self, name: str, tensor: torch.Tensor, known: tuple[int, ...]) -> torch.Tensor:
+        """The tensor with sizes that do not depend on values, which the program asserts."""
+        if not any(map(_depends_on_values, tensor.size())):
+            return tensor
+        for size, wanted in zip(tensor.size(), known, strict=True):
+            check: Any = torch._check
+            check(size == wanted)
+        self.decisions[Decision(name, f"a tensor of sizes {list(known)}", calling_place())] = None
+        return tensor.new_zeros(known) if 0 in known else tensor.view(known)
 
 
 def _depends_on_values(size: Any) -> bool:
@@ -159,11 +162,18 @@ def _depends_on_values(size: Any) -> bool:
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    _map_tensors(found.append, result)
+    return found
+
+
+def _map_tensors(function: Callable[[torch.Tensor], Any], result: Any) -> Any:
+    """A result of an operator with the tensors that ``function`` gives for those in it."""
     if isinstance(result, torch.Tensor):
-        return [result]
-    if not isinstance(result, (tuple, list)):
-        return []
-    return [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
+        return function(result)
+    if not isinstance(result, (tuple, list)) or not any(isinstance(t, torch.Tensor) for t in result):
+        return result
+    return type(result)([_map_tensors(function, item) for item in result])
 
 
 def _as_number(tensor: torch.Tensor, value: float) -> torch.Tensor:
