@@ -26,6 +26,7 @@ sys.path.append(str(ROOT))
 
 import torch  # noqa: E402
 from measured import measured  # noqa: E402
+from torch.utils._pytree import tree_map_only  # noqa: E402
 
 import tsarchive  # noqa: E402
 from tests.support.comparing import equal  # noqa: E402
@@ -91,16 +92,24 @@ def by_torch(path: Path, inputs: tuple[Any, ...]) -> Any:
 def outcome(convert: Callable[..., Any], path: Path, inputs: tuple[Any, ...], expected: Any) -> str:
     """Return "equal", or the reason for a failure."""
     torch.manual_seed(0)
+    inputs_of_program, expected = as_integers(inputs), as_integers(expected)
     try:
         program = convert(path, copy.deepcopy(inputs))
     except Exception as error:
         return "not converted: " + shown(error)
     torch.manual_seed(0)
     try:
-        found = program.module()(*copy.deepcopy(inputs))
+        found = program.module()(*copy.deepcopy(inputs_of_program))
     except Exception as error:
         return "does not run: " + shown(error)
     return "equal" if same(expected, found) else "other results"
+
+
+def as_integers(values: Any) -> Any:
+    """Return values as programs have them: integers in the place of quantized tensors."""
+    return tree_map_only(
+        torch.Tensor, lambda value: value.int_repr() if value.is_quantized else value, values
+    )
 
 
 def shown(error: Exception) -> str:

@@ -28,7 +28,7 @@ from tsarchive.formats.base import (
 from tsarchive.formats.pt2.exporter import exported_program
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
-from tsarchive.formats.pt2.tracing import traced_program
+from tsarchive.formats.pt2.tracing import Traced, traced_program
 from tsarchive.formats.registry import FORMATS, file_format, format_of, opened_zip, zip_format
 from tsarchive.formats.requests import Example, Note, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
@@ -64,7 +64,8 @@ class Conversion:
 
     ``rewritten`` tells of TorchScript which calls were written with other operators, ``left_out``
     which records were not written: the bytecode for phones, where the code is another now.
-    ``extra_files_left_out`` are the names of extra files that the new file has not.
+    ``extra_files_left_out`` are the names of extra files that the new file has not. ``notes`` tell
+    what a traced program has of the call that it was traced with, and what it does otherwise.
 
     Of a program of ExecuTorch, ``data`` is the data file that was written beside it, and
     ``agreements`` tell of each method with an example call whether our runner, the runtime and
@@ -81,6 +82,7 @@ class Conversion:
     rewritten: tuple[RewrittenCalls, ...] = ()
     left_out: tuple[str, ...] = ()
     extra_files_left_out: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def convert(
@@ -90,6 +92,8 @@ def convert(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    specialize: bool = False,
+    dequantize: bool = False,
     model: str | None = None,
     policy: Policy | None = None,
     map_location: str | torch.device | None = None,
@@ -108,7 +112,8 @@ def convert(
     * PT2 to TorchScript: the graph of the program is printed as TorchScript code, with its
       checks of arguments, branches and loops. All buffers become attributes that are saved.
     * TorchScript to PT2: torch.export traces one call, of ``args`` and ``kwargs``;
-      ``dynamic_shapes`` says which sizes stay open, as for :func:`to_exported_program`.
+      ``dynamic_shapes``, ``specialize`` and ``dequantize`` are those of
+      :func:`to_exported_program`; ``notes`` of the result tell what the program has of the call.
     * PT2 to PT2: archives of earlier torch are written in the layout of today, with all models;
       ``map_location`` moves one alone, the ``model``.
     * TorchScript to TorchScript: a save of what was loaded, with operators that torch has.
@@ -140,7 +145,8 @@ def convert(
     ``load`` and ``save`` raise.
     """
     to, beside = located(dst), located(data)
-    example, options = Example(args, kwargs, dynamic_shapes), SaveOptions({}, debug, canonical)
+    example = Example(args, kwargs, dynamic_shapes, specialize, dequantize)
+    options = SaveOptions({}, debug, canonical)
     with ExitStack() as uploads:
         written = _converted(
             located(src), _to_write(to, uploads), beside and _to_write(beside, uploads),
@@ -191,14 +197,18 @@ def _converted(
         _require(
             map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
         )
-        methods, examples, kind = _methods_of(src, example, model=model, policy=policy)
+        notes: list[Note] = []
+        methods, examples, kind = _methods_of(
+            src, example, model=model, policy=policy, told=notes.append
+        )
         from tsarchive.executorch_export import check, write
 
         beside = data if write(methods, dst, data, backends=backends, step=step) else None
         step("comparing with the runtime")
         agreements = check(methods, examples, dst, beside)
         shown = None if beside is None else os.fsdecode(beside)
-        return replace(_conversion(src, kind, dst, destination), data=shown, agreements=agreements)
+        done = _conversion(src, kind, dst, destination, Written(notes=tuple(notes)))
+        return replace(done, data=shown, agreements=agreements)
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
     _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
     if _is_program(src):
@@ -330,7 +340,12 @@ def _is_program(value: Any) -> bool:
 
 
 def _methods_of(
-    src: Any, call: Example, *, model: str | None, policy: Policy | None
+    src: Any,
+    call: Example,
+    *,
+    model: str | None,
+    policy: Policy | None,
+    told: Callable[[Note], object],
 ) -> tuple[Mapping[str, ExportedProgram], Mapping[str, ExampleCall], str]:
     """Return programs by method, example arguments of those that have any, and the kind of source.
 
@@ -350,7 +365,7 @@ def _methods_of(
     else:
         _check_example(call, is_traced=True)
         module = load_opened(opened, options)
-        methods, samples = {_FORWARD: traced_program(module, call).program}, {}
+        methods, samples = {_FORWARD: _told(traced_program(module, call), told)}, {}
     return methods, _examples(methods, call) if call.is_given else samples, found.kind
 
 
@@ -416,9 +431,22 @@ def to_exported_program(
     constants. The keys of the state_dict are those of the module, which is left as it was.
     ``policy`` is that of ``load``, for a path.
 
+    With ``specialize``, values of tensors decide branches, loops and sizes as they do in this call,
+    which is made once on a copy of the module. The program asserts each decision, so it raises a
+    RuntimeError where another call would be decided otherwise.
+
+    Quantized tensors become their integers, and operators on them those of
+    ``quantized_decomposed`` and of floats, as in torch.ao's reference modules: results can be one
+    step of their scale from those of torch's kernels. Weights that were packed are buffers of the
+    program. A quantized argument is given as its ``int_repr()``, and a result is that of the
+    quantized tensor. With ``dequantize`` all of these are floats, and nothing is rounded.
+
+    ``told`` is called with a :class:`Note` for each thing that the program has of the call, or does
+    otherwise: arguments that are constants, decisions, quantized values.
+
     Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
-    torch.export cannot follow the code, such as a branch on the values of a tensor, with what
-    stopped it as the cause; what ``load`` raises for a path.
+    torch.export cannot follow the code, such as a branch on the values of a tensor, with the place
+    in the code, and what stopped it as the cause; what ``load`` raises for a path.
     """
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)
@@ -430,7 +458,11 @@ def to_exported_program(
     if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
     example = Example(example_inputs, kwargs, dynamic_shapes, specialize, dequantize)
-    traced = traced_program(module, example)
+    return _told(traced_program(module, example), told)
+
+
+def _told(traced: Traced, told: Callable[[Note], object]) -> ExportedProgram:
+    """Return a traced program, and tell its notes."""
     for note in traced.notes:
         told(note)
     return traced.program

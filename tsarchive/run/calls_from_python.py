@@ -25,8 +25,8 @@ from tsarchive.ir.schema import FunctionSchema
 from tsarchive.ir.types import annotation
 
 from .compiler import Compiler, TracedFunction
-from .exporting.layers import is_exporting
 from .conversion import Mismatch, changes_on_export, export
+from .exporting.layers import is_exporting
 from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
 from .natives.table import fault

@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from tsarchive.container import Container, NewRecord, write_container
-from tsarchive.errors import ArchiveError, CallError, SaveError, UnsupportedError
+from tsarchive.errors import SaveError, UnsupportedError
 from tsarchive.formats.base import as_read
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.graph import Block, Node, walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
-from tsarchive.run.exporting.affine import Floats, Form, Integers
+from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.layers import Layer, exporting
 from tsarchive.run.exporting.packed import standing_for, standing_in
@@ -57,10 +57,24 @@ def _traced(
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
         )
-    notes = [*_constant_arguments(module, arguments, keywords)]
+    _check_text(module, program)
+    notes = [*_argument_notes(module, arguments, keywords, form)]
+    notes += _quantized_notes(quantization, stand.results)
     decisions = () if replaying is None else replaying.decisions
     notes += [Note("decision", str(found), found.place) for found in decisions]
     return Traced(program, tuple(notes))
+
+
+def _check_text(module: ArchiveModule, program: ExportedProgram) -> None:
+    """Raise UnsupportedError for a program that torch cannot run: its code is text to torch.fx."""
+    try:
+        program.module()
+    except SyntaxError as error:
+        raise UnsupportedError(
+            f"torch.export cannot run what it traced of {type(module).__name__}: {error.msg}",
+            hint="Names of tensors and strings among the arguments become Python code there: "
+            "rename what is a keyword, and leave out quotes and line breaks",
+        ) from error
 
 
 def _recorded(
@@ -79,33 +93,59 @@ def _recorded(
     return recording
 
 
-def _constant_arguments(
-    module: ArchiveModule, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+def _argument_notes(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: Mapping[str, Any], form: Form
 ) -> Iterator[Note]:
-    """Tell of arguments that are no tensors: the program has their values."""
+    """Tell of arguments whose values the program has, and of quantized ones.
+
+    torch.export checks the values of all that are not None.
+    """
     forward: Any = module.forward
     bound = inspect.signature(forward).bind(*arguments, **keywords).arguments
     for path, value in pytree.tree_flatten_with_path(dict(bound))[0]:
+        first: Any = path[0]
+        name = f"{first.key}{pytree.keystr(path[1:])}"
         if not isinstance(value, torch.Tensor):
-            name = f"{path[0].key}{pytree.keystr(path[1:])}"
             yield Note("argument", f"{name} is {value!r}", is_checked=value is not None)
+        elif value.is_quantized:
+            yield _taken_apart(name, Affine.of(value), form)
+
+
+def _quantized_notes(
+    quantization: Quantization, results: Sequence[Affine | None]
+) -> Iterator[Note]:
+    """Tell of operators on quantized values, and of results that are quantized."""
+    form = quantization.form
+    if quantization.operators:
+        shown = ", ".join(quantization.operators)
+        yield Note("quantized", f"{form.accuracy}: {shown}", is_checked=False)
+    for position, affine in enumerate(results):
+        if affine is not None:
+            yield _taken_apart(f"result {position}", affine, form)
+
+
+def _taken_apart(name: str, affine: Affine, form: Form) -> Note:
+    text = f"{name} is {form.word} of a quantized tensor, {affine}"
+    return Note("quantized", text, is_checked=False)
 
 
 _OF_DATA: Final = ("data-dependent", "DataDependent", "Could not extract specialized")
 
 
-def _refusal(
-    module: ArchiveModule, error: Exception, *, is_specialized: bool
-) -> UnsupportedError:
+def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -> UnsupportedError:
     """Return the error for a module that torch.export cannot trace."""
     told = _first_lines(error)
     place = place_of_error(error)
     where = "" if place is None else f" at {place}"
-    hint = "The traceback of its cause names the line of code; sizes that stay open need " \
+    hint = (
+        "The traceback of its cause names the line of code; sizes that stay open need "
         "examples of 2 or more"
+    )
     if not is_specialized and any(word in told for word in _OF_DATA):
-        hint = "The values of tensors decide here: specialize the program to those of the " \
+        hint = (
+            "The values of tensors decide here: specialize the program to those of the "
             "example, which it then asserts"
+        )
     return UnsupportedError(
         f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
     )

@@ -32,6 +32,10 @@ class Affine:
     zero_point: Any
     axis: int | None = None
 
+    def __str__(self) -> str:
+        along = "" if self.axis is None else f" along axis {self.axis}"
+        return f"{self.dtype}: scale {self.scale}, zero point {self.zero_point}{along}"
+
     @classmethod
     def of(cls, tensor: Tensor) -> Affine:
         """The affine of a quantized tensor of torch."""
@@ -39,6 +43,19 @@ class Affine:
             return cls(tensor.dtype, tensor.q_scale(), tensor.q_zero_point())
         scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
         return cls(tensor.dtype, scales.clone(), zeros.clone(), tensor.q_per_channel_axis())
+
+    @classmethod
+    def per_tensor(cls, dtype: torch.dtype, scale: Any, zero_point: Any) -> Affine:
+        """An affine with one scale; numbers that a tracer does not know become tensors."""
+        parts = (scale, zero_point)
+        if not any(isinstance(part, (Tensor, torch.SymFloat, torch.SymInt)) for part in parts):
+            return cls(dtype, *parts)
+        kinds = (torch.float64, torch.int64)
+        scale, zero_point = (
+            part if isinstance(part, Tensor) else torch.scalar_tensor(part, dtype=kind)
+            for part, kind in zip(parts, kinds, strict=True)
+        )
+        return cls(dtype, scale, zero_point)
 
     @property
     def integer(self) -> torch.dtype:
@@ -65,7 +82,10 @@ def affine_of(tensor: Any) -> Affine | None:
 
 
 class Form(Protocol):
-    """What stands for quantized tensors."""
+    """What stands for quantized tensors: ``word`` says what, ``accuracy`` how results differ."""
+
+    word: str
+    accuracy: str
 
     def stored(self, tensor: Tensor) -> Tensor:
         """What stands for a quantized tensor of torch, without its mark."""
@@ -92,6 +112,9 @@ def _operators() -> Any:
 
 class Integers:
     """Quantized tensors as their integers."""
+
+    word = "the integers"
+    accuracy = "each result can be one step of its scale from that of torch's kernel"
 
     def stored(self, tensor: Tensor) -> Tensor:
         return tensor.int_repr()
@@ -138,6 +161,9 @@ class Integers:
 class Floats:
     """Quantized tensors as the floats that they stand for; nothing is rounded any more."""
 
+    word = "the floats"
+    accuracy = "values between these operators are no longer rounded or limited"
+
     def stored(self, tensor: Tensor) -> Tensor:
         return tensor.dequantize()
 
@@ -150,8 +176,7 @@ class Floats:
     def integers(self, tensor: Tensor) -> Tensor:
         affine = affine_of(tensor)
         assert affine is not None
-        made = Integers().quantized(tensor, affine)
-        return made
+        return Integers().quantized(tensor, affine).clone()
 
     def observed(self, tensor: Tensor, most: int) -> Tensor:
         return tensor

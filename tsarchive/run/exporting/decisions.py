@@ -104,8 +104,10 @@ class Replaying:
             return self._taken(step, run, given, named)
         if any(isinstance(leaf, Number) for leaf in (*given, *named.values())):
             return _on_numbers(schema, run, given, named)
-        known = iter(step.sizes)
-        return _map_tensors(lambda t: self._fixed(name, t, next(known)), run(*given, **named))
+        result = run(*given, **named)
+        for tensor, sizes in zip(_tensors(result), step.sizes, strict=True):
+            self._fix(name, tensor, sizes)
+        return result
 
     def decide(self, condition: torch.Tensor, what: str, operator: str) -> None:
         """Assert a condition in the program, and tell of it."""
@@ -142,18 +144,17 @@ class Replaying:
         alike = torch.isclose(one, two, *rest, **named) if rest or named else one == two
         self.decide(alike.all() == value, str(value), name)
 
-    def _fixed(self, name: str, tensor: torch.Tensor, known: tuple[int, ...]) -> torch.Tensor:
-        """The tensor with sizes that do not depend on values, which the program asserts."""
-        if not any(map(_depends_on_values, tensor.size())):
-            return tensor
-        for size, wanted in zip(tensor.size(), known, strict=True):
-            check: Any = torch._check
-            check(size == wanted)
-        self.decisions[Decision(name, f"a tensor of sizes {list(known)}", calling_place())] = None
-        return tensor.new_zeros(known) if 0 in known else tensor.view(known)
+    def _fix(self, name: str, tensor: torch.Tensor, known: tuple[int, ...]) -> None:
+        """Assert the sizes of a tensor that depend on values."""
+        open_ = [pair for pair in zip(tensor.size(), known, strict=True) if _is_unknown(pair[0])]
+        for size, wanted in open_:
+            _assert_size(size, wanted)
+        if open_:
+            what = f"a tensor of sizes {list(known)}"
+            self.decisions[Decision(name, what, calling_place())] = None
 
 
-def _depends_on_values(size: Any) -> bool:
+def _is_unknown(size: Any) -> bool:
     if not isinstance(size, torch.SymInt):
         return False
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -161,19 +162,21 @@ def _depends_on_values(size: Any) -> bool:
     return bool(free_unbacked_symbols(size))
 
 
+def _assert_size(size: Any, wanted: int) -> None:
+    """Assert a size in the program, and let the tracer know it.
+
+    Tracers take a size that they do not know for neither 0 nor 1, and would keep a symbol for it,
+    with which torch writes the program and cannot read it.
+    """
+    size.node.shape_env.size_like -= size.node.expr.free_symbols
+    check: Any = torch._check
+    check(size == wanted)
+
+
 def _tensors(result: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    _map_tensors(found.append, result)
-    return found
-
-
-def _map_tensors(function: Callable[[torch.Tensor], Any], result: Any) -> Any:
-    """A result of an operator with the tensors that ``function`` gives for those in it."""
-    if isinstance(result, torch.Tensor):
-        return function(result)
-    if not isinstance(result, (tuple, list)) or not any(isinstance(t, torch.Tensor) for t in result):
-        return result
-    return type(result)([_map_tensors(function, item) for item in result])
+    """The tensors among the results of an operator."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [item for item in results if isinstance(item, torch.Tensor)]
 
 
 def _as_number(tensor: torch.Tensor, value: float) -> torch.Tensor:
@@ -185,7 +188,7 @@ def _as_number(tensor: torch.Tensor, value: float) -> torch.Tensor:
 def _equals(tensor: torch.Tensor, value: Any) -> torch.Tensor:
     if isinstance(value, float) and math.isnan(value):
         return tensor.isnan().all()
-    return (tensor == value).all()
+    return tensor.eq(value).all()
 
 
 class Number:

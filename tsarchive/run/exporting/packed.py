@@ -27,9 +27,7 @@ class PackedWeights(nn.Module):
     weight: Tensor
     bias: Tensor | None
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, form: Form, **numbers: Any
-    ) -> None:
+    def __init__(self, form: Form, weight: Tensor, bias: Tensor | None, **numbers: Any) -> None:
         super().__init__()
         self.numbers = numbers
         self._affine: Affine | None = None
@@ -71,12 +69,12 @@ def unpacked(value: torch.ScriptObject, form: Form) -> nn.Module | None:
     name = value._type().annotation_str.removeprefix(_CLASSES)
     with without_modes(), torch.no_grad():
         if name == "quantized.LinearPackedParamsBase":
-            return PackedWeights(*_called(value, "__getstate__"), form)
+            return PackedWeights(form, *_called(value, "__getstate__"))
         if name in ("quantized.Conv2dPackedParamsBase", "quantized.Conv3dPackedParamsBase"):
             return _convolution(value, form)
         if name == "quantized.EmbeddingPackedParamsBase":
             rows: Any = torch.ops.quantized.embedding_bag_unpack(value)
-            return PackedWeights(rows.dequantize(), None, form)
+            return PackedWeights(form, rows.dequantize(), None)
         if name == "rnn.CellParamsBase":
             return _cell(value, form)
     return None
@@ -91,20 +89,24 @@ _NUMBERS: Final = ("stride", "padding", "output_padding", "dilation", "groups", 
 
 def _convolution(value: Any, form: Form) -> PackedWeights:
     numbers = {name: _called(value, name) for name in _NUMBERS}
-    return PackedWeights(*_called(value, "unpack"), form, **numbers)
+    return PackedWeights(form, *_called(value, "unpack"), **numbers)
 
 
 def _cell(value: Any, form: Form) -> CellParameters | None:
     kind, _biases, _doubles, flags, packed = _called(value, "__getstate__")
-    parts = [PackedWeights(*_called(one, "__getstate__"), form) for one in packed]
+    parts = [PackedWeights(form, *_called(one, "__getstate__")) for one in packed]
     is_known = kind in ("quantized_dynamic", "quantized_fp16")
     return CellParameters(*parts, is_reduced=bool(sum(flags))) if is_known else None
 
 
 class Stand:
-    """What stands for the quantized parts of a module while it is traced."""
+    """What stands for the quantized parts of a module while it is traced.
+
+    ``results`` are the affines of what the last call gave, None for other values.
+    """
 
     def __init__(self, module: nn.Module, form: Form) -> None:
+        self.results: list[Affine | None] = []
         self._form = form
         self._undo: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._marks: list[tuple[dict[str, Any], str, Affine]] = []
@@ -130,9 +132,7 @@ class Stand:
         for name in _TABLES[:2]:
             self._replace_tensors(part.__dict__[name])
         plain = vars(part)
-        found = {
-            key: self._replaced(value) for key, value in plain.items() if key not in _TABLES
-        }
+        found = {key: self._replaced(value) for key, value in plain.items() if key not in _TABLES}
         changed = {key: value for key, value in found.items() if value is not plain[key]}
         if not changed:
             return
@@ -201,11 +201,15 @@ def standing_in(module: nn.Module, form: Form, arguments: Any) -> Iterator[Stand
             if affine is not None:
                 marked(leaf, affine)
 
-    is_needed = stand.is_needed or any(affines)
-    hook = module.register_forward_pre_hook(mark, with_kwargs=True) if is_needed else None
+    def note(_: nn.Module, _given: Any, result: Any) -> None:
+        stand.results = [affine_of(leaf) for leaf in tree_leaves(result)]
+
+    hooks = [module.register_forward_hook(note)]
+    if stand.is_needed or any(affines):
+        hooks.append(module.register_forward_pre_hook(mark, with_kwargs=True))
     try:
         yield stand
     finally:
-        if hook is not None:
+        for hook in hooks:
             hook.remove()
         stand.undo()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from tsarchive.errors import UnsupportedError
@@ -37,10 +37,14 @@ _NAMESPACES: Final = ("quantized::", "aten::quantize")
 
 
 class Quantization:
-    """The layer that runs operators on what stands for quantized tensors, in one form."""
+    """The layer that runs operators on what stands for quantized tensors, in one form.
+
+    ``operators`` are the names of those that ran.
+    """
 
     def __init__(self, form: Form) -> None:
         self.form = form
+        self.operators: dict[str, None] = {}
         self._constants: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, schema: FunctionSchema, run: Run, *given: Any, **named: Any) -> Any:
@@ -48,6 +52,7 @@ class Quantization:
         arguments = {**dict(zip(names, given, strict=False)), **named}
         if not _is_concerned(schema, arguments):
             return run(*given, **named)
+        self.operators[schema.name] = None
         defaults = {a.name: a.default for a in schema.arguments if a.has_default}
         found = {**defaults, **{name: self._stand(value) for name, value in arguments.items()}}
         full_name = schema.full_name
@@ -147,7 +152,7 @@ def _affine_of_result(schema: FunctionSchema, given: Given) -> Affine:
     first = next(found for found in map(affine_of, _tensors(given)) if found)
     scale = next((given[name] for name in _SCALES if given.get(name) is not None), first.scale)
     zero = next((given[name] for name in _ZEROS if given.get(name) is not None), first.zero_point)
-    return Affine(first.dtype, scale, zero)
+    return Affine.per_tensor(first.dtype, scale, zero)
 
 
 def _quantize(layer: Quantization, given: Given) -> Tensor:
@@ -156,7 +161,7 @@ def _quantize(layer: Quantization, given: Given) -> Tensor:
     if "axis" in given:
         affine = Affine(dtype, given["scales"], given["zero_points"], given["axis"])
     else:
-        affine = Affine(dtype, scale, zero)
+        affine = Affine.per_tensor(dtype, scale, zero)
     return layer.form.quantized(given["self"], affine)
 
 
@@ -169,7 +174,15 @@ def _integers(layer: Quantization, given: Given) -> Tensor:
 
 
 def _asked(name: str) -> Callable[[Quantization, Given], Any]:
-    return lambda _, given: getattr(affine_of(given["self"]), name)
+    """Something of an affine; a scale of its own that is no number to a tracer is a symbol."""
+
+    def call(_: Quantization, given: Given) -> Any:
+        affine = affine_of(given["self"])
+        assert affine is not None
+        value = getattr(affine, name)
+        return value.item() if affine.axis is None and isinstance(value, Tensor) else value
+
+    return call
 
 
 def _dtype(_: Quantization, given: Given) -> int:
@@ -208,14 +221,15 @@ def _convolve(layer: Quantization, x: Tensor, packed: PackedWeights) -> Tensor:
     numbers, weight = packed.numbers, layer.floats(packed.marked_weight())
     is_sequence = x.dim() == weight.dim() - 1
     wide = x.unsqueeze(-2) if is_sequence else x
-    shape = [numbers[name] for name in ("stride", "padding")]
+    is_flat = weight.dim() == _FLAT
+    stride, padding, dilation = (numbers[name] for name in ("stride", "padding", "dilation"))
+    given, groups = (wide, weight, packed.bias, stride, padding), numbers["groups"]
+    made: Tensor
     if numbers["transpose"]:
-        rest = (*shape, numbers["output_padding"], numbers["groups"], numbers["dilation"])
-        run = (functional.conv_transpose2d, functional.conv_transpose3d)[weight.dim() - _FLAT]
+        turn = functional.conv_transpose2d if is_flat else functional.conv_transpose3d
+        made = turn(*given, numbers["output_padding"], groups, dilation)
     else:
-        rest = (*shape, numbers["dilation"], numbers["groups"])
-        run = (functional.conv2d, functional.conv3d)[weight.dim() - _FLAT]
-    made: Tensor = run(wide, weight, packed.bias, *rest)
+        made = (torch.conv2d if is_flat else torch.conv3d)(*given, dilation, groups)
     return made.squeeze(-2) if is_sequence else made
 
 
@@ -250,13 +264,14 @@ def _prepack(layer: Quantization, given: Given) -> PackedWeights:
     bias = given["B"] if "B" in given else given.get("bias")
     names = ("stride", "padding", "output_padding", "dilation", "groups")
     numbers = {name: given[name] for name in names if name in given}
-    packed = PackedWeights(weight, bias, layer.form, transpose="output_padding" in given, **numbers)
+    packed = PackedWeights(layer.form, weight, bias, transpose="output_padding" in given, **numbers)
     packed._affine = affine_of(weight)
     return packed
 
 
 def _embedding(layer: Quantization, given: Given) -> Tensor:
-    return functional.embedding(given["indices"], given["weight"].weight)
+    rows: Tensor = given["weight"].weight
+    return functional.embedding(given["indices"], rows)
 
 
 def _binary(operation: Callable[[Any, Any], Any]) -> Callable[[Quantization, Given], Tensor]:
@@ -278,9 +293,7 @@ def _with_number(
     return call
 
 
-def _unary(
-    run: Callable[..., Tensor], *names: str
-) -> Callable[[Quantization, Given], Tensor]:
+def _unary(run: Callable[..., Tensor], *names: str) -> Callable[[Quantization, Given], Tensor]:
     """A function of one tensor; ``names`` are further arguments by position."""
 
     def call(layer: Quantization, given: Given) -> Tensor:
@@ -321,7 +334,10 @@ def _lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gru_step(inputs: Tensor, hidden: Tensor, state: Tensor) -> Tensor:
-    (reset_i, update_i, new_i), (reset_h, update_h, new_h) = inputs.chunk(3, -1), hidden.chunk(3, -1)
+    (reset_i, update_i, new_i), (reset_h, update_h, new_h) = (
+        inputs.chunk(3, -1),
+        hidden.chunk(3, -1),
+    )
     new = (new_i + new_h * (reset_i + reset_h).sigmoid()).tanh()
     return (state - new) * (update_i + update_h).sigmoid() + new
 
@@ -474,9 +490,7 @@ _COMPUTING: Final[dict[str, _Handler]] = {
     "quantized::prelu": _unary(torch.prelu, "weight"),
     "quantized::relu6": _unary(functional.relu6),
     "quantized::clamp": _unary(torch.clamp, "min", "max"),
-    "quantized::layer_norm": _unary(
-        torch.layer_norm, "normalized_shape", "weight", "bias", "eps"
-    ),
+    "quantized::layer_norm": _unary(torch.layer_norm, "normalized_shape", "weight", "bias", "eps"),
     "quantized::group_norm": _unary(torch.group_norm, "num_groups", "weight", "bias", "eps"),
     "quantized::max_pool1d": _unary(
         torch.max_pool1d, "kernel_size", "stride", "padding", "dilation", "ceil_mode"
