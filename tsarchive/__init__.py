@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tsarchive.diffing import Change, DiffReport, diff
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
+    from tsarchive.formats.requests import Note
     from tsarchive.jitter import check_jitter
     from tsarchive.leaving import LeavingPlan, WayOut
     from tsarchive.leaving.trying import leave
@@ -106,6 +107,7 @@ __all__ = [
     "ModuleInfo",
     "Nature",
     "Needs",
+    "Note",
     "OptimizeReport",
     "Page",
     "PickleError",
@@ -176,6 +178,7 @@ _HOMES = {
         "diffing": "Change DiffReport diff",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
+        "formats.requests": "Note",
         "jitter": "check_jitter",
         "leaving": "LeavingPlan WayOut",
         "leaving.trying": "leave",

@@ -64,6 +64,16 @@ dynamic_option = click.option(
 @input_options
 @dynamic_option
 @click.option(
+    "--specialize",
+    is_flag=True,
+    help="Let values of tensors decide as they do in this call; the program asserts them.",
+)
+@click.option(
+    "--dequantize",
+    is_flag=True,
+    help="Make floats of quantized weights and values.",
+)
+@click.option(
     "--data",
     metavar="FILE.ptd",
     help="Where constants of a program of ExecuTorch go that no backend takes.",
@@ -94,6 +104,8 @@ def command(
     seed: int,
     sizes: tuple[str, ...],
     opset: int | None,
+    specialize: bool,
+    dequantize: bool,
     data: str | None,
     backends: tuple[str, ...],
     model: str | None,
@@ -112,7 +124,10 @@ def command(
     .safetensors for the weights alone. Of TorchScript, torch.export traces one call: INPUTS, --arg
     and --random are its arguments, as for 'tsarchive run'. Sizes are those of this call unless
     --dynamic leaves them open; in arguments that are containers, keys and positions lead to the
-    tensor. DESTINATION is replaced when the new file is complete; it may be SOURCE.
+    tensor. Where values of tensors decide what is run, --specialize makes the program of this call;
+    it fails where another would be decided otherwise. Quantized weights and values become integers,
+    with operators that round as these do, or floats with --dequantize. What the program has of the
+    call is told. DESTINATION is replaced when the new file is complete; it may be SOURCE.
 
     TorchScript is written with operators that the newest torch has, or the one of --for-torch,
     back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
@@ -129,6 +144,7 @@ def command(
     Examples:
       tsarchive convert model.pt2 model.pt
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
+      tsarchive convert model.pt model.pt2 --random 2x3x224x224 --specialize
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt older.pt --for-torch 2.9
       tsarchive convert model.pt same.pt --canonical
@@ -150,6 +166,8 @@ def command(
                 args=None if inputs is None else inputs.args,
                 kwargs=None if inputs is None else inputs.kwargs,
                 dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                specialize=specialize,
+                dequantize=dequantize,
                 model=model,
                 policy=chosen_policy(allow, trust=trust),
                 map_location=map_location,
@@ -207,14 +225,14 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     version = "" if done.opset is None else f" opset {done.opset}"
     made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
+    for note in done.notes:
+        say(f"{note.kind}: {note.text}" + ("" if note.is_checked else " (not checked)"))
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
     if done.extra_files_left_out:
         say(f"extra files are left out: {', '.join(done.extra_files_left_out)}", "bold yellow")
-    for note in done.notes:
-        say(note, "yellow")
     if done.data is not None:
         say(f"its {_BESIDE.get(done.kind, 'constants')} are in {done.data}")
     elif asked is not None:
