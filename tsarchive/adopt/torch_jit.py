@@ -761,6 +761,26 @@ def is_script_function(value: Any) -> bool:
     return isinstance(value, torch.jit.ScriptFunction)
 
 
+def scripted(module: torch.nn.Module) -> Any:
+    """Return a module as torch.jit.script compiles it, whatever was compiled or failed before.
+
+    Raises what torch raises for code that does not compile.
+    """
+    recursive: Any = torch.jit._recursive
+    recursive.concrete_type_store = recursive.ConcreteTypeStore()
+    return torch.jit.script(module)
+
+
+def compile_always(method: Any) -> None:
+    """Let a method be compiled with its module, although nothing calls it."""
+    torch.jit.export(method)
+
+
+def compile_when_called(method: Any) -> None:
+    """Let a method be compiled where another calls it, as if it had never been exported."""
+    method._torchscript_modifier = torch._jit_internal.FunctionModifiers.DEFAULT
+
+
 def adopt_traced(module: Any) -> dict[str, list[Any]]:
     """Return the example inputs of tracing by method name; empty for other modules."""
     adopter = Adopter()

@@ -11,13 +11,13 @@ import dataclasses
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
@@ -46,6 +46,9 @@ from .program import CONSTANTS, Program, module_type, shown_type
 from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
 from .translation import Translation
 
+if TYPE_CHECKING:
+    from .checking import CodeCheck
+
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
 _LOAD = "load"
@@ -64,7 +67,8 @@ class DecompileReport:
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
-    them where it runs.
+    them where it runs. ``definitions`` leads from classes and functions of the package
+    ("module:name") to their qualified names in the archive. ``check`` is set where it was asked for.
     """
 
     directory: str
@@ -72,6 +76,8 @@ class DecompileReport:
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    check: CodeCheck | None = None
 
 
 def decompile(
@@ -83,6 +89,8 @@ def decompile(
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
     step: Callable[[str], None] | None = None,
+    check: bool = False,
+    imports: Sequence[str] = (),
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
 
@@ -99,6 +107,11 @@ def decompile(
     ``policy`` is what code may reach that runs while the archive is loaded, as for
     :func:`tsarchive.load`. The package is plain Python, which no policy holds back: read what it
     calls before you run that of a stranger.
+
+    With ``check``, a process of its own imports the package and lets torch.jit script the model; the
+    report's ``check`` tells which methods have the code of the archive again. That process runs the
+    package, as whoever imports it does, and before that imports what ``imports`` names: modules, or
+    paths of shared libraries, that register operators.
 
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
     that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
@@ -123,9 +136,16 @@ def decompile(
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
-    return DecompileReport(
-        str(directory), package.root.name, written_files, untranslated, package.program.libraries
-    )
+    report = DecompileReport(
+        str(directory), package.root.name, written_files, untranslated,
+        package.program.libraries, package.definitions,
+    )  # fmt: skip
+    if not check:
+        return report
+    tell("scripting")
+    from .checking import checked
+
+    return dataclasses.replace(report, check=checked(f, report, imports))
 
 
 class _Package:
@@ -155,6 +175,15 @@ class _Package:
             for folder in Path(name).parents:
                 texts.setdefault(str(folder / "__init__.py"), "")
         return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The qualified names in the archive of what the package defines as "module:name"."""
+        return {
+            f"{'.'.join(module.path)}:{definition.name}": definition.qualified_name
+            for module in self.program.modules.values()
+            for definition in module.definitions
+        }
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""
