@@ -63,7 +63,7 @@ def default_names(*, with_cases: bool) -> list[str]:
 class _Plain(ast.NodeTransformer):
     """Takes out what is no code: docstrings, annotations, decorators."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
         node.decorator_list, node.returns = [], None
         if ast.get_docstring(node) is not None:
@@ -74,7 +74,7 @@ class _Plain(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
         return None if node.value is None else ast.Assign([node.target], node.value)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
@@ -41,9 +42,9 @@ class MethodCheck:
     """A method or function of the archive: what becomes of it when the package is scripted.
 
     ``name`` is its qualified name in the archive, ``where`` the path of the first module that has
-    it (of a function its name). Where code ``differs``, ``before`` is the first place in the archive
-    that does and ``after`` the same place in the package, as TorchScript writes them; None where
-    nothing stands there. ``reason`` says why a method is ``not scripted``.
+    it (of a function its name). Where code ``differs``, ``before`` is the first place in the
+    archive that does and ``after`` the same place in the package, as TorchScript writes them; None
+    where nothing stands there. ``reason`` says why a method is ``not scripted``.
     """
 
     name: str
@@ -145,7 +146,7 @@ def _compared(
         if name in failures:
             yield MethodCheck(name, where, "not scripted", reason=failures[name])
         elif other is None:
-            reason = "nothing that torch.jit compiles leads to it"
+            reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
         elif changes := routine_changes(where, own, other):
             first = changes[0]
@@ -157,10 +158,13 @@ def _compared(
 
 def _first_lines(before: Plain, after: Plain) -> tuple[str | None, str | None]:
     """Return the first lines in which two texts differ, or values as they are written."""
-    sides = tuple(None if side is None else str(side).splitlines() for side in (before, after))
-    own, others = sides
-    if own is None or others is None:
-        return own and own[0].strip(), others and others[0].strip()
-    while own[1:] and others[1:] and own[0] == others[0]:
-        own, others = own[1:], others[1:]
-    return own[0].strip() if own else "", others[0].strip() if others else ""
+    if before is None or after is None:
+        return _first_line(before), _first_line(after)
+    own, others = str(before).splitlines(), str(after).splitlines()
+    rows = zip_longest(own, others)
+    first = next((row for row in rows if row[0] != row[1]), ("", ""))
+    return _first_line(first[0]), _first_line(first[1])
+
+
+def _first_line(text: Plain) -> str | None:
+    return None if text is None else str(text).partition("\n")[0].strip()

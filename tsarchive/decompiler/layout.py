@@ -127,7 +127,7 @@ class Layout:
         self, module: Module, names: Mapping[Reference, str]
     ) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Return imports for the top, and those that wait because modules need each other."""
-        early: list[ast.stmt] = [_from("__future__", 0, [("annotations", None)])]
+        early: list[ast.stmt] = []
         late: list[ast.stmt] = []
         modules: list[tuple[str, str]] = []
         froms: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
@@ -147,7 +147,26 @@ class Layout:
         for home, name in sorted(modules):
             early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
+        if self._has_forward_annotations(module):
+            early.insert(0, _from("__future__", 0, [("annotations", None)]))
         return early, late
+
+    def _has_forward_annotations(self, module: Module) -> bool:
+        """Return whether an annotation names what is defined or imported behind it.
+
+        Elsewhere annotations are values, as torch.jit needs those of attributes.
+        """
+        known: set[int] = set()
+        for definition in module.definitions:
+            for reference in _annotated_with(definition):
+                named = reference.definition
+                if named is None or named.number in known:
+                    continue
+                reached = self._reached.get(named.path, ())
+                if named.path == module.path or module.path in reached:
+                    return True
+            known.add(definition.number)
+        return False
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
@@ -168,6 +187,18 @@ def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
     nodes = chain.from_iterable(map(ast.walk, statements))
     known = map(reference_of, nodes)
     return dict.fromkeys(reference for reference in known if reference is not None)
+
+
+def _annotated_with(definition: Definition) -> Iterator[Reference]:
+    """Yield the references in annotations that are evaluated where a definition is."""
+    for node in chain.from_iterable(map(ast.walk, definition.body)):
+        found: list[ast.expr | None] = []
+        if isinstance(node, ast.FunctionDef):
+            found = [node.returns, *(argument.annotation for argument in node.args.args)]
+        elif isinstance(node, ast.ClassDef):
+            found = [each.annotation for each in node.body if isinstance(each, ast.AnnAssign)]
+        for annotation in filter(None, found):
+            yield from filter(None, map(reference_of, ast.walk(annotation)))
 
 
 def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:

@@ -30,7 +30,17 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
 from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
+from tsarchive.ir.types import (
+    ANY,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+    annotation,
+)
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.run import natives
@@ -68,7 +78,8 @@ class DecompileReport:
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
     them where it runs. ``definitions`` leads from classes and functions of the package
-    ("module:name") to their qualified names in the archive. ``check`` is set where it was asked for.
+    ("module:name") to their qualified names in the archive. ``check`` is set where one was asked
+    for.
     """
 
     directory: str
@@ -108,10 +119,10 @@ def decompile(
     :func:`tsarchive.load`. The package is plain Python, which no policy holds back: read what it
     calls before you run that of a stranger.
 
-    With ``check``, a process of its own imports the package and lets torch.jit script the model; the
-    report's ``check`` tells which methods have the code of the archive again. That process runs the
-    package, as whoever imports it does, and before that imports what ``imports`` names: modules, or
-    paths of shared libraries, that register operators.
+    With ``check``, a process of its own imports the package and lets torch.jit script the model;
+    the report's ``check`` tells which methods have the code of the archive again. That process runs
+    the package, as whoever imports it does, and before that imports what ``imports`` names:
+    modules, or paths of shared libraries, that register operators.
 
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
     that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
@@ -468,7 +479,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
         if class_.is_module:
             definition.types.append(ast.dump(annotation))
-        else:
+        if not class_.is_module or _is_told_by_no_value(attribute.type):
             body.append(annotation)
     for function in _methods(class_, members):
         if is_container and function.name in OF_CONTAINERS:
@@ -480,12 +491,23 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(made)
-    if "__eq__" in class_.methods:
+    if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
     return [class_definition, *_accessors(definition, class_)]
+
+
+def _is_told_by_no_value(type_: Type) -> bool:
+    """Return whether a value may be of another type than an attribute that holds it: an empty list
+    has no type of items, and None none at all. torch.jit reads that from the class."""
+    if isinstance(type_, ClassType):
+        return not type_.is_module
+    is_open = isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY
+    return is_open or (
+        isinstance(type_, TupleType) and any(map(_is_told_by_no_value, type_.parts()))
+    )
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:

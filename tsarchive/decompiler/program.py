@@ -19,6 +19,8 @@ from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
+    ANY,
+    BOOL,
     DEVICE,
     GENERATOR,
     INT,
@@ -186,7 +188,8 @@ def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static
 def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
     if type_ == NONE:
         return syntax.form("_0 is None", subject)
-    if type_ == INT:  # a bool is an int in Python only
+    if type_ == INT and not {BOOL, ANY, NUMBER}.isdisjoint(flat_members(static) or (static,)):
+        # A bool is an int in Python only.
         return syntax.form("type(_0) is int", subject)
     return syntax.form("isinstance(_0, _1)", subject, _class(program, type_, static))
 

@@ -65,6 +65,7 @@ class _Rescripting:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._package = importlib.import_module(request.package)
+        self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
         self.failures: dict[str, str] = {}
 
@@ -74,20 +75,20 @@ class _Rescripting:
         for source in self._functions:
             if source.name in self._request.methods:
                 torch_jit.compile_always(source.function)
-        while True:
+        while WHOLE not in self.failures:
             try:
-                return torch_jit.scripted(model)
+                return torch_jit.scripted(model, self._definitions, len(self.failures))
             except Exception as error:
                 if not self._exclude(error):
                     self.failures[WHOLE] = _reason(error)
-                    return None
+        return None
 
     def _sources(self) -> Iterator[_Source]:
-        """Yield the functions of the package, and give all definitions their names."""
+        """Note the definitions of the package, and yield their functions."""
         for place, name in self._request.names.items():
             module, _, own = place.partition(":")
             found = getattr(importlib.import_module(f"{self._request.package}.{module}"), own)
-            found._jit_override_qualname = name
+            self._definitions[found] = name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
             for key, function in _methods(found):
@@ -98,11 +99,12 @@ class _Rescripting:
 
         Where its signature is what fails, nothing compiles it but for what calls it.
         """
-        behind = [source for source in self._behind(error) if source.name not in self.failures]
-        for source in behind:
-            self.failures[source.name] = _reason(error)
-            return _without_body(source.function, self._stub())
-        return False
+        behind = (source for source in self._behind(error) if source.name not in self.failures)
+        source = next(behind, None)
+        if source is None:
+            return False
+        self.failures[source.name] = _reason(error)
+        return _without_body(source.function, self._stub())
 
     def _stub(self) -> Path:
         """Return the file for another function without its body."""
