@@ -39,6 +39,7 @@ from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
+from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
 from .objects import Instances, ObjectValues, TensorFile
@@ -154,7 +155,8 @@ class _Package:
         for name in list(texts):
             for folder in Path(name).parents:
                 texts.setdefault(str(folder / "__init__.py"), "")
-        return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
+        encoded = {name: text.encode() for name, text in formatted(texts).items()}
+        return encoded | self._tensors.written()
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""
