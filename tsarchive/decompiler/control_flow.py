@@ -379,7 +379,7 @@ def _closure(translation: Translation, node: Node) -> None:
     translation.variables.used |= inner.variables.used
     parameters = [ast.arg(shown) for shown in names]
     translation.emit(syntax.function(name, parameters, [], inner.statements, None))
-    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 

@@ -22,7 +22,6 @@ from . import syntax
 from .naming import Pool, numbered
 from .syntax import Reference, reference_of
 
-
 _BUILTINS_HOME = (0, "builtins")
 _EXTERNAL = ("builtins", "torch", "typing", "enum", "math", "collections")
 

@@ -1,8 +1,4 @@
-"""An archive as a package of Python modules: its files, and the bodies of its definitions.
-
-Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
-that define those which the code needs are copied with their imports made relative.
-"""
+"""An archive as a package of Python modules: its files, and the bodies of its definitions."""
 
 from __future__ import annotations
 
@@ -13,10 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
-from types import ModuleType
 from typing import BinaryIO
 
 import torch
@@ -28,23 +21,22 @@ from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.graph import closure
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
-from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
+from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
 from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, module_type, shown_type
-from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
+from .syntax import HELPERS, OBJECTS, WEIGHTS
 from .translation import Translation
 
 _SUPPORT = Path(__file__).parent / "support"
@@ -221,9 +213,9 @@ class _Package:
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]
-        prefix = f"{HELPERS}."
-        whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
-        return texts | runtime_files(keys, whole)
+        if keys:
+            texts[f"{HELPERS}.py"] = written(runtime_module(keys))
+        return texts
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
@@ -303,115 +295,6 @@ def _root_of(
         raise found.not_torchscript(container.records)
     options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
     return found.importer(container, options).load()
-
-
-_FOLDER = Path(natives.__file__).parent
-_PACKAGE = "tsarchive.run.natives"
-_PROBED = "tsarchive_copied_natives"
-_UPGRADER = "upgrader::"
-_TABLE = "table"
-_ERRORS = '''"""Errors of TorchScript programs."""
-
-
-class ScriptError(RuntimeError):
-    """A fault of the running program; ``exception`` names the class that was raised."""
-
-    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
-        super().__init__(message)
-        self.exception = exception
-
-
-class ArchiveError(RuntimeError):
-    """A defect of the table of operators."""
-'''
-
-
-def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
-    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
-    wanted = sorted(set(keys))
-    homes = _homes()
-    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
-    if any(key.startswith(_UPGRADER) for key in wanted):
-        needed.add("upgraders")
-    if not needed:
-        return {}
-    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
-    files[f"{HELPERS}/errors.py"] = _ERRORS
-    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
-    return files
-
-
-def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
-    """Return the module that gives the functions their names."""
-    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
-    operators = [key for key in keys if not key.startswith(_UPGRADER)]
-    for module in sorted({homes[key] for key in operators}):
-        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
-    if any(key in natives.BUILTINS for key in operators):
-        lines.append("from .tensors import BUILTINS")
-    if any(key not in natives.BUILTINS for key in operators):
-        lines.append("from .table import NATIVES")
-    if len(operators) < len(keys):
-        lines.append("from .upgraders import UPGRADERS")
-    if keys:
-        lines.append("")
-    for key in keys:
-        table, entry = "BUILTINS" if key in natives.BUILTINS else "NATIVES", key
-        if key.startswith(_UPGRADER):
-            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
-        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
-    return "\n".join(lines) + "\n"
-
-
-@cache
-def _imports(name: str) -> frozenset[str]:
-    """Return the other native modules that one imports."""
-    tree = ast.parse(_source(name))
-    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    prefix = f"{_PACKAGE}."
-    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
-
-
-@cache
-def _source(name: str) -> str:
-    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
-
-
-def _relative(name: str) -> str:
-    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
-    return text.replace("from tsarchive.errors import", "from .errors import")
-
-
-@cache
-def _homes() -> Mapping[str, str]:
-    """Return the module that enters each operator into the table.
-
-    Found by running copies of the modules, each after those that it imports.
-    """
-    homes = dict.fromkeys(natives.BUILTINS, "tensors")
-    made: list[str] = []
-    try:
-        _probe(_PROBED, "", made).__path__ = []
-        _probe(f"{_PROBED}.errors", _ERRORS, made)
-        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
-        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
-        for name in ordered.static_order():
-            _probe(f"{_PROBED}.{name}", _relative(name), made)
-            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
-                homes.setdefault(key, name)
-    finally:
-        for name in made:
-            del sys.modules[name]
-    return homes
-
-
-def _probe(name: str, text: str, made: list[str]) -> ModuleType:
-    module = ModuleType(name)
-    module.__package__ = _PROBED
-    sys.modules[name] = module
-    made.append(name)
-    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
-    return module
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
