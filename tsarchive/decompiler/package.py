@@ -372,8 +372,8 @@ def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
     program.comments.start()
-    graph = function.graph
-    translation = Translation(function, graph, program)
+    translation = Translation(function, function.graph, program)
+    graph = translation.graph
     arguments: list[ast.arg] = []
     defaults: list[ast.expr] = []
     for index, argument in enumerate(function.schema.arguments):

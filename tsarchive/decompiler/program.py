@@ -42,6 +42,7 @@ from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 
 from . import syntax
+from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
 from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
@@ -68,6 +69,7 @@ class Program:
         self.comments = comments
         self.effects = Effects()
         self.identities = Identities()
+        self.container_writes = ContainerWrites()
         # The attributes that code sets, by their classes.
         nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
         sets = [node for node in nodes if node.kind == "prim::SetAttr"]
