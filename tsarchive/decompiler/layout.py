@@ -23,7 +23,6 @@ from .naming import Pool, numbered
 from .syntax import Reference, reference_of
 
 _BUILTINS_HOME = (0, "builtins")
-_EXTERNAL = ("builtins", "torch", "typing", "enum", "math", "collections")
 
 
 @dataclass(eq=False, slots=True)
@@ -130,17 +129,24 @@ class Layout:
             elif name != own:
                 late.append(syntax.assign([name], syntax.name(own)))
         for home, name in sorted(modules):
-            early.append(ast.Import([ast.alias(home, name if name != home else None)]))
+            parent, _, last = home.rpartition(".")
+            if parent and name == last:
+                early.append(_from(parent, 0, [(name, None)]))
+            else:
+                early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
         return early, late
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
-    """Return the level and the name of the module that ``module`` imports a reference from."""
+    """Return the level and the name of the module that ``module`` imports a reference from.
+
+    Those that the package brings along begin with an underscore.
+    """
     if reference.definition is not None:
         return len(module.path), ".".join(reference.definition.path)
     home = reference.home or "builtins"
-    return 0 if home.partition(".")[0] in _EXTERNAL else len(module.path), home
+    return len(module.path) if home.startswith("_") else 0, home
 
 
 def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast.stmt:

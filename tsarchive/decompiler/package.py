@@ -15,12 +15,14 @@ from typing import BinaryIO
 import torch
 
 from tsarchive.container.opening import open_source
+from tsarchive.describing.written import releases_of
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import LoadOptions
+from tsarchive.formats.base import LoadOptions, OpenedArchive
 from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
 from tsarchive.policy import Guard, Policy
@@ -33,10 +35,20 @@ from .control_flow import EXCEPTIONS, finish_function
 from .copied_natives import runtime_module
 from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
+from .libraries import LibraryModules
+from .naming import (
+    OF_CONTAINERS,
+    Members,
+    Pool,
+    container_base,
+    definition_name,
+    identifier,
+    is_plain,
+    members_of,
+)
 from .objects import Instances, ObjectValues, TensorFile
-from .program import CONSTANTS, Program, module_type, shown_type
-from .syntax import HELPERS, OBJECTS, WEIGHTS
+from .program import CONSTANTS, Program, shown_type
+from .syntax import HELPERS, OBJECTS, WEIGHTS, reference_of
 from .translation import Translation
 
 _SUPPORT = Path(__file__).parent / "support"
@@ -110,14 +122,15 @@ def decompile(
     tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
-    package = _Package(_root_of(f, device, guard), device, full_paths=full_paths)
+    root, about = _read(f, device, guard)
+    package = _Package(root, device, about, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
     return DecompileReport(
-        str(directory), package.root.name, written_files, untranslated, package.program.libraries
+        str(directory), package.root_name, written_files, untranslated, package.program.libraries
     )
 
 
@@ -125,14 +138,16 @@ class _Package:
     """The files of one package, by name."""
 
     def __init__(
-        self, root: ArchiveModule, device: torch.device | None, *, full_paths: bool
+        self, root: ArchiveModule, device: torch.device | None, about: str, *, full_paths: bool
     ) -> None:
         self._device = device
+        self._about = about
         self._comments = Comments(full_paths=full_paths)
-        self.program = Program(root, self._comments, body_of)
+        self.program = Program(LibraryModules(root), self._comments, body_of)
         self._tensors = TensorFile()
         self._instances = Instances(self.program, root, self._tensors)
-        self.root = self.program.definition(module_type(root))
+        self._root = self.program.reference(root.tsarchive_class)
+        self.root_name = definition_name(unmangled(root.tsarchive_class.qualified_name))
 
     def files(self) -> dict[str, bytes]:
         constants = self._constants()
@@ -178,7 +193,6 @@ class _Package:
 
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
-        root = syntax.to_definition(self.root)
         build = syntax.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
@@ -188,19 +202,25 @@ class _Package:
             arguments.append(ast.List([*moved], ast.Load()))
         body = [ast.Expr(syntax.literal(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
-        load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
+        device = ast.arg("device", syntax.form("torch.device | str"))
+        load = syntax.function(_LOAD, [device], [default], body, self._root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
 
     def _interface(self) -> str:
-        """Return ``__init__.py``, with the class of the model and ``load``.
+        """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
 
         Nothing else: the modules of the package are names in there, too.
         """
-        root = self.root
-        shown = Pool([_LOAD], fold=False).unique(root.name)
-        alias = ast.alias(root.name, None if shown == root.name else shown)
-        load = ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)
-        return written([load, ast.ImportFrom(".".join(root.path), [alias], 1)])
+        names = [_LOAD]
+        body = [syntax.docstring(self._about), ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)]
+        root = reference_of(self._root)
+        if root is not None and root.definition is not None:
+            name = root.definition.name
+            shown = Pool([_LOAD], fold=False).unique(name)
+            alias = ast.alias(name, None if shown == name else shown)
+            body.append(ast.ImportFrom(".".join(root.definition.path), [alias], 1))
+            names.append(shown)
+        return written([*body, syntax.assign(["__all__"], syntax.literal(sorted(names)))])
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Return the texts of modules that are copied as they are, where something uses them."""
@@ -280,11 +300,12 @@ def _write(target: Path, name: str, content: bytes) -> WrittenFile:
 _HOST = torch.device("cpu")
 
 
-def _root_of(
+def _read(
     f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
-) -> ArchiveModule:
+) -> tuple[ArchiveModule, str]:
     """Load an archive with its tensors on the CPU and the code as it is for ``device``.
 
+    The text says which archive it is, and which torch wrote it.
     By default the devices that code, constants and attributes name are those of the file.
     """
     source = open_source(f)
@@ -294,7 +315,16 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
-    return found.importer(container, options).load()
+    root = found.importer(container, options).load()
+    return root, _about(f, OpenedArchive(container, found))
+
+
+def _about(f: str | os.PathLike[str] | BinaryIO, archive: OpenedArchive) -> str:
+    """Return a sentence for whoever finds the package, the same for the same file."""
+    name = f" {Path(os.fspath(f)).name}" if isinstance(f, str | os.PathLike) else ""
+    written_by = archive.written_by
+    writer = "" if written_by is None else f", written by {releases_of(written_by)}"
+    return f"Decompiled by tsarchive from the TorchScript archive{name}{writer}."
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:

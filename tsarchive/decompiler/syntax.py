@@ -81,6 +81,10 @@ def function(
     return made
 
 
+def docstring(text: str) -> ast.stmt:
+    return ast.Expr(literal(text))
+
+
 def lambda_(result: ast.expr) -> ast.Lambda:
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), result)
 
