@@ -23,16 +23,14 @@ from tsarchive.ir.graph import (
 )
 from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
-from tsarchive.run.passes.liveness import all_nodes
 
 from . import syntax
+from .flow import BREAK, CONTINUE, RETURN, is_endless
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import Translation, is_call_of_init, is_call_of_setter
-
-_LARGE_CONDITION = 6
+from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
 
 
 def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -44,7 +42,7 @@ def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
             end = matching_exit(nodes, position)
             _with(translation, nodes[position : end + 1])
             position = end
-        elif node in translation.live_nodes and not node.is_constant:
+        elif not node.is_constant:
             _translate(translation, node)
         position += 1
 
@@ -62,7 +60,7 @@ def _translate(translation: Translation, node: Node) -> None:
 def _is_constructed(translation: Translation, node: Node) -> bool:
     """Return whether an object is first used by its ``__init__``, whose call stands for both."""
     value = node.output
-    users = [user for user, _ in translation.uses_of(value)]
+    users = [user for user, _ in value.uses]
     inits = [user for user in users if is_call_of_init(user) and user.input is value]
     if len(inits) != 1 or inits[0] not in translation.block.nodes:
         return False
@@ -81,7 +79,7 @@ def _construct(translation: Translation, node: Node) -> None:
     class_ = translation.program.reference(made.type)
     shown = syntax.call(class_, arguments)
     translation.flush()
-    if len(translation.uses_of(made)) == 1:
+    if len(made.uses) == 1:
         translation.emit(ast.Expr(shown), node)
         return
     name = translation.define(made, translation.live_ranges.start(node))
@@ -149,23 +147,12 @@ def _assigned(
 
 def _loop(translation: Translation, node: Node) -> None:
     (body,) = node.blocks
-    condition = node.inputs[1]
-    is_counted = has_trip_count(node) or translation.is_live(body.params[0])
-    is_endless = is_constant_true(condition) and is_constant_true(body.returns[0])
-    if is_counted and not is_endless:
-        raise translation.unsupported("has a loop with a count and a condition")
-    element = _element(translation, node) if is_counted else None
-    shown = translation.operands(node, [0 if is_counted else 1])
-    if element is not None:
-        shown = _bounds(shown[0])
-    targets = _carry(translation, node, shown)
-    if is_counted:
-        _for(translation, node, targets, shown, element or body.params[0])
-    elif is_endless:
-        statements = _endless_body(translation, node, targets)
-        translation.emit(ast.While(syntax.literal(True), statements, []), node)
+    if has_trip_count(node) or body.params[0].uses or "targets" in node.attributes:
+        _for(translation, node)
+    elif is_endless(node):
+        _while_true(translation, node)
     else:
-        _while(translation, node, targets, shown[0])
+        _while(translation, node)
 
 
 def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict[int, str]:
@@ -201,98 +188,131 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
 
 
 def _loop_body(
-    translation: Translation, node: Node, targets: dict[int, str]
+    translation: Translation, loop: OpenLoop
 ) -> tuple[list[ast.stmt], ast.expr | None, list[ast.expr]]:
     """Return the statements of the body, the condition at its end, and the carried values there.
 
     The condition is None where it is always true.
     """
-    (body,) = node.blocks
-    used = [index + 1 for index in targets]
+    (body,) = loop.node.blocks
+    used = [index + 1 for index in loop.targets]
     results = [body.returns[index] for index in used]
-    wished = translation.wishing(results, list(targets.values()))
+    names = list(loop.targets.values())
     condition: ast.expr | None = None
-    with wished, translation.inside(body) as statements:
+    translation.loops.append(loop)
+    with translation.wishing(results, names), translation.inside(body) as statements:
         translate_nodes(translation, body.nodes)
-        if is_constant_true(body.returns[0]):
+        if is_constant_true(body.returns[0]) or ends(translation.statements):
             values = translation.operands(body.return_node, used)
         else:
             condition, *values = translation.operands(body.return_node, [0, *used])
         translation.flush()
-    for index, name in targets.items():
-        translation.hold(name, node.outputs[index])
+    translation.loops.pop()
+    for index, name in loop.targets.items():
+        translation.hold(name, loop.node.outputs[index])
     return statements, condition, values
 
 
-def _endless_body(translation: Translation, node: Node, targets: dict[int, str]) -> list[ast.stmt]:
-    """Return the body of a loop without a condition, with its assignments at the end."""
-    statements, _, values = _loop_body(translation, node, targets)
-    return _assigned(statements, list(targets.values()), values) or [ast.Pass()]
+def _end_of_turn(
+    translation: Translation, loop: OpenLoop, condition: ast.expr | None, values: list[ast.expr]
+) -> list[ast.stmt]:
+    """Return what assigns the values of the next turn, and leaves the loop where there is none.
 
-
-def _for(
-    translation: Translation,
-    node: Node,
-    targets: dict[int, str],
-    shown: Sequence[ast.expr],
-    counter: Value,
-) -> None:
-    name = "_"
-    if translation.is_live(counter):
-        point = translation.live_ranges.start(node.blocks[0].param_node)
-        name = translation.define(counter, point, list(targets.values()))
-    statements = _endless_body(translation, node, targets)
-    called = syntax.call(syntax.builtin("range"), shown)
-    translation.emit(ast.For(ast.Name(name, ast.Store()), called, statements, []), node)
-
-
-def _while(translation: Translation, node: Node, targets: dict[int, str], first: ast.expr) -> None:
-    """Write ``while condition:``, or take a variable where turns compute it differently."""
-    statements, condition, values = _loop_body(translation, node, targets)
-    assert condition is not None
-    moved = moves(list(targets.values()), values)
-    changed = set().union(*map(names_in, moved))
-    is_same, is_true = syntax.same(first, condition), syntax.same(first, syntax.literal(True))
-    if (is_same or is_true) and not changed & names_in(condition):
-        leave = [] if is_same else [ast.If(_negated(condition), [ast.Break()], [])]
-        body = [*statements, *moved, *leave] or [ast.Pass()]
-        translation.emit(ast.While(first, body, []), node)
-        return
-    keep = translation.variables.new("proceed")
-    translation.emit(syntax.assign([keep], first))
-    both = move([keep, *targets.values()], [condition, *values])
-    assert both is not None
-    translation.emit(ast.While(syntax.name(keep), [*statements, both], []), node)
-
-
-def _element(translation: Translation, loop: Node) -> Value | None:
-    """Return the element of ``range(low, high, step)`` that each turn makes of its counter.
-
-    None for a loop that only counts. The length of the range must be the last that was computed.
+    The condition is None where it is always true. A loop with a variable for it asks by itself.
     """
-    length, users = loop.inputs[0].node, [use.user for use in loop.blocks[0].params[0].uses]
-    if length.kind != "aten::__range_length":
-        return None
-    if len(users) != 1 or users[0].kind != "aten::__derive_index":
-        return None
-    (derived,) = users
-    if derived.inputs[1] is not length.inputs[0] or derived.inputs[2] is not length.inputs[2]:
-        return None
-    is_last = bool(translation.waiting) and translation.waiting[-1][0] is length.output
-    if not is_last or derived not in loop.blocks[0].nodes or derived not in translation.live_nodes:
-        return None
-    translation.live_nodes.discard(derived)
-    return derived.output
+    names = list(loop.targets.values())
+    if loop.condition:
+        both = move([loop.condition, *names], [condition or syntax.literal(True), *values])
+        return [] if both is None else [both]
+    moved = moves(names, values)
+    match condition:
+        case None:
+            return moved
+        case ast.Constant(False):
+            return [*moved, ast.Break()]
+    if not set().union(*map(names_in, moved)) & names_in(condition):
+        return [*moved, ast.If(_negated(condition), [ast.Break()], [])]
+    keep = translation.variables.new("proceed")
+    both = move([keep, *names], [condition, *values])
+    assert both is not None
+    return [both, ast.If(_negated(syntax.name(keep)), [ast.Break()], [])]
 
 
-def _bounds(length: ast.expr) -> list[ast.expr]:
-    """Return the arguments of range, from the expression for its length."""
-    match length:
-        case ast.Call(_, [low, high, ast.Constant(1)]):
-            return [low, high]
-        case ast.Call(_, arguments):
-            return list(arguments)
-    raise AssertionError("the length of a range is a call")
+def _whole_body(translation: Translation, loop: OpenLoop) -> list[ast.stmt]:
+    """Return the body of a loop, with what its turns end with."""
+    statements, condition, values = _loop_body(translation, loop)
+    if not ends(statements):
+        statements += _end_of_turn(translation, loop, condition, values)
+    return statements or [ast.Pass()]
+
+
+def _while_true(translation: Translation, node: Node) -> None:
+    """Write a loop without a condition; a way out at its start is the condition of ``while``."""
+    targets = _carry(translation, node, [])
+    body = _whole_body(translation, OpenLoop(node, targets))
+    condition, rest = syntax.literal(True), body
+    shown = without_markers(body)
+    match shown[0]:
+        case ast.If(found, inner, []) if _only_breaks(inner):
+            condition, rest = _negated(found), body[body.index(shown[0]) + 1 :] or [ast.Pass()]
+    translation.emit(ast.While(condition, rest, []), node)
+
+
+def _only_breaks(body: Sequence[ast.stmt]) -> bool:
+    return [type(statement) for statement in without_markers(body)] == [ast.Break]
+
+
+def _for(translation: Translation, node: Node) -> None:
+    (body,) = node.blocks
+    is_certain = is_constant_true(node.inputs[1])
+    header = translation.operands(node, [0] if is_certain else [0, 1])
+    if not is_certain:
+        header = [ast.IfExp(header[1], header[0], syntax.literal(0))]
+    targets = _carry(translation, node, header)
+    point = translation.live_ranges.start(body.param_node)
+    wanted = node.attributes.get("targets", body.params[0])
+    target = translation.target(wanted, point, list(targets.values()))
+    statements = _whole_body(translation, OpenLoop(node, targets))
+    (shown,) = header
+    if "targets" not in node.attributes:
+        shown = syntax.call(syntax.builtin("range"), [shown])
+    translation.emit(ast.For(target, shown, statements, []), node)
+
+
+def _while(translation: Translation, node: Node) -> None:
+    """Write a loop whose turns compute its condition otherwise than what stands before it."""
+    header = translation.operands(node, [1])
+    targets = _carry(translation, node, header)
+    keep = translation.variables.new("proceed")
+    translation.emit(syntax.assign([keep], header[0]))
+    body = _whole_body(translation, OpenLoop(node, targets, keep))
+    translation.emit(ast.While(syntax.name(keep), body, []), node)
+
+
+def _leave(translation: Translation, node: Node) -> None:
+    """Write ``break`` or ``continue``, with the values that the loop gives or goes on with."""
+    loop = translation.loops[-1]
+    assert node.attributes["loop"] is loop.node  # only the loop around it is left
+    if node.kind == BREAK:
+        values = translation.operands(node, list(loop.targets))
+        translation.flush()
+        translation.statements += moves(list(loop.targets.values()), values)
+        translation.statements.append(ast.Break())
+        return
+    offsets = [index + 1 for index in loop.targets]
+    condition, *values = translation.operands(node, [0, *offsets])
+    translation.flush()
+    is_true = is_constant_true(node.input)
+    translation.statements += _end_of_turn(
+        translation, loop, None if is_true else condition, values
+    )
+    translation.statements.append(ast.Continue())
+
+
+def _leave_function(translation: Translation, node: Node) -> None:
+    (shown,) = translation.operands(node)
+    translation.flush()
+    translation.statements.append(_return(translation, node.input, shown))
 
 
 def _with(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -372,6 +392,7 @@ def _closure(translation: Translation, node: Node) -> None:
     arguments = [translation.use(value) for value in node.inputs]
     name = translation.variables.new(f"{kind}_body")
     inner = Translation(translation.function, subgraph, translation.program)
+    subgraph = inner.graph
     names = [inner.variables.parameter(p, p.name or "value") for p in subgraph.params]
     for param, shown in zip(subgraph.params, names, strict=True):
         inner.hold(shown, param)
@@ -379,56 +400,29 @@ def _closure(translation: Translation, node: Node) -> None:
     translation.variables.used |= inner.variables.used
     parameters = [ast.arg(shown) for shown in names]
     translation.emit(syntax.function(name, parameters, [], inner.statements, None))
-    class_ = syntax.imported("_torchscript.futures", _CLOSURES[node.kind])
+    class_ = syntax.helper(f"futures::{_CLOSURES[node.kind]}")
     translation.finish(node, syntax.call(class_, [syntax.name(name), *arguments]), ())
 
 
-def finish_function(translation: Translation, block: Block, index: int = 0) -> None:
-    """Write the statements of a function's block and the return of its result.
-
-    Where the result is that of an if at the end, each branch returns.
-    """
-    result = block.returns[index]
-    last = _last_if(translation, block, result)
-    if last is None:
-        translate_nodes(translation, block.nodes)
-        _return(translation, block, index)
-        return
-    translate_nodes(translation, block.nodes[: block.nodes.index(last)])
-    (condition,) = translation.operands(last)
-    translation.flush()
-    translation.comment(last)
-    bodies = []
-    for inner in last.blocks:
-        with translation.inside(inner) as statements:
-            finish_function(translation, inner, last.outputs.index(result))
-            bodies.append(statements)
-    _emit_if(translation, condition, bodies)
-
-
-def _last_if(translation: Translation, block: Block, result: Value) -> Node | None:
-    """Return the if at the end of a block whose only use is to make the result."""
-    node = result.node
-    if node.kind != "prim::If" or node not in block.nodes or len(result.uses) != 1:
-        return None
-    behind = block.nodes[block.nodes.index(node) + 1 :]
-    if any(other in translation.live_nodes and not other.is_constant for other in behind):
-        return None
-    others = [output for output in node.outputs if output is not result]
-    if any(translation.is_live(output) for output in others):
-        return None
-    size = sum(inner.kind != "prim::Constant" for inner in all_nodes([node]))
-    return node if size > _LARGE_CONDITION else None
-
-
-def _return(translation: Translation, block: Block, index: int = 0) -> None:
-    (shown,) = translation.operands(block.return_node, [index])
+def finish_function(translation: Translation, block: Block) -> None:
+    """Write the statements of a function's block and the return of its result."""
+    translate_nodes(translation, block.nodes)
+    (shown,) = translation.operands(block.return_node)
     translation.flush()
     if ends(translation.statements):
         return
+    (result,) = block.returns
+    if result.node.kind == "prim::Uninitialized":
+        return  # the end is never reached
     if not isinstance(shown, ast.Name | ast.Constant):
-        translation.comment(block.returns[index].node)
-    translation.statements.append(ast.Return(shown))
+        translation.comment(result.node)
+    translation.statements.append(_return(translation, result, shown))
+
+
+def _return(translation: Translation, result: Value, shown: ast.expr) -> ast.stmt:
+    """Return ``return value``; None is not written where the function gives nothing else."""
+    is_nothing = translation.function.schema.return_type == NONE and must_be_none(result)
+    return ast.Return(None if is_nothing else shown)
 
 
 _CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
@@ -441,6 +435,9 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::RaiseException": _raise,
     "prim::fork": _closure,
     "prim::awaitable": _closure,
+    BREAK: _leave,
+    CONTINUE: _leave,
+    RETURN: _leave_function,
 }
 
 

@@ -1,4 +1,4 @@
-"""The text of the modules of a package: imports, definitions, comments, line breaks.
+"""The text of the modules of a package: imports, definitions, comments.
 
 Comments lead back to the lines of the original program. A syntax tree has no comments: a marker
 statement stands for one until the text is written.
@@ -10,9 +10,7 @@ import ast
 import builtins
 import copy
 import re
-import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,21 +22,7 @@ from . import syntax
 from .naming import Pool, numbered
 from .syntax import Reference, reference_of
 
-
-@contextmanager
-def _old_names_of_ast() -> Iterator[None]:
-    """Let astor ask `ast` for the classes that Python 3.12 deprecates."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "ast\\.", DeprecationWarning)
-        yield
-
-
-with _old_names_of_ast():
-    import astor
-
-
 _BUILTINS_HOME = (0, "builtins")
-_EXTERNAL = ("builtins", "torch", "typing", "enum", "math", "collections")
 
 
 @dataclass(eq=False, slots=True)
@@ -145,13 +129,17 @@ class Layout:
             elif name != own:
                 late.append(syntax.assign([name], syntax.name(own)))
         for home, name in sorted(modules):
-            early.append(ast.Import([ast.alias(home, name if name != home else None)]))
+            parent, _, last = home.rpartition(".")
+            if parent and name == last:
+                early.append(_from(parent, 0, [(name, None)]))
+            else:
+                early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
-        if self._has_forward_annotations(module):
+        if self._has_forward_annotations(module, names):
             early.insert(0, _from("__future__", 0, [("annotations", None)]))
         return early, late
 
-    def _has_forward_annotations(self, module: Module) -> bool:
+    def _has_forward_annotations(self, module: Module, names: Mapping[Reference, str]) -> bool:
         """Return whether an annotation names what is defined or imported behind it.
 
         Elsewhere annotations are values, as torch.jit needs those of attributes.
@@ -160,21 +148,25 @@ class Layout:
         for definition in module.definitions:
             for reference in _annotated_with(definition):
                 named = reference.definition
-                if named is None or named.number in known:
+                if named is None:
                     continue
-                reached = self._reached.get(named.path, ())
-                if named.path == module.path or module.path in reached:
+                is_own = named.path == module.path
+                is_late = named.number not in known or names[reference] != reference.wanted_name
+                if is_late if is_own else module.path in self._reached.get(named.path, ()):
                     return True
             known.add(definition.number)
         return False
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
-    """Return the level and the name of the module that ``module`` imports a reference from."""
+    """Return the level and the name of the module that ``module`` imports a reference from.
+
+    Those that the package brings along begin with an underscore.
+    """
     if reference.definition is not None:
         return len(module.path), ".".join(reference.definition.path)
     home = reference.home or "builtins"
-    return 0 if home.partition(".")[0] in _EXTERNAL else len(module.path), home
+    return len(module.path) if home.startswith("_") else 0, home
 
 
 def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast.stmt:
@@ -238,144 +230,18 @@ def written(body: list[ast.stmt]) -> str:
     Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
     try:
-        tree = ast.fix_missing_locations(ast.Module(body, []))
-        plain = ast.unparse(tree)
-        wanted = ast.dump(ast.parse(plain))
-        text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
+        text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
         compile(text, "module", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
     return text
 
 
-def _reads_as(text: str, wanted: str) -> bool:
-    try:
-        return ast.dump(ast.parse(text)) == wanted
-    except SyntaxError:
-        return False
-
-
-def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
-    """Yield the texts of a module, the best laid out first and the plain one of Python last."""
-    try:
-        with _old_names_of_ast():
-            text: str = astor.to_source(
-                tree, pretty_source="".join, source_generator_class=_Generator
-            )
-    except AttributeError:  # astor does not know the syntax, or asks `ast` for what Python dropped.
-        pass
-    else:
-        yield from (_tidied(text), text)
-    yield plain
-
-
-_ARROW = re.compile(r"^( *def .*\)) ->(?=\S)")
-_HEAD = "from __future__ import annotations"
-
-
-def _tidied(text: str) -> str:
-    lines = [_ARROW.sub(r"\1 -> ", line.rstrip()) for line in text.split("\n")]
-    lines = [line.replace("(lambda : ", "(lambda: ") for line in lines]
-    lines = [f"{line}\n" if line == _HEAD else wrapped(line) for line in lines]
-    return "\n".join(lines)
-
-
-class _Generator(astor.SourceGenerator):  # type: ignore[misc]  # astor has no types
-    def visit_Constant(self, node: ast.Constant) -> None:
-        # astor would join all that is written so far for each string.
-        if isinstance(node.value, str):
-            self.write(_string(node.value))
-        else:
-            super().visit_Constant(node)
-
-
-def _string(text: str) -> str:
-    """Write a string in double quotes, unless that means to escape some."""
-    shown = repr(text)
-    if shown[0] == "'" and '"' not in shown:
-        return f'"{shown[1:-1]}"'
-    return shown
-
-
-_WIDTH: Final = 96
-_INDENT: Final = 4
-_OPEN: Final = "([{"
-_CLOSE: Final = ")]}"
-
-
-def wrapped(line: str) -> str:
-    """Break a line that is too long: what a bracket holds stands between its two lines.
-
-    Several items stand on a line of their own each. A line without brackets stays long.
-    """
-    if len(line) <= _WIDTH:
-        return line
-    pair = _outer_pair(line)
-    if pair is None:
-        return line
-    begin, end = pair
-    indent = " " * (len(line) - len(line.lstrip(" ")) + _INDENT)
-    head, body, tail = line[: begin + 1], line[begin + 1 : end], line[end:]
-    whole = indent + body.strip()
-    items = [whole] if len(whole) <= _WIDTH else [indent + item for item in _items(body)]
-    closing = indent[_INDENT:] + tail
-    return "\n".join([wrapped(head), *map(wrapped, items), wrapped(closing)])
-
-
-def _brackets(line: str) -> Iterator[tuple[int, str, int]]:
-    """Yield brackets and commas outside of strings: position, character, depth around it."""
-    depth, position = 0, 0
-    while position < len(line):
-        character = line[position]
-        if character in "'\"":
-            position = _end_of_string(line, position)
-        elif character in _CLOSE:
-            depth -= 1
-            yield position, character, depth
-        elif character in _OPEN:
-            yield position, character, depth
-            depth += 1
-        elif character == ",":
-            yield position, character, depth
-        position += 1
-
-
-def _end_of_string(line: str, start: int) -> int:
-    quote, position = line[start], start + 1
-    while position < len(line) and line[position] != quote:
-        position += 2 if line[position] == "\\" else 1
-    return position
-
-
-def _outer_pair(line: str) -> tuple[int, int] | None:
-    """Return the outer brackets that hold most; for a ``def``, the first ones."""
-    found, begin, longest = None, 0, 0
-    is_definition = line.lstrip(" ").startswith("def ")
-    for position, character, depth in _brackets(line):
-        if depth == 0 and character in _OPEN:
-            begin = position
-        elif depth == 0 and character in _CLOSE and position - begin > max(longest, 1):
-            found, longest = (begin, position), position - begin
-            if is_definition:
-                break
-    return found
-
-
-def _items(body: str) -> list[str]:
-    """Return the items between commas; each keeps its own comma."""
-    found, begin = [], 0
-    for position, character, depth in _brackets(body):
-        if character == "," and depth == 0:
-            found.append(body[begin : position + 1].strip())
-            begin = position + 1
-    rest = body[begin:].strip()
-    return [*found, rest] if rest else found
-
-
 _MARKER = "comment_number_"
 # A line that is a marker, and the text of the line behind it.
 _MARKED = re.compile(rf"^( *){_MARKER}([0-9]+)$(?=\n?(.*))", re.MULTILINE)
 _NUMBER = "comment_number"
+_WIDTH: Final = 88
 _SEPARATORS = re.compile(r"[/\\]")
 
 

@@ -23,6 +23,7 @@ from tsarchive.run.slots import INHERITED, SHARED_SLOTS, SlotKind, is_dunder, sl
 from . import syntax
 
 _LONGEST = 60
+_SELF_AND_INPUT = 2
 _ROOT = "__torch__"
 _ROOT_MODULE = "model"
 
@@ -198,6 +199,29 @@ def method_name(name: str, *, is_module: bool) -> str:
 
 
 members_of = cache(Members)
+
+
+@cache
+def runs_in_order(class_: ClassType) -> bool:
+    """Return whether ``forward`` passes one value through the submodules, as Sequential does."""
+    graph = class_.methods["forward"].graph
+    if len(graph.params) != _SELF_AND_INPUT:
+        return False
+    self_, value = graph.params
+    passed = 0
+    for node in graph.nodes:
+        if node.is_constant or node.kind == "prim::GetAttr":
+            continue
+        if node.kind != "prim::CallMethod" or node.name != "forward":
+            return False
+        child = node.inputs[0].node
+        is_next = (
+            child.kind == "prim::GetAttr" and child.input is self_ and child.name == str(passed)
+        )
+        if not is_next or len(node.inputs) != _SELF_AND_INPUT or node.inputs[1] is not value:
+            return False
+        value, passed = node.output, passed + 1
+    return list(graph.returns) == [value] and str(passed) not in class_.attributes
 
 
 @cache

@@ -208,13 +208,13 @@ class Instances:
         self._program = program
         self._file = file
         self._values = ObjectValues(program, file, shared_objects(root))
-        self._paths: dict[torch.nn.Module, str] = {}
         self._of: dict[Definition, list[torch.nn.Module]] = {}
         self._arguments: dict[Definition, list[str]] = {}
         self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
-        for path, module in root.named_modules():
-            self._paths[module] = path
-            self._of.setdefault(program.definition(module_type(module)), []).append(module)
+        self._paths = {module: path for path, module in root.named_modules()}
+        for module in program.modules_of_libraries.written:
+            if program.modules_of_libraries.class_(module.tsarchive_class) is None:
+                self._of.setdefault(program.definition(module.tsarchive_class), []).append(module)
         self._note_aliases(root)
         for path, module in root.named_modules():
             if module.training:
@@ -239,10 +239,13 @@ class Instances:
 
     def made(self, module: torch.nn.Module) -> ast.expr:
         """Return the call that makes a module like this one."""
+        of_library = self._program.modules_of_libraries.made(module)
+        if of_library is not None:
+            return of_library
         type_ = module_type(module)
-        definition = self._program.definition(type_)
-        class_ = syntax.to_definition(definition)
+        class_ = self._program.reference(type_)
         if container_base(type_) is None:
+            definition = self._program.definition(type_)
             differing = self._differing(definition)
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
             return syntax.call(class_, (), passed)

@@ -1,8 +1,4 @@
-"""An archive as a package of Python modules: its files, and the bodies of its definitions.
-
-Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
-that define those which the code needs are copied with their imports made relative.
-"""
+"""An archive as a package of Python modules: its files, and the bodies of its definitions."""
 
 from __future__ import annotations
 
@@ -13,22 +9,20 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
 from tsarchive.container.opening import open_source
+from tsarchive.describing.written import releases_of
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import LoadOptions
+from tsarchive.formats.base import LoadOptions, OpenedArchive
 from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.graph import closure
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import (
     ANY,
@@ -43,17 +37,28 @@ from tsarchive.ir.types import (
 )
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
-from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
+from .copied_natives import runtime_module
+from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
+from .libraries import LibraryModules
+from .naming import (
+    OF_CONTAINERS,
+    Members,
+    Pool,
+    container_base,
+    definition_name,
+    identifier,
+    is_plain,
+    members_of,
+)
 from .objects import Instances, ObjectValues, TensorFile
-from .program import CONSTANTS, Program, module_type, shown_type
-from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
+from .program import CONSTANTS, Program, shown_type
+from .syntax import HELPERS, OBJECTS, WEIGHTS, reference_of
 from .translation import Translation
 
 if TYPE_CHECKING:
@@ -141,14 +146,15 @@ def decompile(
     tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
-    package = _Package(_root_of(f, device, guard), device, full_paths=full_paths)
+    root, about = _read(f, device, guard)
+    package = _Package(root, device, about, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
     report = DecompileReport(
-        str(directory), package.root.name, written_files, untranslated,
+        str(directory), package.root_name, written_files, untranslated,
         package.program.libraries, package.definitions,
     )  # fmt: skip
     if not check:
@@ -163,14 +169,16 @@ class _Package:
     """The files of one package, by name."""
 
     def __init__(
-        self, root: ArchiveModule, device: torch.device | None, *, full_paths: bool
+        self, root: ArchiveModule, device: torch.device | None, about: str, *, full_paths: bool
     ) -> None:
         self._device = device
+        self._about = about
         self._comments = Comments(full_paths=full_paths)
-        self.program = Program(root, self._comments, body_of)
+        self.program = Program(LibraryModules(root), self._comments, body_of)
         self._tensors = TensorFile()
         self._instances = Instances(self.program, root, self._tensors)
-        self.root = self.program.definition(module_type(root))
+        self._root = self.program.reference(root.tsarchive_class)
+        self.root_name = definition_name(unmangled(root.tsarchive_class.qualified_name))
 
     def files(self) -> dict[str, bytes]:
         constants = self._constants()
@@ -185,7 +193,8 @@ class _Package:
         for name in list(texts):
             for folder in Path(name).parents:
                 texts.setdefault(str(folder / "__init__.py"), "")
-        return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
+        encoded = {name: text.encode() for name, text in formatted(texts).items()}
+        return encoded | self._tensors.written()
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -224,7 +233,6 @@ class _Package:
 
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
-        root = syntax.to_definition(self.root)
         build = syntax.imported(WEIGHTS, "build")
         arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
@@ -234,19 +242,25 @@ class _Package:
             arguments.append(ast.List([*moved], ast.Load()))
         body = [ast.Expr(syntax.literal(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
-        load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
+        device = ast.arg("device", syntax.form("torch.device | str"))
+        load = syntax.function(_LOAD, [device], [default], body, self._root)
         return _module((_MODEL,), [load], {_LOAD, "device"})
 
     def _interface(self) -> str:
-        """Return ``__init__.py``, with the class of the model and ``load``.
+        """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
 
         Nothing else: the modules of the package are names in there, too.
         """
-        root = self.root
-        shown = Pool([_LOAD], fold=False).unique(root.name)
-        alias = ast.alias(root.name, None if shown == root.name else shown)
-        load = ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)
-        return written([load, ast.ImportFrom(".".join(root.path), [alias], 1)])
+        names = [_LOAD]
+        body = [syntax.docstring(self._about), ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)]
+        root = reference_of(self._root)
+        if root is not None and root.definition is not None:
+            name = root.definition.name
+            shown = Pool([_LOAD], fold=False).unique(name)
+            alias = ast.alias(name, None if shown == name else shown)
+            body.append(ast.ImportFrom(".".join(root.definition.path), [alias], 1))
+            names.append(shown)
+        return written([*body, syntax.assign(["__all__"], syntax.literal(sorted(names)))])
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Return the texts of modules that are copied as they are, where something uses them."""
@@ -259,9 +273,9 @@ class _Package:
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]
-        prefix = f"{HELPERS}."
-        whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
-        return texts | runtime_files(keys, whole)
+        if keys:
+            texts[f"{HELPERS}.py"] = written(runtime_module(keys))
+        return texts
 
 
 def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
@@ -326,11 +340,12 @@ def _write(target: Path, name: str, content: bytes) -> WrittenFile:
 _HOST = torch.device("cpu")
 
 
-def _root_of(
+def _read(
     f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
-) -> ArchiveModule:
+) -> tuple[ArchiveModule, str]:
     """Load an archive with its tensors on the CPU and the code as it is for ``device``.
 
+    The text says which archive it is, and which torch wrote it.
     By default the devices that code, constants and attributes name are those of the file.
     """
     source = open_source(f)
@@ -340,116 +355,16 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
-    return found.importer(container, options).load()
+    root = found.importer(container, options).load()
+    return root, _about(f, OpenedArchive(container, found))
 
 
-_FOLDER = Path(natives.__file__).parent
-_PACKAGE = "tsarchive.run.natives"
-_PROBED = "tsarchive_copied_natives"
-_UPGRADER = "upgrader::"
-_TABLE = "table"
-_ERRORS = '''"""Errors of TorchScript programs."""
-
-
-class ScriptError(RuntimeError):
-    """A fault of the running program; ``exception`` names the class that was raised."""
-
-    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
-        super().__init__(message)
-        self.exception = exception
-
-
-class ArchiveError(RuntimeError):
-    """A defect of the table of operators."""
-'''
-
-
-def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
-    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
-    wanted = sorted(set(keys))
-    homes = _homes()
-    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
-    if any(key.startswith(_UPGRADER) for key in wanted):
-        needed.add("upgraders")
-    if not needed:
-        return {}
-    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
-    files[f"{HELPERS}/errors.py"] = _ERRORS
-    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
-    return files
-
-
-def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
-    """Return the module that gives the functions their names."""
-    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
-    operators = [key for key in keys if not key.startswith(_UPGRADER)]
-    for module in sorted({homes[key] for key in operators}):
-        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
-    if any(key in natives.BUILTINS for key in operators):
-        lines.append("from .tensors import BUILTINS")
-    if any(key not in natives.BUILTINS for key in operators):
-        lines.append("from .table import NATIVES")
-    if len(operators) < len(keys):
-        lines.append("from .upgraders import UPGRADERS")
-    if keys:
-        lines.append("")
-    for key in keys:
-        table, entry = "BUILTINS" if key in natives.BUILTINS else "NATIVES", key
-        if key.startswith(_UPGRADER):
-            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
-        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
-    return "\n".join(lines) + "\n"
-
-
-@cache
-def _imports(name: str) -> frozenset[str]:
-    """Return the other native modules that one imports."""
-    tree = ast.parse(_source(name))
-    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    prefix = f"{_PACKAGE}."
-    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
-
-
-@cache
-def _source(name: str) -> str:
-    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
-
-
-def _relative(name: str) -> str:
-    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
-    return text.replace("from tsarchive.errors import", "from .errors import")
-
-
-@cache
-def _homes() -> Mapping[str, str]:
-    """Return the module that enters each operator into the table.
-
-    Found by running copies of the modules, each after those that it imports.
-    """
-    homes = dict.fromkeys(natives.BUILTINS, "tensors")
-    made: list[str] = []
-    try:
-        _probe(_PROBED, "", made).__path__ = []
-        _probe(f"{_PROBED}.errors", _ERRORS, made)
-        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
-        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
-        for name in ordered.static_order():
-            _probe(f"{_PROBED}.{name}", _relative(name), made)
-            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
-                homes.setdefault(key, name)
-    finally:
-        for name in made:
-            del sys.modules[name]
-    return homes
-
-
-def _probe(name: str, text: str, made: list[str]) -> ModuleType:
-    module = ModuleType(name)
-    module.__package__ = _PROBED
-    sys.modules[name] = module
-    made.append(name)
-    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
-    return module
+def _about(f: str | os.PathLike[str] | BinaryIO, archive: OpenedArchive) -> str:
+    """Return a sentence for whoever finds the package, the same for the same file."""
+    name = f" {Path(os.fspath(f)).name}" if isinstance(f, str | os.PathLike) else ""
+    written_by = archive.written_by
+    writer = "" if written_by is None else f", written by {releases_of(written_by)}"
+    return f"Decompiled by tsarchive from the TorchScript archive{name}{writer}."
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
@@ -538,8 +453,8 @@ def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
     program.comments.start()
-    graph = function.graph
-    translation = Translation(function, graph, program)
+    translation = Translation(function, function.graph, program)
+    graph = translation.graph
     arguments: list[ast.arg] = []
     defaults: list[ast.expr] = []
     for index, argument in enumerate(function.schema.arguments):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import chain, count
 from typing import Any
 
@@ -39,12 +40,13 @@ from tsarchive.ir.types import (
     simple_type,
 )
 from tsarchive.run.conversion import type_of_class
-from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 
 from . import syntax
+from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
+from .libraries import LibraryModules
 from .naming import definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
@@ -58,18 +60,21 @@ class Program:
     """The classes and functions of an archive as definitions of Python.
 
     Two that differ in nothing but the number in their qualified names are one definition.
+    Those that a library has are imported from there, for ``modules``.
     ``body`` writes the statements of a definition; it may ask for others, and for itself.
     """
 
-    def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
+    def __init__(self, modules: LibraryModules, comments: Comments, body: Body) -> None:
         self._body = body
-        roots: list[Type | Function] = [module_type(module) for module in root.modules()]
+        self.modules_of_libraries = modules
+        roots: list[Type | Function] = [module.tsarchive_class for module in modules.written]
         reached = closure(roots, _leads_to)
         functions = [item for item in reached if isinstance(item, Function)]
         functions.sort(key=lambda function: function.qualified_name)
         self.comments = comments
         self.effects = Effects()
         self.identities = Identities()
+        self.container_writes = ContainerWrites()
         # The attributes that code sets, by their classes.
         nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
         sets = [node for node in nodes if node.kind == "prim::SetAttr"]
@@ -89,6 +94,10 @@ class Program:
 
     def reference(self, key: Type | Function) -> ast.expr:
         """Return a reference to the class for a class, enum or named tuple, or to a function."""
+        if isinstance(key, ClassType):
+            class_ = self.modules_of_libraries.class_(key)
+            if class_ is not None:
+                return class_
         return syntax.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
@@ -158,7 +167,6 @@ _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tup
 
 
 _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
-_GENERIC = {**_CONTAINERS, OptionalType: "Optional", UnionType: "Union"}
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
@@ -168,10 +176,23 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
     match type_:
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
-    base, parts = _GENERIC.get(type(type_)), type_.parts()
-    if base is None or not parts:
+    parts = [shown_type(program, part) for part in type_.parts()]
+    if not parts:
         return syntax.form("Any")
-    return syntax.subscript(syntax.form(base), *(shown_type(program, part) for part in parts))
+    if isinstance(type_, OptionalType):
+        return _any_of([*parts, syntax.literal(None)])
+    if isinstance(type_, UnionType):
+        return _any_of(parts)
+    base = _CONTAINERS.get(type(type_))
+    return syntax.form("Any") if base is None else syntax.subscript(syntax.form(base), *parts)
+
+
+def _any_of(alternatives: Sequence[ast.expr]) -> ast.expr:
+    """Return ``int | str | None``, with None last."""
+    distinct = {ast.dump(one): one for one in alternatives}
+    none = distinct.pop(ast.dump(syntax.literal(None)), None)
+    ordered = [*distinct.values(), *([] if none is None else [none])]
+    return reduce(lambda one, two: ast.BinOp(one, ast.BitOr(), two), ordered)
 
 
 def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:

@@ -81,6 +81,10 @@ def function(
     return made
 
 
+def docstring(text: str) -> ast.stmt:
+    return ast.Expr(literal(text))
+
+
 def lambda_(result: ast.expr) -> ast.Lambda:
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), result)
 
@@ -176,8 +180,10 @@ def names_in(tree: ast.AST) -> set[str]:
 def ends(body: Sequence[ast.stmt]) -> bool:
     """Return whether control never leaves this code at its end."""
     match body[-1] if body else None:
-        case ast.Raise() | ast.Return():
+        case ast.Raise() | ast.Return() | ast.Break() | ast.Continue():
             return True
+        case ast.With(_, [*_, ast.Return() | ast.Break() | ast.Continue()]):
+            return True  # unlike what raises, which the manager may hold back
         case ast.If(_, inner, other):
             return ends(inner) and ends(other)
     return False

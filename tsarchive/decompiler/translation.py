@@ -8,10 +8,10 @@ So everything is computed in the order of the archive's code.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
@@ -22,12 +22,14 @@ from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import NAME_OF_KIND
 from tsarchive.run.operators import find_native
-from tsarchive.run.passes.liveness import Liveness, all_nodes, called_function, known_result
+from tsarchive.run.passes.liveness import all_nodes, called_function
 from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
+from .iteration import ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
+from .preparing import prepared
 from .program import Program, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
@@ -36,13 +38,25 @@ _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
 _DEEPEST = 16
 _DEPTH = "nesting_depth"
 _NAME_OF_KIND = NAME_OF_KIND | {
-    "prim::Param": "Param", "prim::If": "result", "prim::isinstance": "is_instance",
+    "prim::Param": "value", "prim::If": "result", "prim::isinstance": "is_instance",
     "aten::__getitem__": "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
 }  # fmt: skip
+_COUNTERS = ("i", "j", "k")
 _NAME_OF_OPERATOR = {
     "size": "n", "len": "n", "format": "text", "str": "text", "to": "converted", "select": "item",
     "slice": "part", "dim": "n_dim", "item": "number", "Int": "number", "Float": "number",
 }  # fmt: skip
+
+
+class OpenLoop(NamedTuple):
+    """A loop whose body is being written: the variables of what it carries by position.
+
+    ``condition`` is the variable that says whether another turn follows; "" where there is none.
+    """
+
+    node: Node
+    targets: Mapping[int, str]
+    condition: str = ""
 
 
 class Translation:
@@ -53,48 +67,32 @@ class Translation:
     """
 
     def __init__(self, function: Function, graph: Block, program: Program) -> None:
-        live, nodes = Liveness(graph, program.effects), list(all_nodes(graph.nodes))
+        made = prepared(graph, program, known_number)
+        nodes = list(all_nodes(made.graph.nodes))
+        self.graph = made.graph
         self.function = function
         self.program = program
         self.comments = program.comments
         self.operators = Operators(function, program, dtype_values(nodes, _takes_dtype))
-        self.live_nodes, self.live_values = live.nodes, live.values
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
-        self._unchanged = program.identities.of(graph, live.nodes, known_number)
+        self._unchanged = made.unchanged
         self.movable = partial(is_movable, program.assigned)
-        self.live_ranges = LiveRanges(graph, self.live_nodes, self.movable)
-        self.variables = Variables(self.live_ranges, _names(graph, nodes))
-        self._owners = {block.return_node: node for node in nodes for block in node.blocks}
+        self.live_ranges = LiveRanges(self.graph, self.movable)
+        self.variables = Variables(self.live_ranges, _names(self.graph, nodes))
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
         self.wishes: dict[Value, str] = {}
-        self.block = graph
+        self.block = self.graph
+        self.loops: list[OpenLoop] = []
 
     def unsupported(self, fault: str) -> UnsupportedError:
         """Return an error that says what the function has that Python cannot."""
         return UnsupportedError(f"{self.function.qualified_name} {fault}")
 
-    def uses_of(self, value: Value) -> list[tuple[Node, int]]:
-        """Return the uses of a value by code that runs."""
-        return [use for use in value.uses if self._counts(*use)]
-
-    def _counts(self, user: Node, offset: int) -> bool:
-        carried = carried_index(user, offset)
-        if carried is not None:
-            return user in self.live_nodes and self.is_carried(user, carried)
-        if user.kind != "prim::Return":
-            return user in self.live_nodes
-        owner = self._owners.get(user)
-        if owner is None:
-            return True
-        if owner.kind == "prim::Loop":
-            return offset == 0 or self.is_carried(owner, offset - 1)
-        return self.is_live(owner.outputs[offset])
-
     def is_carried(self, loop: Node, index: int) -> bool:
         """Return whether anything reads a value that a loop carries."""
-        return self.is_live(loop.outputs[index]) or self.is_live(loop.blocks[0].params[index + 1])
+        return bool(loop.outputs[index].uses or loop.blocks[0].params[index + 1].uses)
 
     def emit(self, statement: ast.stmt, node: Node | None = None) -> None:
         """Add a statement after all waiting expressions."""
@@ -142,6 +140,8 @@ class Translation:
         if value.name is not None:
             return value.name
         node = value.node
+        if node.kind == "prim::Param" and value is node.outputs[0]:
+            return _COUNTERS[min(len(self.loops), len(_COUNTERS) - 1)]
         if node.kind in _NAME_OF_KIND:
             return _NAME_OF_KIND[node.kind]
         if "name" in node.attributes:
@@ -209,7 +209,7 @@ class Translation:
 
     def _waits(self, value: Value) -> bool:
         """Return whether the only use of a value can take its expression."""
-        uses = self.uses_of(value)
+        uses = value.uses
         if len(uses) != 1:
             return False
         user, offset = uses[0]
@@ -230,6 +230,16 @@ class Translation:
         for output in node.outputs:
             names.append(self.define(output, besides=names) if self.is_live(output) else "_")
         self.emit(syntax.assign(names, shown, unpack=True), node)
+
+    def target(self, target: Target, point: Point, besides: list[str]) -> ast.expr:
+        """Return what assigns the parts of a target of a loop; ``besides`` gets their names."""
+        if isinstance(target, tuple):
+            parts = [self.target(part, point, besides) for part in target]
+            return ast.Tuple(parts, ast.Store())
+        if target is None or not self.is_live(target):
+            return ast.Name("_", ast.Store())
+        besides.append(self.define(target, point, besides))
+        return ast.Name(besides[-1], ast.Store())
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
@@ -252,7 +262,7 @@ class Translation:
                 del self.wishes[value]
 
     def is_live(self, value: Value) -> bool:
-        return value in self.live_values
+        return bool(value.uses)
 
     def use(self, value: Value) -> ast.expr:
         """Return what stands for ``value``: a variable, a constant, or what can move."""
@@ -302,9 +312,6 @@ class Translation:
         """Return the expression of a node whose operands are ``arguments``."""
         if node in self._unchanged:
             return arguments[0]
-        result = known_result(node)
-        if result is not None:
-            return syntax.literal(result)
         if node.kind in _FORMS:
             return syntax.form(_FORMS[node.kind], *arguments)
         build = _BY_KIND.get(node.kind)
@@ -333,6 +340,19 @@ class Translation:
     def _create_object(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         class_ = self.program.reference(node.output.type)
         return syntax.form("_0.__new__(_0)", class_)
+
+    def _iterable(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Return what a loop goes through."""
+        match arguments:
+            case [ast.Call(_, [inner], [])] if node.attributes.get("is_listed"):
+                return inner
+            case [low, high, ast.Constant(1)] if node.kind == RANGE:
+                arguments = [low, high]
+            case [values, ast.Constant(0)] if node.kind == ENUMERATE:
+                arguments = [values]
+        if node.kind == ITEMS:
+            return arguments[0]
+        return syntax.call(syntax.builtin(node.kind.rpartition("::")[2]), arguments)
 
     def _get_attr(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         owner = node.input.type
@@ -364,7 +384,7 @@ class Translation:
     def _identity(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         first, second = node.inputs
         negated = node.kind == "aten::__isnot__"
-        if must_differ(first, second, self.function.graph):
+        if must_differ(first, second, self.graph):
             return syntax.literal(negated)
         if must_be_none(first) or must_be_none(second):
             ordered = arguments if must_be_none(second) else arguments[::-1]
@@ -375,6 +395,7 @@ class Translation:
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     values = [*graph.params, *(output for node in nodes for output in node.outputs)]
     values += [param for node in nodes for block in node.blocks for param in block.params]
+    values += [value for node in nodes for value in values_of(node.attributes.get("targets"))]
     return (value.name for value in values if value.name is not None)
 
 
@@ -426,6 +447,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]]
     "prim::DictConstruct": lambda _t, _n, arguments: ast.Dict(
         list(arguments[::2]), list(arguments[1::2])
     ),
+    **dict.fromkeys((ITEMS, RANGE, ENUMERATE, ZIP), Translation._iterable),
     "prim::CreateObject": Translation._create_object,
     "prim::GetAttr": Translation._get_attr,
     "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),

@@ -17,6 +17,7 @@ from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.types import INT, Type
 from tsarchive.run.passes.liveness import ALIASES
 
+from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
 _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
@@ -95,8 +96,7 @@ class LiveRanges:
     is used: what they use is needed until then.
     """
 
-    def __init__(self, graph: Block, live: Container[Node], moves: Callable[[Node], bool]) -> None:
-        self._live = live
+    def __init__(self, graph: Block, moves: Callable[[Node], bool]) -> None:
         self._moves = moves
         self._points: dict[Node, Point] = {}
         self._ends: dict[Node, int] = {}
@@ -110,6 +110,8 @@ class LiveRanges:
             self._place(node, path)
             for index, inner in enumerate(node.blocks):
                 self._number(inner, (*path, (node, index)))
+            for value in values_of(node.attributes.get("targets")):
+                self._points[value.node] = self._points[node.blocks[0].param_node]
             self._ends[node] = self._next
             self._next += 1
         self._place(block.return_node, path)
@@ -141,8 +143,6 @@ class LiveRanges:
 
     def _used_at(self, value: Value) -> Iterator[Point]:
         for user, _ in value.uses:
-            if user not in self._points or not (user in self._live or user.kind == "prim::Return"):
-                continue
             yield self._points[user]
             if self._moves(user):
                 for output in user.outputs:

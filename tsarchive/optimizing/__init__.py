@@ -23,6 +23,7 @@ from tsarchive.formats.base import LoadOptions, ZipFormat
 from tsarchive.formats.torchscript.format import TORCHSCRIPT
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Block
+from tsarchive.ir.rewriting import copy_of
 from tsarchive.loading import load_opened
 from tsarchive.policy import Guard
 from tsarchive.run.calls_from_python import public_function
@@ -30,7 +31,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.saving import format_of_module, saved_records
 
 from .freezing import frozen, simplify
-from .graphs import SizesOf, copy_of, unknown_sizes
+from .graphs import SizesOf, unknown_sizes
 from .inlining import Slot
 from .layers import Tensors, fold_normalization, name_convolutions, remove_dropout, write_in_place
 from .layouts import (

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
+from tsarchive.ir.rewriting import remove, replace
 from tsarchive.ir.types import TENSOR
 from tsarchive.operators.effects import may_write
 
 from .freezing import Written
-from .graphs import Inserter, SizesOf, each_node, remove, replace, sweep, tensor_of
+from .graphs import Inserter, SizesOf, each_node, sweep, tensor_of
 
 _PRODUCTS: Final = frozenset({"aten::matmul", "aten::bmm"})
 _SCALES: Final = frozenset(

@@ -18,6 +18,7 @@ from tsarchive.frontend.folding import fold
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, walk
+from tsarchive.ir.rewriting import remove, replace
 from tsarchive.ir.types import NONE, TENSOR, ListType, TupleType
 from tsarchive.ir.values import Builder
 from tsarchive.operators.effects import is_pure, may_write
@@ -25,7 +26,7 @@ from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import find_native, implementation, operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE, Aliases, Place
 
-from .graphs import Inserter, argument, each_node, remove, replace, sweep, tensor_of
+from .graphs import Inserter, argument, each_node, sweep, tensor_of
 from .inlining import Inlined, Slot, inlined
 
 _MOST_ROUNDS: Final = 64

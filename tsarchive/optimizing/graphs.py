@@ -1,8 +1,8 @@
-"""Changes of graphs that every pass makes: values put in the place of others, nodes taken out."""
+"""What every pass asks of a graph and does to it: sizes, tensors, nodes put in, nodes swept out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torch import Tensor
@@ -19,6 +19,7 @@ from tsarchive.ir.graph import (
     nested_blocks,
     walk,
 )
+from tsarchive.ir.rewriting import blocks_in, remove, replace
 from tsarchive.ir.types import INT, ListType, Type
 from tsarchive.ir.values import type_of_constant
 from tsarchive.operators.effects import (
@@ -38,42 +39,6 @@ SizesOf = Callable[[Value], "tuple[int, ...] | None"]
 def unknown_sizes(value: Value) -> tuple[int, ...] | None:
     """Return the sizes of a tensor, in a body for every call."""
     return None
-
-
-def replace(value: Value, other: Value) -> None:
-    """Let all that uses a value use another."""
-    for user, offset in value.uses:
-        user.inputs[offset] = other
-    other.uses += value.uses
-    value.uses.clear()
-
-
-def set_input(node: Node, offset: int, value: Value) -> None:
-    node.inputs[offset].uses.remove(Use(node, offset))
-    node.inputs[offset] = value
-    value.uses.append(Use(node, offset))
-
-
-def blocks_in(block: Block) -> Iterator[Block]:
-    """Yield a block and all that are nested in it."""
-    yield block
-    for node in block.nodes:
-        for inner in nested_blocks(node):
-            yield from blocks_in(inner)
-
-
-def remove(block: Block, node: Node) -> None:
-    """Take out a node whose results nothing uses, and all that is in it."""
-    _drop_uses(node)
-    block.nodes.remove(node)
-
-
-def _drop_uses(node: Node) -> None:
-    """Remove the uses that a node and those in it make of values."""
-    for inner in nested_blocks(node):
-        for each in (*inner.nodes, inner.return_node):
-            _drop_uses(each)
-    node.drop_inputs()
 
 
 def sweep(block: Block) -> None:
@@ -140,55 +105,6 @@ def tensor_of(value: Value) -> Tensor | None:
 def uses_of_content(value: Value) -> list[Use]:
     """Return the uses of a tensor but those that ask for its shape, dtype or device."""
     return [use for use in value.uses if use.user.operator not in _ASKING]
-
-
-def copied(node: Node, inputs: list[Value]) -> Node:
-    """Return a node that does the same with other inputs, without blocks."""
-    made = Node(
-        node.kind, [], [], [], dict(node.attributes), node.schema, None,
-        upgrader=node.upgrader, stand_in=node.stand_in, has_effects=node.has_effects,
-        lost=node.lost, written_arguments=node.written_arguments, writes_all=node.writes_all,
-    )  # fmt: skip
-    for value in inputs:
-        made.add_input(value)
-    for output in node.outputs:
-        made.add_output(output.type, output.name)
-    return made
-
-
-def copy_of(graph: Block) -> Block:
-    """Return a graph that can be changed apart from another."""
-    made = Block()
-    copy_block(graph, made, {})
-    return made
-
-
-def copy_block(body: Block, made: Block, values: dict[Value, Value]) -> None:
-    """Fill a block with a copy of another; ``values`` are the values of the copy by those copied.
-
-    Nodes whose results are among them are left out.
-    """
-    for param in body.params:
-        if param not in values:
-            values[param] = made.add_param(param.type, param.name)
-    for node in body.nodes:
-        if not (node.outputs and node.outputs[0] in values):
-            copy_node(node, made, values)
-    for value in body.returns:
-        made.add_return(values[value])
-
-
-def copy_node(node: Node, block: Block, values: dict[Value, Value]) -> None:
-    """Append a copy of a node to a block."""
-    made = copied(node, [values[value] for value in node.inputs])
-    block.nodes.append(made)
-    for inner in node.blocks:
-        copy_block(inner, made.add_block(), values)
-    subgraph = node.attributes.get("subgraph")
-    if isinstance(subgraph, Block):
-        made.attributes["subgraph"] = Block()
-        copy_block(subgraph, made.attributes["subgraph"], values)
-    values.update(zip(node.outputs, made.outputs, strict=True))
 
 
 def operator_of(node: Node) -> str:

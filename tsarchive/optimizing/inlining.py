@@ -16,6 +16,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import Function, FunctionType
 from tsarchive.ir.constants import Device, EnumMember, TableConstant
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value
+from tsarchive.ir.rewriting import copied
 from tsarchive.ir.types import (
     ANY,
     NONE,
@@ -30,8 +31,6 @@ from tsarchive.ir.types import (
 from tsarchive.ir.values import type_of_constant
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import get_slot
-
-from .graphs import copied
 
 MODULE: Final = "prim::Module"
 """The kind of a node that stands in no block: its value is a module."""

@@ -11,23 +11,14 @@ from torch import Tensor
 
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.rewriting import remove, replace, set_input
 from tsarchive.ir.types import TENSOR
 from tsarchive.operators.effects import IS_TRAINING, NEW_TENSORS
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.passes.alias_analysis import OUTSIDE
 
 from .freezing import Written
-from .graphs import (
-    Inserter,
-    argument,
-    each_node,
-    remove,
-    replace,
-    set_input,
-    sweep,
-    tensor_of,
-    uses_of_content,
-)
+from .graphs import Inserter, argument, each_node, sweep, tensor_of, uses_of_content
 
 _DROPOUTS: Final = frozenset(
     f"aten::{kind}{end}"

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Node, Value, walk
+from tsarchive.ir.rewriting import blocks_in, set_input
 from tsarchive.ir.types import TENSOR
 
 from .freezing import Written, is_seeded
-from .graphs import Inserter, blocks_in, each_node, set_input, tensor_of
+from .graphs import Inserter, each_node, tensor_of
 from .layers import Tensors, memory_of
 
 _CONVOLUTIONS: Final = frozenset({"aten::conv2d", "aten::conv_transpose2d", "aten::_convolution"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.rewriting import remove, replace, set_input
 
-from .graphs import Inserter, each_node, remove, replace, set_input
+from .graphs import Inserter, each_node
 
 _ITEM: Final = "aten::__getitem__"
 _UNPACK: Final = "prim::ListUnpack"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tsarchive.ir.graph import Block, Node, Value, walk
+from tsarchive.ir.rewriting import blocks_in, remove, replace
 from tsarchive.ir.types import NUMBER, STRING, OptionalType
 from tsarchive.operators.effects import NEW_TENSORS, may_write
 from tsarchive.run.costs import PlainMode
@@ -38,11 +39,8 @@ from .graphs import (
     Inserter,
     SizesOf,
     argument,
-    blocks_in,
     is_in_place,
     operator_of,
-    remove,
-    replace,
     tensor_of,
     unknown_sizes,
     uses_of_content,

@@ -17,24 +17,14 @@ import torch
 
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import Block, Carried, Node, Value, carried_values, is_constant_true, walk
+from tsarchive.ir.rewriting import blocks_in, remove, set_input
 from tsarchive.ir.types import INT, TENSOR, ListType
 from tsarchive.operators.effects import is_pure, may_write
 
 from .affine import whole
 from .cells import Cell, Item, Kind, cells_of, item_of_list
 from .freezing import Written, number_of
-from .graphs import (
-    Inserter,
-    SizesOf,
-    all_true,
-    blocks_in,
-    is_in_place,
-    remove,
-    set_input,
-    sweep,
-    taken_by,
-    unknown_sizes,
-)
+from .graphs import Inserter, SizesOf, all_true, is_in_place, sweep, taken_by, unknown_sizes
 
 _TENSORS: Final = ListType(TENSOR)
 

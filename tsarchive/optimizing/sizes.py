@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks, walk
+from tsarchive.ir.rewriting import remove, replace
 from tsarchive.ir.types import BOOL, INT, STRING
 from tsarchive.run.objects import as_number
 from tsarchive.run.passes.sizes import (
@@ -20,7 +21,7 @@ from tsarchive.run.passes.sizes import (
 )
 
 from .freezing import Written
-from .graphs import Inserter, each_node, remove, replace, sweep, tensor_of
+from .graphs import Inserter, each_node, sweep, tensor_of
 
 _ONCE: Final = frozenset({"aten::size.int", "aten::dim", *COMPUTING_INTS})
 

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import Device
 from tsarchive.ir.graph import CONSTANT, Block, Node, Value, carried_values, walk
+from tsarchive.ir.rewriting import copy_block, copy_node, remove, replace, set_input
 from tsarchive.ir.types import (
     BOOL,
     DEVICE,
@@ -34,18 +35,7 @@ from tsarchive.operators.effects import ASKING_SIZES, ASKING_TYPES, is_pure
 
 from .attention import fuse_attention
 from .freezing import Written, number_of, result_of, simplify
-from .graphs import (
-    Inserter,
-    SizesOf,
-    all_true,
-    copy_block,
-    copy_node,
-    each_node,
-    remove,
-    replace,
-    set_input,
-    tensor_of,
-)
+from .graphs import Inserter, SizesOf, all_true, each_node, tensor_of
 from .lists import gather_lists
 from .packing import has_sums
 from .recurrence import find_recurrence

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from tsarchive.ir.graph import Block, Node, Value, carried_values
+from tsarchive.ir.rewriting import remove, replace
 from tsarchive.ir.types import TupleType
 
-from .graphs import Inserter, each_node, remove, replace, sweep
+from .graphs import Inserter, each_node, sweep
 
 
 def lower_tuples(graph: Block) -> None:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from tsarchive.ir.graph import Block, Node, Value
+from tsarchive.ir.rewriting import set_input
 from tsarchive.run.operators import implementation
 
 from .freezing import Written, value_of
-from .graphs import Inserter, SizesOf, each_node, set_input, sweep
+from .graphs import Inserter, SizesOf, each_node, sweep
 
 _VIEWS: Final = frozenset(
     f"aten::{name}"

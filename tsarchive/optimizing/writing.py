@@ -19,6 +19,7 @@ from tsarchive.formats.torchscript.saving_loaded import records_of_program, stat
 from tsarchive.ir.classes import Attribute, ClassType, Function
 from tsarchive.ir.constants import ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, nested_blocks
+from tsarchive.ir.rewriting import blocks_in, remove, replace
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, INT, NONE, TENSOR, TupleType, Type
 from tsarchive.ir.values import Builder
@@ -27,7 +28,6 @@ from tsarchive.run.natives.onednn import PACK_CONVOLUTION, PACK_LINEAR
 from tsarchive.run.operators import operator_schemas
 from tsarchive.run.slots import get_slot
 
-from .graphs import blocks_in, remove, replace
 from .packing import Packed
 
 _WEIGHTS: Final = "__torch__.tsarchive.PackedWeights"

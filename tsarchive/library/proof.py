@@ -1,0 +1,275 @@
+"""Whether a module of an archive and an object of a library do the same on drawn inputs.
+
+Both get the same tensors, inputs and random numbers, in training and in evaluation. Their results,
+their buffers, what they write to their inputs, which of these they return and how many random
+numbers they draw must be equal to the bit, and gradients up to rounding. What the module of the
+archive takes, the object must take; it may take more, as traced code stands for the inputs of the
+trace alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from tsarchive.ir.schema import Argument
+from tsarchive.operators.effects import operator_may_write
+from tsarchive.run.modules import ArchiveModule
+
+from .evidence import Evidence, code_of, tensors_of
+from .inputs import Arguments, Drawing, Form
+
+_SEED: Final = 7
+_FEWEST: Final = 2
+_MOST_OF_RANK: Final = 3
+_MOST_TAKEN: Final = 12
+_MOST_TRIES: Final = 1500
+_MOST_REFUSED: Final = 6
+_MOST_OPTIONAL: Final = 4
+_MOST_OPTIONAL_TRIES: Final = 160
+_FEW_ELEMENTS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a call did; nothing else counts where it ``was_refused``."""
+
+    was_refused: bool
+    result: Any
+    given: Arguments
+    buffers: dict[str, torch.Tensor]
+    random: torch.Tensor
+    gradients: list[torch.Tensor | None]
+
+
+class Trial:
+    """A module and an object that may stand for it, with tensors of their own.
+
+    ``built`` is an object of the library on the device ``meta``; it is left as it is.
+    """
+
+    def __init__(self, module: ArchiveModule, built: nn.Module, evidence: Evidence) -> None:
+        self._module = _copied(module)
+        self._shape_only = built
+        self._built = with_tensors_of(_copied(module), copy.deepcopy(built))
+        self._evidence = evidence
+        self._buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
+
+    def difference(self) -> str | None:
+        """Say in words what the two do differently; None where they do the same."""
+        found = map(self._difference_of, entries(self._module))
+        return next((difference for difference in found if difference is not None), None)
+
+    def _difference_of(self, arguments: Sequence[Argument]) -> str | None:
+        drawing = Drawing(arguments, self._evidence, _dtype_of(self._module))
+        if drawing.unknown is not None:
+            return f"inputs like {drawing.unknown!r} are not drawn"
+        taken: Counter[int] = Counter()
+        for forms in self._accepted(drawing):
+            rank = len(forms[0].shape) if forms else 0
+            if taken[rank] < _MOST_OF_RANK:
+                taken[rank] += 1
+                for others in _with_other_batches(forms, is_first=taken[rank] == 1):
+                    found = self._difference_for(drawing.drawn(others))
+                    if found is not None:
+                        return found
+                if taken[rank] == 1:
+                    found = self._difference_with_more(drawing, drawing.drawn(forms))
+                    if found is not None:
+                        return found
+            if taken.total() >= _MOST_TAKEN:
+                break
+        enough = taken.total() >= min(_FEWEST, len(arguments))
+        return None if enough else "no inputs were found that it takes"
+
+    def _accepted(self, drawing: Drawing) -> Iterator[tuple[Form, ...]]:
+        """Yield forms that the archive takes; few of those that the object is sure to refuse.
+
+        The archive's code is asked first, always: its operators check what kernels trust.
+        """
+        refused = 0
+        for forms in itertools.islice(drawing.forms(), _MOST_TRIES):
+            is_likely = self._may_take(drawing, forms)
+            refused += not is_likely
+            if is_likely or refused <= _MOST_REFUSED:
+                if not self._run(self._module, drawing.drawn(forms)).was_refused:
+                    yield forms
+
+    def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
+        """Ask the object without memory, which is quick."""
+        given = drawing.without_memory(forms)
+        if given is None:
+            return True
+        try:
+            with torch.no_grad():
+                self._shape_only(*given)
+        except NotImplementedError:
+            return True
+        except Exception:  # noqa: BLE001  # kernels raise errors of any class
+            return False
+        return True
+
+    def _difference_with_more(self, drawing: Drawing, given: Arguments) -> str | None:
+        """Compare calls with arguments that may be left out."""
+        taken: Counter[str] = Counter()
+        for name, more in itertools.islice(drawing.optional(given), _MOST_OPTIONAL_TRIES):
+            is_taken = taken[name] < _MOST_OPTIONAL
+            if is_taken and not self._run(self._module, more).was_refused:
+                taken[name] += 1
+                if self._difference_for(more) is not None:
+                    return f"it does something else when {name!r} is given"
+        return None
+
+    def _difference_for(self, given: Arguments) -> str | None:
+        for is_training in (True, False):
+            one = self._run(self._module, given, is_training=is_training)
+            if one.was_refused:
+                continue
+            if not _agree(one, self._run(self._built, given, is_training=is_training)):
+                mode = "training" if is_training else "evaluation"
+                sizes = [list(tensor.shape) for tensor in _tensors(given)]
+                return f"in {mode} it does something else with inputs of sizes {sizes}"
+        return None
+
+    def _run(self, module: nn.Module, given: Arguments, *, is_training: bool = False) -> _Outcome:
+        module.train(is_training)
+        for path, tensor in module.named_buffers():
+            tensor.copy_(self._buffers[path])
+        leaves, own = _own(given, is_training)
+        generator = torch.default_generator
+        before = generator.get_state()
+        generator.manual_seed(_SEED)
+        gradients: list[torch.Tensor | None] = []
+        try:
+            with torch.set_grad_enabled(is_training):
+                result = module(*own)
+            was_refused, random = False, generator.get_state()
+            if is_training:
+                gradients = _gradients(result, [*leaves, *module.parameters()])
+        except Exception:  # noqa: BLE001  # kernels raise errors of any class
+            was_refused, result, random = True, None, before
+        finally:
+            generator.set_state(before)
+        buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
+        return _Outcome(was_refused, result, own, buffers, random, gradients)
+
+
+def _with_other_batches(forms: tuple[Form, ...], *, is_first: bool) -> Iterator[tuple[Form, ...]]:
+    """Yield forms, and for the first of a rank also those of no and of one sample."""
+    yield forms
+    if is_first and forms and forms[0].shape:
+        for count in (0, 1):
+            yield tuple(
+                form.of_shape(count, *form.shape[1:]) if form.shape else form for form in forms
+            )
+
+
+def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:
+    """Give an object the tensors of a module, the very same, and its flags of training."""
+    for table in ("_parameters", "_buffers"):
+        for name, tensor in getattr(module, table).items():
+            if name in getattr(built, table):
+                setattr(built, name, tensor)
+    for name, child in module._modules.items():
+        of_built = built._modules.get(name)
+        if child is not None and of_built is not None:
+            with_tensors_of(child, of_built)
+    built.training = module.training
+    return built
+
+
+def _copied(module: ArchiveModule) -> ArchiveModule:
+    """A copy, which shares large parameters unless something in its code may write to them."""
+    parameters = [*module.parameters()]
+    is_large = sum(parameter.numel() for parameter in parameters) > _FEW_ELEMENTS
+    is_shared = is_large and not any(map(operator_may_write, code_of(module)))
+    return copy.deepcopy(module, {id(each): each for each in parameters} if is_shared else {})
+
+
+def _dtype_of(module: nn.Module) -> torch.dtype:
+    found = (tensor.dtype for _, tensor in tensors_of(module) if tensor.is_floating_point())
+    return next(found, torch.float32)
+
+
+def entries(module: ArchiveModule) -> list[Sequence[Argument]]:
+    """Return the arguments of ``forward``, or of each of its overloads."""
+    methods = module.tsarchive_class.methods
+    found = [m for name, m in methods.items() if name.partition("__")[0] == "forward"]
+    return [method.schema.arguments[1:] for method in found]
+
+
+def _own(given: Any, is_training: bool) -> tuple[list[torch.Tensor], Any]:
+    """Copy arguments; also return the leaves that gradients lead to."""
+    leaves: list[torch.Tensor] = []
+    memo: dict[int, Any] = {}
+    for tensor in _tensors(given):
+        own = tensor.clone()
+        if is_training and tensor.is_floating_point():
+            leaves.append(own.requires_grad_())
+            own = own.clone()
+        memo[id(tensor)] = own
+    return leaves, copy.deepcopy(given, memo)
+
+
+def _gradients(result: Any, of: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
+    inputs = [tensor for tensor in of if tensor.requires_grad]
+    if not outputs or not inputs:
+        return []
+    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
+    return [*torch.autograd.grad(outputs, inputs, weights, allow_unused=True)]
+
+
+def _agree(one: _Outcome, other: _Outcome) -> bool:
+    """Return whether the second did what the first did."""
+    if other.was_refused or not torch.equal(one.random, other.random):
+        return False
+    is_same = _same(one.result, other.result) and _same(one.given, other.given)
+    is_same = is_same and _same(one.buffers, other.buffers)
+    return is_same and _returned(one) == _returned(other) and _near(one.gradients, other.gradients)
+
+
+def _returned(outcome: _Outcome) -> list[int]:
+    """Return the inputs whose memory the result has."""
+    given = [each.data_ptr() for each in _tensors(outcome.given) if each.numel()]
+    return [given.index(p.data_ptr()) for p in _tensors(outcome.result) if p.data_ptr() in given]
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether values are equal to the bit, but for the bits of what is no number."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.dtype != other.dtype or one.shape != other.shape or one.layout != other.layout:
+            return False
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _near(ones: Sequence[torch.Tensor | None], others: Sequence[torch.Tensor | None]) -> bool:
+    """Return whether gradients are equal up to rounding."""
+    rows = itertools.zip_longest(ones, others)
+    return all(
+        one is other
+        if one is None or other is None
+        else one.layout == other.layout
+        and torch.allclose(one.to_dense(), other.to_dense(), 1e-4, 1e-5, equal_nan=True)
+        for one, other in rows
+    )
