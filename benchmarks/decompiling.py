@@ -104,7 +104,9 @@ def functions_in(path: Path) -> dict[str, ast.FunctionDef]:
 
 
 def original_of(module: str) -> Path | None:
-    """Return the file of a module that is at hand."""
+    """Return the file of a module that is at hand; torch's own are no measure of a program."""
+    if not module or module.startswith("torch."):
+        return None
     name = Path(*module.split("."))
     candidates = (Path(folder) / name.with_suffix(".py") for folder in (ROOT, *sys.path) if folder)
     return next(filter(Path.is_file, candidates), None)
@@ -115,7 +117,7 @@ def similarities(folder: Path, definitions: dict[str, str]) -> Iterator[tuple[st
     for place, qualified_name in definitions.items():
         module, _, own = place.partition(":")
         original, _, name = qualified_name.removeprefix("__torch__.").rpartition(".")
-        source = None if original.startswith("torch.") else original_of(original)
+        source = original_of(original)
         if source is None:
             continue
         ours = functions_in(folder / Path(*module.split(".")).with_suffix(".py"))

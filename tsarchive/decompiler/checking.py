@@ -15,6 +15,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
@@ -84,7 +85,7 @@ def checked(
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
         with readable_contents(archive, debug=True, whole=True) as after:
-            return CodeCheck(tuple(_compared(before, after, failures)))
+            return CodeCheck(tuple(_compared(before, after, failures, _other_names(report))))
 
 
 def _archive_in(folder: str | Path) -> str:
@@ -96,9 +97,18 @@ def _method_names(archive: Readable) -> Iterator[str]:
         yield pair.name
 
 
-def _routines(before: Readable, after: Readable) -> Iterator[RoutinePair]:
+def _routines(
+    before: Readable, after: Readable, known_as: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[RoutinePair]:
     digests = (partial(_digest, before), partial(_digest, after))
-    return ProgramComparison(before.contents, after.contents, digests).routines()
+    return ProgramComparison(before.contents, after.contents, digests, known_as).routines()
+
+
+def _other_names(report: DecompileReport) -> dict[str, str]:
+    """Return the names in the archive of functions that the package had to call otherwise."""
+    own = ((place.rpartition(":")[2], name) for place, name in report.definitions.items())
+    renamed = {f"{name.rpartition('.')[0]}.{shown}": name for shown, name in own}
+    return {shown: name for shown, name in renamed.items() if shown != name}
 
 
 def _digest(side: Readable, name: str) -> str:
@@ -140,9 +150,9 @@ def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodC
 
 
 def _compared(
-    before: Readable, after: Readable, failures: Mapping[str, str]
+    before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
 ) -> Iterator[MethodCheck]:
-    for where, name, own, other in _routines(before, after):
+    for where, name, own, other in _routines(before, after, known_as):
         if name in failures:
             yield MethodCheck(name, where, "not scripted", reason=failures[name])
         elif other is None:

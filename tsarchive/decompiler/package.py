@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import io
 import keyword
 import os
 import sys
@@ -143,6 +144,8 @@ def decompile(
     """
     target = _destination(directory, force=force)
     device = given_device(map_location)
+    if check and not isinstance(f, str | os.PathLike):  # which is read twice
+        f = io.BytesIO(bytes(open_source(f).data))
     tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
@@ -162,6 +165,8 @@ def decompile(
     tell("scripting")
     from .checking import checked
 
+    if not isinstance(f, str | os.PathLike):
+        f.seek(0)
     return dataclasses.replace(report, check=checked(f, report, imports))
 
 

@@ -72,8 +72,9 @@ class _Rescripting:
     def scripted(self) -> Any:
         """Return the scripted model, None where torch.jit refuses all of it."""
         model = self._package.load()
+        hooks = [*_hooks_of(model)]
         for source in self._functions:
-            if source.name in self._request.methods:
+            if source.name in self._request.methods and source.function not in hooks:
                 torch_jit.compile_always(source.function)
         while WHOLE not in self.failures:
             try:
@@ -88,7 +89,10 @@ class _Rescripting:
         for place, name in self._request.names.items():
             module, _, own = place.partition(":")
             found = getattr(importlib.import_module(f"{self._request.package}.{module}"), own)
-            self._definitions[found] = name
+            # torch asserts that functions have the names that their text has.
+            folder = name.rpartition(".")[0]
+            is_function = isinstance(found, FunctionType)
+            self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
             if isinstance(found, FunctionType):
                 yield _source(name, found)
             for key, function in _methods(found):
@@ -124,6 +128,13 @@ def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
             function = value.__func__ if isinstance(value, staticmethod) else value
             if isinstance(function, FunctionType):
                 yield key, function
+
+
+def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
+    """Yield the functions that a model and those in it are called with."""
+    for module in model.modules():
+        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+            yield getattr(hook, "__func__", hook)
 
 
 def _source(name: str, function: FunctionType) -> _Source:

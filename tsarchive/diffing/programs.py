@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import encode
@@ -52,16 +53,20 @@ class RoutinePair(NamedTuple):
 
 
 class ProgramComparison:
-    """Compares the outlines of two files. ``digests`` give those of tensors, by name."""
+    """Compares the outlines of two files. ``digests`` give those of tensors, by name.
+
+    ``known_as`` are names of definitions of after, for those that are called otherwise in its file.
+    """
 
     def __init__(
         self,
         before: Contents,
         after: Contents,
         digests: tuple[Digest, Digest],
+        known_as: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._tensors = before.tensors, after.tensors
-        self._outlines = before.outline, after.outline
+        self._outlines = before.outline, Renamings({**known_as}).outline(after.outline)
         self._digests = digests
         self._trees = (
             Tree(self._outlines[0], self._tensors[0], digests[0]),
