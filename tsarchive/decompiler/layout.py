@@ -16,10 +16,11 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import Node, closure
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Node, closure, walk
 
 from . import syntax
-from .naming import Pool, numbered
+from .naming import ROOT, Pool, numbered
 from .syntax import Reference, reference_of
 
 _BUILTINS_HOME = (0, "builtins")
@@ -41,6 +42,11 @@ class Definition:
     variables: set[str] = field(default_factory=set)
     types: list[str] = field(default_factory=list)
 
+    @property
+    def origin(self) -> str:
+        """The name in the program that was scripted or traced, as docstrings show it."""
+        return f"``{self.qualified_name.removeprefix(f'{ROOT}.')}``"
+
     def rename(self, name: str) -> None:
         self.name = name
         for statement in self.body:
@@ -50,9 +56,13 @@ class Definition:
 
 @dataclass(slots=True)
 class Module:
-    """One Python file of the package, ``a/b.py`` for the path ("a", "b")."""
+    """One Python file of the package, ``a/b.py`` for the path ("a", "b").
+
+    ``about`` is its docstring.
+    """
 
     path: tuple[str, ...]
+    about: str
     definitions: list[Definition] = field(default_factory=list)
     names: Pool = field(default_factory=lambda: Pool(fold=False))
 
@@ -104,7 +114,9 @@ class Layout:
             body += copy.deepcopy(definition.body)
         _put_names(body, names)
         early, late = self._imports(module, names)
-        source = written([*early, *body, *late])
+        if self._looks_ahead(module, names):
+            early.insert(0, _from("__future__", 0, [("annotations", None)]))
+        source = written([syntax.docstring(module.about), *early, *body, *late])
         return with_comments(source, self._comments)
 
     def _imports(
@@ -121,8 +133,7 @@ class Layout:
             if definition is None and not reference.name:
                 modules.append((reference.home, name))
             elif definition is None or definition.path != module.path:
-                reached = () if definition is None else self._reached.get(definition.path, ())
-                if module.path in reached:
+                if definition is not None and self._is_late(module, definition):
                     late.append(_from(key[1], key[0], [shown]))
                 elif name != own or key != _BUILTINS_HOME:
                     froms.setdefault(key, []).append(shown)
@@ -135,27 +146,42 @@ class Layout:
             else:
                 early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
-        if self._has_forward_annotations(module, names):
-            early.insert(0, _from("__future__", 0, [("annotations", None)]))
         return early, late
 
-    def _has_forward_annotations(self, module: Module, names: Mapping[Reference, str]) -> bool:
-        """Return whether an annotation names what is defined or imported behind it.
+    def _is_late(self, module: Module, definition: Definition) -> bool:
+        """Return whether the module of a definition imports this one, which so has to wait."""
+        reached = self._reached.get(definition.path, ())
+        return definition.path != module.path and module.path in reached
 
-        Elsewhere annotations are values, as torch.jit needs those of attributes.
+    def _looks_ahead(self, module: Module, names: Mapping[Reference, str]) -> bool:
+        """Return whether an annotation names what is not there yet when the module runs to it.
+
+        Otherwise annotations are what they say, not strings: TorchScript takes no others.
         """
-        known: set[int] = set()
-        for definition in module.definitions:
-            for reference in _annotated_with(definition):
+        present: set[Definition] = set()
+        for owner in module.definitions:
+            for reference in _references_of(chain.from_iterable(map(_annotations, owner.body))):
                 named = reference.definition
                 if named is None:
                     continue
-                is_own = named.path == module.path
-                is_late = named.number not in known or names[reference] != reference.wanted_name
-                if is_late if is_own else module.path in self._reached.get(named.path, ()):
+                is_there = named in present or named.path != module.path
+                has_alias = named.path == module.path and names[reference] != named.name
+                if not is_there or has_alias or self._is_late(module, named):
                     return True
-            known.add(definition.number)
+            present.add(owner)
         return False
+
+
+def _annotations(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the annotations that run with the module."""
+    for node in ast.walk(tree):
+        found: list[ast.expr | None] = []
+        match node:
+            case ast.FunctionDef():
+                found = [node.returns, *(argument.annotation for argument in node.args.args)]
+            case ast.ClassDef(body=body):
+                found = [one.annotation for one in body if isinstance(one, ast.AnnAssign)]
+        yield from (one for one in found if one is not None)
 
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
@@ -175,22 +201,13 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
 
 def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
     """Return the references in the trees of the definitions, each once, in order."""
-    statements = chain.from_iterable(definition.body for definition in definitions)
-    nodes = chain.from_iterable(map(ast.walk, statements))
+    return _references_of(chain.from_iterable(definition.body for definition in definitions))
+
+
+def _references_of(trees: Iterable[ast.AST]) -> Iterable[Reference]:
+    nodes = chain.from_iterable(map(ast.walk, trees))
     known = map(reference_of, nodes)
     return dict.fromkeys(reference for reference in known if reference is not None)
-
-
-def _annotated_with(definition: Definition) -> Iterator[Reference]:
-    """Yield the references in annotations that are evaluated where a definition is."""
-    for node in chain.from_iterable(map(ast.walk, definition.body)):
-        found: list[ast.expr | None] = []
-        if isinstance(node, ast.FunctionDef):
-            found = [node.returns, *(argument.annotation for argument in node.args.args)]
-        elif isinstance(node, ast.ClassDef):
-            found = [each.annotation for each in node.body if isinstance(each, ast.AnnAssign)]
-        for annotation in filter(None, found):
-            yield from filter(None, map(reference_of, ast.walk(annotation)))
 
 
 def _names_of(used: Iterable[Reference], module: Module) -> dict[Reference, str]:
@@ -242,6 +259,7 @@ _MARKER = "comment_number_"
 _MARKED = re.compile(rf"^( *){_MARKER}([0-9]+)$(?=\n?(.*))", re.MULTILINE)
 _NUMBER = "comment_number"
 _WIDTH: Final = 88
+_BEFORE_COMMENT = r"""(?:[^#"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*"""
 _SEPARATORS = re.compile(r"[/\\]")
 
 
@@ -258,9 +276,8 @@ class Comments:
         location = None if node.range is None else node.range.location
         if location is None or not location.filename:
             return None
-        path = location.filename if self._full_paths else _SEPARATORS.split(location.filename)[-1]
-        text = _printable(location.text).rstrip(": ")
-        comment = Comment(f"{_printable(path)}:{location.line}", text)
+        where = self._place(location.filename, location.line)
+        comment = Comment(where, _without_comment(_printable(location.text)))
         if comment == self._last:
             return None
         self._last = comment
@@ -268,6 +285,21 @@ class Comments:
         marker = ast.Name(_MARKER, ast.Load())
         setattr(marker, _NUMBER, len(self.all) - 1)
         return ast.Expr(marker)
+
+    def origin(self, function: Function) -> str | None:
+        """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
+        ranges = (node.range for node in walk(function.graph.nodes) if node.range is not None)
+        source = next((found.source for found in ranges), None)
+        if source is None or not source.filename:
+            return None
+        lines = source.text.split("\n")
+        starts = (index for index, line in enumerate(lines) if line.lstrip().startswith("def "))
+        first = next(starts, None)
+        return None if first is None else self._place(source.filename, source.first_line + first)
+
+    def _place(self, filename: str, line: int) -> str:
+        path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]
+        return f"{_printable(path)}:{line}"
 
     def start(self) -> None:
         self._last = None
@@ -283,6 +315,12 @@ class Comment(NamedTuple):
         """Return the comment before a line of Python, which does not say the same twice."""
         is_same = line.strip().rstrip(":") == self.text
         return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
+
+
+def _without_comment(line: str) -> str:
+    """Return a line without the comment at its end, which would mean something to linters here."""
+    found = re.match(_BEFORE_COMMENT, line)
+    return (found[0] if found else line).rstrip(": ")
 
 
 def _printable(text: str) -> str:

@@ -24,7 +24,8 @@ from . import syntax
 
 _LONGEST = 60
 _SELF_AND_INPUT = 2
-_ROOT = "__torch__"
+ROOT = "__torch__"
+"""What qualified names of archives begin with."""
 _ROOT_MODULE = "model"
 
 GLOBAL_NAMES = frozenset(
@@ -58,7 +59,7 @@ def definition_name(text: str) -> str:
 def module_path(qualified_name: str) -> tuple[str, ...]:
     """Return the parts of the module that holds a class or function of an archive."""
     *atoms, _ = unmangled(qualified_name).split(".")
-    if atoms[:1] == [_ROOT]:
+    if atoms[:1] == [ROOT]:
         del atoms[0]
     parts = tuple(identifier(atom) for atom in atoms)
     # Names in double underscores mean something to Python, those of one belong to the package.

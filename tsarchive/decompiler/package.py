@@ -27,13 +27,11 @@ from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import (
     ANY,
-    DictType,
     EnumType,
     ListType,
     OptionalType,
     TupleType,
     Type,
-    UnionType,
     annotation,
 )
 from tsarchive.policy import Guard, Policy
@@ -224,7 +222,8 @@ class _Package:
                 case _:
                     shown = values.value(value, ANY, path)
             body.append(syntax.assign([name], shown))
-        return [_module((CONSTANTS,), body)] if body else []
+        about = "Constants of the code: each is one object for all that names it."
+        return [_module((CONSTANTS,), about, body)] if body else []
 
     def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
@@ -249,7 +248,7 @@ class _Package:
         default = syntax.literal("cpu" if self._device is None else str(self._device))
         device = ast.arg("device", syntax.form("torch.device | str"))
         load = syntax.function(_LOAD, [device], [default], body, self._root)
-        return _module((_MODEL,), [load], {_LOAD, "device"})
+        return _module((_MODEL,), "Builds the model.", [load], {_LOAD, "device"})
 
     def _interface(self) -> str:
         """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
@@ -283,10 +282,12 @@ class _Package:
         return texts
 
 
-def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
+def _module(
+    path: tuple[str, ...], about: str, body: list[ast.stmt], names: Iterable[str] = ()
+) -> Module:
     """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
-    return Module(path, [definition])
+    return Module(path, about, [definition])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -376,7 +377,8 @@ def body_of(program: Program, key: Type | Function, definition: Definition) -> l
     """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
-            return [_function(program, key, definition.name, definition)]
+            made = _function(program, key, definition.name, definition)
+            return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
         case EnumType():
@@ -399,7 +401,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         annotation = ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1)
         if class_.is_module:
             definition.types.append(ast.dump(annotation))
-        if not class_.is_module or _is_told_by_no_value(attribute.type):
+        else:
             body.append(annotation)
     for function in _methods(class_, members):
         if is_container and function.name in OF_CONTAINERS:
@@ -410,24 +412,13 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
-        body.append(made)
+        body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
-    return [class_definition, *_accessors(definition, class_)]
-
-
-def _is_told_by_no_value(type_: Type) -> bool:
-    """Return whether a value may be of another type than an attribute that holds it: an empty list
-    has no type of items, and None none at all. torch.jit reads that from the class."""
-    if isinstance(type_, ClassType):
-        return not type_.is_module
-    is_open = isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY
-    return is_open or (
-        isinstance(type_, TupleType) and any(map(_is_told_by_no_value, type_.parts()))
-    )
+    return [_documented(class_definition, definition.origin), *_accessors(definition, class_)]
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -481,6 +472,15 @@ def _function(
     return syntax.function(name, arguments, defaults, translation.statements, returns)
 
 
+def _documented(made: ast.FunctionDef | ast.ClassDef, *facts: str | None) -> ast.stmt:
+    """Give a definition a docstring of what is known of its origin, if anything is."""
+    told = ", ".join(fact for fact in facts if fact)
+    if told:
+        body = [] if isinstance(made.body[0], ast.Pass) else made.body
+        made.body = [syntax.docstring(f"From {told}."), *body]
+    return made
+
+
 def _default(translation: Translation, argument: Argument) -> ast.expr:
     value = argument.default
     if isinstance(argument.type, ListType) and isinstance(value, int | float):
@@ -499,7 +499,8 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    return [syntax.class_(definition.name, [syntax.form("enum.Enum")], body)]
+    made = syntax.class_(definition.name, [syntax.form("enum.Enum")], body)
+    return [_documented(made, definition.origin)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -512,4 +513,5 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    return [syntax.class_(definition.name, [syntax.form("NamedTuple")], body)]
+    made = syntax.class_(definition.name, [syntax.form("NamedTuple")], body)
+    return [_documented(made, definition.origin)]

@@ -47,7 +47,7 @@ from . import syntax
 from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
 from .libraries import LibraryModules
-from .naming import definition_name, module_path
+from .naming import ROOT, definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -122,7 +122,7 @@ class Program:
             content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
             found = self._definitions[key] = self._by_content.setdefault(content, made)
             if found is made:
-                module = self.modules.setdefault(made.path, Module(made.path))
+                module = self.modules.setdefault(made.path, Module(made.path, _about(shown)))
                 made.rename(module.names.unique(made.name))
                 module.definitions.append(made)
         return self._definitions[key]
@@ -130,6 +130,12 @@ class Program:
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
+
+
+def _about(qualified_name: str) -> str:
+    """Return the docstring of the module that holds a definition."""
+    module = qualified_name.removeprefix(f"{ROOT}.").rpartition(".")[0]
+    return f"Code of ``{module}``." if module else "Code of a program without modules."
 
 
 def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
@@ -180,18 +186,20 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
     if not parts:
         return syntax.form("Any")
     if isinstance(type_, OptionalType):
-        return _any_of([*parts, syntax.literal(None)])
+        return any_of([*parts, syntax.literal(None)])
     if isinstance(type_, UnionType):
-        return _any_of(parts)
+        return any_of(parts)
     base = _CONTAINERS.get(type(type_))
     return syntax.form("Any") if base is None else syntax.subscript(syntax.form(base), *parts)
 
 
-def _any_of(alternatives: Sequence[ast.expr]) -> ast.expr:
-    """Return ``int | str | None``, with None last."""
+def any_of(alternatives: Sequence[ast.expr]) -> ast.expr:
+    """Return ``int | str | None``, with None last, each once."""
     distinct = {ast.dump(one): one for one in alternatives}
     none = distinct.pop(ast.dump(syntax.literal(None)), None)
     ordered = [*distinct.values(), *([] if none is None else [none])]
+    if not ordered:
+        return syntax.form("Any")
     return reduce(lambda one, two: ast.BinOp(one, ast.BitOr(), two), ordered)
 
 

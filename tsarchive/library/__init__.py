@@ -6,17 +6,17 @@ of that class. What is not proven to be one stays what it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .functions import recovered_function
 from .known import register
 from .recovery import Recovered, recovered
+from .replacing import Outcome, outcomes, with_library_modules
 
-if TYPE_CHECKING:
-    from tsarchive.ir.classes import Function
-
-__all__ = ["Recovered", "recovered", "recovered_function", "register"]
-
-
-def recovered_function(function: Function) -> str | None:
-    """Return the name of the function of a library that one of an archive is proven to be."""
-    return None
+__all__ = [
+    "Outcome",
+    "Recovered",
+    "outcomes",
+    "recovered",
+    "recovered_function",
+    "register",
+    "with_library_modules",
+]

@@ -15,6 +15,7 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import BOOL, FLOAT, INT, TENSOR, ListType, OptionalType, TupleType, Type
 from tsarchive.run.modules import PACKED_SEQUENCE
 
+from .calls import tensors_in
 from .evidence import Evidence
 
 Arguments = tuple[Any, ...]
@@ -23,7 +24,8 @@ _SEED: Final = 20
 _MOST_ELEMENTS: Final = 1 << 19
 _MOST_SIZES: Final = 16
 _MOST_SPACE: Final = 64
-_MOST_RANK: Final = 5
+_RANK_OF_SEQUENCES: Final = 3
+_MOST_BESIDE_OTHERS: Final = 100
 _MOST_SQUARED: Final = 16
 _SCALES: Final = (0.1, 1.0, 10.0, 100.0)
 _USUAL_SIZES: Final = (4, 6, 3)
@@ -69,6 +71,9 @@ class Form:
         return Form(shape, self.content)
 
 
+_PROBABILITIES: Final = [Form(shape, "probabilities") for shape in ((3, 4), (5,), (2, 3, 4))]
+
+
 class Drawing:
     """Draws arguments for a method of a module, the same for the same forms."""
 
@@ -92,12 +97,19 @@ class Drawing:
 
     def forms(self) -> Iterator[tuple[Form, ...]]:
         """Yield forms for the arguments that must be given; a module may refuse many of them."""
-        more = len(self._required) - 1
-        for first in self._first_forms() if self._required else ():
-            for others in itertools.product(self._related(first), repeat=more):
-                yield (first, *others)
         if not self._required:
             yield ()
+        elif len(self._required) == 1:
+            yield from ((form,) for form in self._first_forms())
+        else:
+            first = [*itertools.islice(self._first_forms(), _MOST_BESIDE_OTHERS)]
+            related = [self._related(form) for form in first]
+            most = max(map(len, related))
+            more = len(self._required) - 1
+            for places in sorted(itertools.product(range(most), repeat=more), key=_rarity):
+                for form, others in zip(first, related, strict=True):
+                    if max(places) < len(others):
+                        yield (form, *(others[place] for place in places))
 
     def without_memory(self, forms: Sequence[Form]) -> Arguments | None:
         """Return arguments of these forms on the device ``meta``; None where there are none."""
@@ -122,7 +134,11 @@ class Drawing:
 
     def _first_forms(self) -> Iterator[Form]:
         """Yield forms of all ranks in turns, those of fewer elements before larger ones."""
-        yield from _in_turns([*map(self._of_rank, range(_MOST_RANK, -1, -1)), self._others()])
+        if is_packed_sequence(self._required[0].type):
+            yield from self._of_rank(_RANK_OF_SEQUENCES)
+        else:
+            ranks = map(self._of_rank, (2, 3, 4, 1, 5, 0))
+            yield from _in_turns([*ranks, self._indices(), _PROBABILITIES])
 
     def _of_rank(self, rank: int) -> list[Form]:
         """Return shapes of a rank: each known size at each place, and the ends of known shapes."""
@@ -138,12 +154,10 @@ class Drawing:
         shapes = sorted(found, key=math.prod) if rank else [()]
         return [Form(shape) for shape in shapes if math.prod(shape) <= _MOST_ELEMENTS]
 
-    def _others(self) -> Iterator[Form]:
-        """Yield indices and probabilities."""
+    def _indices(self) -> Iterator[Form]:
         shapes = ((2, 3), (40,), (2, 3, 4), (1,))
         for shape, most in itertools.product(shapes, sorted(self._sizes, reverse=True)):
             yield Form(shape, most)
-        yield from (Form(shape, "probabilities") for shape in ((3, 4), (5,), (2, 3, 4)))
 
     def _spaces(self) -> list[int]:
         largest = max((n for n in self._numbers if n <= _MOST_SPACE), default=1)
@@ -178,11 +192,16 @@ class Drawing:
 
     def _forms_beside(self, given: Arguments) -> Iterator[Form]:
         """Yield forms for states and masks, whose sizes are among those of the inputs."""
-        sizes = _within([n for value in _tensors(given) for n in value.shape])[:4]
+        sizes = _within([n for value in tensors_in(given) for n in value.shape])[:4]
         sizes = _within([*sizes, 1, *self._sizes[:4]])
         for rank, content in itertools.product((2, 3, 1), ("numbers", "flags")):
             for shape in itertools.product(sizes, repeat=rank):
                 yield Form(shape, content)
+
+
+def _rarity(places: tuple[int, ...]) -> tuple[int, int]:
+    """The order in which forms of several tensors are tried: alike ones before different ones."""
+    return len(set(places)), sum(places)
 
 
 def is_drawn(type_: Type) -> bool:
@@ -208,14 +227,6 @@ def _nested(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
     if isinstance(type_, TupleType):
         return tuple(_nested(element, draw) for element in type_.elements)
     return draw() if type_ == TENSOR else [draw(), draw()]
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
 
 
 def _within(sizes: Iterable[int]) -> list[int]:

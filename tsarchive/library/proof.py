@@ -10,11 +10,11 @@ trace alone.
 from __future__ import annotations
 
 import copy
+import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
@@ -23,30 +23,28 @@ from tsarchive.ir.schema import Argument
 from tsarchive.operators.effects import operator_may_write
 from tsarchive.run.modules import ArchiveModule
 
+from .calls import Outcome, agree, called, is_equal, tensors_in
 from .evidence import Evidence, code_of, tensors_of
 from .inputs import Arguments, Drawing, Form
 
-_SEED: Final = 7
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
 _MOST_TAKEN: Final = 12
-_MOST_TRIES: Final = 1500
-_MOST_REFUSED: Final = 6
+_MOST_TRIES: Final = 3000
+_MOST_UNLIKELY: Final = 6
+_MOST_REFUSED: Final = 200
 _MOST_OPTIONAL: Final = 4
 _MOST_OPTIONAL_TRIES: Final = 160
 _FEW_ELEMENTS: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a call did; nothing else counts where it ``was_refused``."""
+class _Verdict(enum.Enum):
+    """What came of the comparison of two calls; the text goes before the sizes of inputs."""
 
-    was_refused: bool
-    result: Any
-    given: Arguments
-    buffers: dict[str, torch.Tensor]
-    random: torch.Tensor
-    gradients: list[torch.Tensor | None]
+    SAME = "it does the same with"
+    REFUSED = "its class refuses"
+    OTHER = "in evaluation it does something else with"
+    OTHER_IN_TRAINING = "in training it does something else with"
 
 
 class Trial:
@@ -72,35 +70,44 @@ class Trial:
         if drawing.unknown is not None:
             return f"inputs like {drawing.unknown!r} are not drawn"
         taken: Counter[int] = Counter()
-        for forms in self._accepted(drawing):
-            rank = len(forms[0].shape) if forms else 0
-            if taken[rank] < _MOST_OF_RANK:
-                taken[rank] += 1
-                for others in _with_other_batches(forms, is_first=taken[rank] == 1):
-                    found = self._difference_for(drawing.drawn(others))
-                    if found is not None:
-                        return found
-                if taken[rank] == 1:
-                    found = self._difference_with_more(drawing, drawing.drawn(forms))
-                    if found is not None:
-                        return found
-            if taken.total() >= _MOST_TAKEN:
-                break
+        for forms in self._accepted(drawing, taken):
+            found = self._difference_around(drawing, forms, is_first=taken[_rank(forms)] == 1)
+            if found is not None:
+                return found
         enough = taken.total() >= min(_FEWEST, len(arguments))
         return None if enough else "no inputs were found that it takes"
 
-    def _accepted(self, drawing: Drawing) -> Iterator[tuple[Form, ...]]:
-        """Yield forms that the archive takes; few of those that the object is sure to refuse.
+    def _accepted(self, drawing: Drawing, taken: Counter[int]) -> Iterator[tuple[Form, ...]]:
+        """Yield forms that the archive takes, few of each rank, and count them in ``taken``.
 
-        The archive's code is asked first, always: its operators check what kernels trust.
+        The archive's code is asked first, always: its operators check what kernels trust. Where
+        the object is sure to refuse, it is asked few times.
         """
-        refused = 0
+        unlikely = refused = 0
         for forms in itertools.islice(drawing.forms(), _MOST_TRIES):
-            is_likely = self._may_take(drawing, forms)
-            refused += not is_likely
-            if is_likely or refused <= _MOST_REFUSED:
-                if not self._run(self._module, drawing.drawn(forms)).was_refused:
-                    yield forms
+            if taken.total() >= _MOST_TAKEN or refused >= _MOST_REFUSED:
+                break
+            if taken[_rank(forms)] >= _MOST_OF_RANK:
+                continue
+            if not self._may_take(drawing, forms):
+                unlikely += 1
+                if unlikely > _MOST_UNLIKELY:
+                    continue
+            if self._is_refused(drawing.drawn(forms)):
+                refused += 1
+            else:
+                taken[_rank(forms)] += 1
+                yield forms
+
+    def _difference_around(
+        self, drawing: Drawing, forms: tuple[Form, ...], *, is_first: bool
+    ) -> str | None:
+        """Compare at one form; at the first of a rank, other batches and optional arguments."""
+        for others in (forms, *(_other_batches(forms) if is_first else ())):
+            found = self._difference_for(drawing.drawn(others))
+            if found is not None:
+                return found
+        return self._difference_with_more(drawing, drawing.drawn(forms)) if is_first else None
 
     def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
         """Ask the object without memory, which is quick."""
@@ -117,58 +124,66 @@ class Trial:
         return True
 
     def _difference_with_more(self, drawing: Drawing, given: Arguments) -> str | None:
-        """Compare calls with arguments that may be left out."""
+        """Compare calls with arguments that may be left out.
+
+        Classes of torch check masks in Python alone and leave that out of scripted code, so the
+        object may refuse some, if it takes others.
+        """
         taken: Counter[str] = Counter()
+        refused: set[str] = set()
         for name, more in itertools.islice(drawing.optional(given), _MOST_OPTIONAL_TRIES):
-            is_taken = taken[name] < _MOST_OPTIONAL
-            if is_taken and not self._run(self._module, more).was_refused:
+            if taken[name] >= _MOST_OPTIONAL or self._is_refused(more):
+                continue
+            verdict = self._verdict(more)
+            if verdict is _Verdict.REFUSED:
+                refused.add(name)
+            elif verdict is not _Verdict.SAME:
+                return f"it does something else when {name!r} is given"
+            else:
                 taken[name] += 1
-                if self._difference_for(more) is not None:
-                    return f"it does something else when {name!r} is given"
-        return None
+        never = next((name for name in sorted(refused) if not taken[name]), None)
+        return None if never is None else f"its class refuses values of {never!r} that it takes"
 
     def _difference_for(self, given: Arguments) -> str | None:
-        for is_training in (True, False):
-            one = self._run(self._module, given, is_training=is_training)
-            if one.was_refused:
-                continue
-            if not _agree(one, self._run(self._built, given, is_training=is_training)):
-                mode = "training" if is_training else "evaluation"
-                sizes = [list(tensor.shape) for tensor in _tensors(given)]
-                return f"in {mode} it does something else with inputs of sizes {sizes}"
-        return None
+        verdict = self._verdict(given)
+        sizes = [list(tensor.shape) for tensor in tensors_in(given)]
+        return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
 
-    def _run(self, module: nn.Module, given: Arguments, *, is_training: bool = False) -> _Outcome:
+    def _verdict(self, given: Arguments) -> _Verdict:
+        for is_training in (True, False):
+            one, buffers = self._run(self._module, given, is_training=is_training)
+            if not one.was_refused:
+                other, of_built = self._run(self._built, given, is_training=is_training)
+                if other.was_refused:
+                    return _Verdict.REFUSED
+                if not (agree(one, other) and is_equal(buffers, of_built)):
+                    return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
+        return _Verdict.SAME
+
+    def _is_refused(self, given: Arguments) -> bool:
+        """Return whether the archive refuses arguments."""
+        return self._run(self._module, given, is_training=False)[0].was_refused
+
+    def _run(
+        self, module: nn.Module, given: Arguments, *, is_training: bool
+    ) -> tuple[Outcome, dict[str, torch.Tensor]]:
+        """Call one of the two with the buffers of the beginning; also return those after it."""
         module.train(is_training)
         for path, tensor in module.named_buffers():
             tensor.copy_(self._buffers[path])
-        leaves, own = _own(given, is_training)
-        generator = torch.default_generator
-        before = generator.get_state()
-        generator.manual_seed(_SEED)
-        gradients: list[torch.Tensor | None] = []
-        try:
-            with torch.set_grad_enabled(is_training):
-                result = module(*own)
-            was_refused, random = False, generator.get_state()
-            if is_training:
-                gradients = _gradients(result, [*leaves, *module.parameters()])
-        except Exception:  # noqa: BLE001  # kernels raise errors of any class
-            was_refused, result, random = True, None, before
-        finally:
-            generator.set_state(before)
-        buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
-        return _Outcome(was_refused, result, own, buffers, random, gradients)
+        outcome = called(module, given, [*module.parameters()], with_gradients=is_training)
+        return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
 
 
-def _with_other_batches(forms: tuple[Form, ...], *, is_first: bool) -> Iterator[tuple[Form, ...]]:
-    """Yield forms, and for the first of a rank also those of no and of one sample."""
-    yield forms
-    if is_first and forms and forms[0].shape:
+def _rank(forms: Sequence[Form]) -> int:
+    return len(forms[0].shape) if forms else 0
+
+
+def _other_batches(forms: Sequence[Form]) -> Iterator[tuple[Form, ...]]:
+    """Yield the same for no and for one sample."""
+    if forms and forms[0].shape:
         for count in (0, 1):
-            yield tuple(
-                form.of_shape(count, *form.shape[1:]) if form.shape else form for form in forms
-            )
+            yield tuple(f.of_shape(count, *f.shape[1:]) if f.shape else f for f in forms)
 
 
 def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:
@@ -203,73 +218,3 @@ def entries(module: ArchiveModule) -> list[Sequence[Argument]]:
     methods = module.tsarchive_class.methods
     found = [m for name, m in methods.items() if name.partition("__")[0] == "forward"]
     return [method.schema.arguments[1:] for method in found]
-
-
-def _own(given: Any, is_training: bool) -> tuple[list[torch.Tensor], Any]:
-    """Copy arguments; also return the leaves that gradients lead to."""
-    leaves: list[torch.Tensor] = []
-    memo: dict[int, Any] = {}
-    for tensor in _tensors(given):
-        own = tensor.clone()
-        if is_training and tensor.is_floating_point():
-            leaves.append(own.requires_grad_())
-            own = own.clone()
-        memo[id(tensor)] = own
-    return leaves, copy.deepcopy(given, memo)
-
-
-def _gradients(result: Any, of: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-    outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
-    inputs = [tensor for tensor in of if tensor.requires_grad]
-    if not outputs or not inputs:
-        return []
-    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
-    return [*torch.autograd.grad(outputs, inputs, weights, allow_unused=True)]
-
-
-def _agree(one: _Outcome, other: _Outcome) -> bool:
-    """Return whether the second did what the first did."""
-    if other.was_refused or not torch.equal(one.random, other.random):
-        return False
-    is_same = _same(one.result, other.result) and _same(one.given, other.given)
-    is_same = is_same and _same(one.buffers, other.buffers)
-    return is_same and _returned(one) == _returned(other) and _near(one.gradients, other.gradients)
-
-
-def _returned(outcome: _Outcome) -> list[int]:
-    """Return the inputs whose memory the result has."""
-    given = [each.data_ptr() for each in _tensors(outcome.given) if each.numel()]
-    return [given.index(p.data_ptr()) for p in _tensors(outcome.result) if p.data_ptr() in given]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether values are equal to the bit, but for the bits of what is no number."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.dtype != other.dtype or one.shape != other.shape or one.layout != other.layout:
-            return False
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
-
-
-def _near(ones: Sequence[torch.Tensor | None], others: Sequence[torch.Tensor | None]) -> bool:
-    """Return whether gradients are equal up to rounding."""
-    rows = itertools.zip_longest(ones, others)
-    return all(
-        one is other
-        if one is None or other is None
-        else one.layout == other.layout
-        and torch.allclose(one.to_dense(), other.to_dense(), 1e-4, 1e-5, equal_nan=True)
-        for one, other in rows
-    )
