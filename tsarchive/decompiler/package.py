@@ -42,6 +42,7 @@ from tsarchive.run.slots import SHARED_SLOTS
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
 from .copied_natives import runtime_module
+from .declaring import declare
 from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .libraries import LibraryModules
@@ -467,6 +468,9 @@ def _function(
             # position gives those before, too, and the calls of the archive give all.
             defaults.clear()
     finish_function(translation, graph)
+    variables = translation.variables
+    types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
+    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)

@@ -133,7 +133,8 @@ class Translation:
     def choose(self, value: Value, point: Point, besides: Sequence[str]) -> str:
         """Return a variable that a value may have at ``point``."""
         wish = self.wishes.get(value, "")
-        return self.variables.choose(self.candidate(value), point, besides=besides, wish=wish)
+        candidate = self.candidate(value)
+        return self.variables.choose(candidate, value.type, point, besides=besides, wish=wish)
 
     def hold(self, name: str, value: Value) -> None:
         self.variables.hold(name, value)
