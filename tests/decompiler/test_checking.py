@@ -160,7 +160,7 @@ def calls(tmp_path):
             method.name.rpartition(".")[2]: (
                 method.outcome, method.before, method.after, method.reason,
             )
-            for method in checked(archive, report).methods
+            for method in checked(archive, report.directory, report.definitions).methods
         }  # fmt: skip
 
     return file, check

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
@@ -25,9 +25,6 @@ from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
 
 from .rescripting import WHOLE, Request
-
-if TYPE_CHECKING:
-    from .package import DecompileReport
 
 _SCRIPT: Final = """
 import json, sys
@@ -69,32 +66,39 @@ class CodeCheck:
 
 
 def checked(
-    f: str | os.PathLike[str] | BinaryIO, report: DecompileReport, imports: Sequence[str] = ()
+    f: str | os.PathLike[str] | BinaryIO,
+    directory: str | os.PathLike[str],
+    definitions: Mapping[str, str],
+    imports: Sequence[str] = (),
 ) -> CodeCheck:
     """Compare the code of the archive ``f`` with that of its package, scripted again.
 
-    A process of its own runs the package; it imports ``imports`` first.
+    ``definitions`` are the classes and functions of the package in ``directory`` as the report of
+    :func:`tsarchive.decompile` has them. A process of its own runs the package; it imports
+    ``imports`` first.
 
     Raises ArchiveError where that process fails before it scripts anything, and what
     :func:`tsarchive.fingerprint` raises for the archive.
     """
     with readable_contents(f, debug=True, whole=True) as before, TemporaryDirectory() as folder:
-        methods = [*_method_names(before)]
-        failures = _scripted(Path(folder), report, methods, imports)
         archive = _archive_in(folder)
+        request = Request(
+            package=os.path.abspath(directory),
+            names=definitions,
+            methods=[pair.name for pair in _routines(before, before)],
+            archive=archive,
+            failures=os.path.join(folder, "failures.json"),
+        )
+        failures = _scripted(request, Path(folder), imports)
         if WHOLE in failures:
             return CodeCheck(tuple(_refused(before, failures)))
         with readable_contents(archive, debug=True, whole=True) as after:
-            return CodeCheck(tuple(_compared(before, after, failures, _other_names(report))))
+            names = _other_names(definitions)
+            return CodeCheck(tuple(_compared(before, after, failures, names)))
 
 
-def _archive_in(folder: str | Path) -> str:
+def _archive_in(folder: str) -> str:
     return os.path.join(folder, "scripted.pt")
-
-
-def _method_names(archive: Readable) -> Iterator[str]:
-    for pair in _routines(archive, archive):
-        yield pair.name
 
 
 def _routines(
@@ -104,9 +108,9 @@ def _routines(
     return ProgramComparison(before.contents, after.contents, digests, known_as).routines()
 
 
-def _other_names(report: DecompileReport) -> dict[str, str]:
+def _other_names(definitions: Mapping[str, str]) -> dict[str, str]:
     """Return the names in the archive of functions that the package had to call otherwise."""
-    own = ((place.rpartition(":")[2], name) for place, name in report.definitions.items())
+    own = ((place.rpartition(":")[2], name) for place, name in definitions.items())
     renamed = {f"{name.rpartition('.')[0]}.{shown}": name for shown, name in own}
     return {shown: name for shown, name in renamed.items() if shown != name}
 
@@ -115,18 +119,13 @@ def _digest(side: Readable, name: str) -> str:
     return tensor_digest(side.contents.tensors[name], side.reading)
 
 
-def _scripted(
-    folder: Path, report: DecompileReport, methods: Sequence[str], imports: Sequence[str]
-) -> Mapping[str, str]:
-    """Let a process script the package into a folder; return what it could not, and why."""
-    package = Path(os.path.abspath(report.directory))
-    failures, request = folder / "failures.json", folder / "request.json"
-    names, archive = report.definitions, _archive_in(folder)
-    asked = Request(str(package.parent), package.name, names, methods, archive, str(failures))
-    request.write_text(asked.written(), encoding="utf-8")
+def _scripted(request: Request, folder: Path, imports: Sequence[str]) -> Mapping[str, str]:
+    """Let a process script a package; return what it could not, and why."""
+    file = folder / "request.json"
+    file.write_text(request.written(), encoding="utf-8")
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(request), json.dumps([*imports])],
+        [sys.executable, "-c", _SCRIPT, str(file), json.dumps([*imports])],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.DEVNULL,
@@ -136,9 +135,9 @@ def _scripted(
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        hint = f"Import {package.name!r} yourself, and call its load()"
+        hint = f"Import {request.package!r} yourself, and call its load()"
         raise ArchiveError(f"a process cannot script the package: {reason}", hint=hint)
-    found: dict[str, str] = json.loads(failures.read_text(encoding="utf-8"))
+    found: dict[str, str] = json.loads(Path(request.failures).read_text(encoding="utf-8"))
     return found
 
 

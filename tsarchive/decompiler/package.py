@@ -166,7 +166,7 @@ def decompile(
 
     if not isinstance(f, str | os.PathLike):
         f.seek(0)
-    return dataclasses.replace(report, check=checked(f, report, imports))
+    return dataclasses.replace(report, check=checked(f, directory, report.definitions, imports))
 
 
 class _Package:

@@ -183,6 +183,8 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
     parts = [shown_type(program, part) for part in type_.parts()]
+    if not parts and isinstance(type_, TupleType):
+        return syntax.form("tuple[()]")
     if not parts:
         return syntax.form("Any")
     if isinstance(type_, OptionalType):

@@ -32,10 +32,10 @@ _FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MU
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to script: ``package`` in ``folder``, whose definitions ("module:name") have other
-    ``names`` in the archive. ``methods`` are compiled although nothing may call them."""
+    """What to script: the folder of a ``package``, whose definitions ("module:name") have other
+    ``names`` in the archive. ``methods`` are compiled although nothing may call them. What is
+    scripted goes to the file ``archive``, and what could not be to ``failures``."""
 
-    folder: str
     package: str
     names: Mapping[str, str]
     methods: Sequence[str]
@@ -64,7 +64,7 @@ class _Rescripting:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._package = importlib.import_module(request.package)
+        self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
         self.failures: dict[str, str] = {}
@@ -88,7 +88,7 @@ class _Rescripting:
         """Note the definitions of the package, and yield their functions."""
         for place, name in self._request.names.items():
             module, _, own = place.partition(":")
-            found = getattr(importlib.import_module(f"{self._request.package}.{module}"), own)
+            found = getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
             # torch asserts that functions have the names that their text has.
             folder = name.rpartition(".")[0]
             is_function = isinstance(found, FunctionType)
@@ -185,7 +185,7 @@ def main(path: str) -> None:
     request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    sys.path.insert(0, request.folder)
+    sys.path.insert(0, str(Path(request.package).parent))
     found = _Rescripting(request)
     scripted = found.scripted()
     if scripted is not None:
