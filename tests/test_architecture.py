@@ -102,7 +102,8 @@ MAY_IMPORT = {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
-        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.container", "tsarchive.diffing",
+        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.diffing",
         "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
         "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.library",
         "tsarchive.operators", "tsarchive.policy", "tsarchive.remote", "tsarchive.run",

@@ -1,6 +1,7 @@
-"""Packages that are scripted again: which methods have the code of the archive."""
+"""Packages that are scripted again: which methods have the code of the archive.
 
-from __future__ import annotations
+Annotations are values here, as torch.jit needs those of attributes.
+"""
 
 import io
 import sys

@@ -6,8 +6,8 @@ writes expressions, ``operators`` those of operators, ``control_flow`` statement
 trees, with references to what a module imports, and fills forms such as ``torch.device(_0)``.
 ``objects`` rebuilds what the modules hold, and ``layout`` writes modules as text.
 
-``checking`` compares a package that is scripted again with its archive: ``rescripting`` does so in a
-process of its own.
+``checking`` compares a package that is scripted again with its archive; ``rescripting`` scripts it
+in a process of its own.
 
 May import the runner for its analyses and natives, importers of archives, the bridge to torch.jit,
 and what saves, digests and compares files.
