@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value
 from tsarchive.ir.subtyping import is_subtype
-from tsarchive.ir.types import INT, NONE, Type
+from tsarchive.ir.types import INT, NONE, OptionalType, Type, UnionType
 from tsarchive.run.passes.liveness import ALIASES
 
 from .iteration import values_of
@@ -196,13 +196,16 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     """Return whether the value of the node does not depend on when it is computed.
 
     ``assigned`` holds the attributes that code sets. Tuples and lists count where one user reads
-    them; their items must be at hand, too.
+    them; their items must be at hand, too. So do attributes of several types: torch.jit knows only
+    of variables that they are not None behind a test.
     """
     if node.kind in ALIASES:
         return True
     if node.kind == "prim::GetAttr":
         owner = node.input.type
         is_fixed = (owner, node.name) not in assigned
+        if isinstance(node.output.type, OptionalType | UnionType) and len(node.output.uses) > 1:
+            return False
         return is_fixed and isinstance(owner, ClassType) and owner.is_module
     if node.kind in _BUILDERS:
         return len(node.output.uses) == 1 and node.output.name is None
