@@ -25,7 +25,7 @@ from tsarchive.ir.types import BOOL, NONE
 from tsarchive.run.linkage import is_autocast
 
 from . import syntax
-from .flow import BREAK, CONTINUE, RETURN, is_endless
+from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
 from .program import Program
@@ -101,16 +101,17 @@ def _if(translation: Translation, node: Node) -> None:
             translation.keep(node.outputs[used[0]], shown)
             return
     bodies = [_assigned(statements, targets, values) for statements, values in branches]
-    translation.comment(node)
     for index, name in zip(used, targets, strict=True):
         translation.hold(name, node.outputs[index])
-    _emit_if(translation, condition, bodies)
+    _emit_if(translation, node, condition, bodies)
 
 
-def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[ast.stmt]]) -> None:
-    body, other = bodies
-    if not body:
-        condition, body, other = _negated(condition), other, body
+def _emit_if(
+    translation: Translation, node: Node, condition: ast.expr, bodies: list[list[ast.stmt]]
+) -> None:
+    condition, (body, other) = syntax.condition(condition), bodies
+    if not without_markers(body):
+        condition, body, other = syntax.negated(condition), other, body
     if not body:
         translation.statements.append(ast.Expr(condition))
         return
@@ -118,12 +119,33 @@ def _emit_if(translation: Translation, condition: ast.expr, bodies: list[list[as
     if shown is not None:
         translation.statements += shown
         return
+    behind: list[ast.stmt] = []
     if ends(body):
-        translation.statements += [ast.If(condition, body, []), *other]
-        return
-    translation.statements.append(ast.If(condition, body, other))
+        behind, other = other, behind
+    if [type(one) for one in without_markers(other)] in ([], [ast.If]):
+        other = without_markers(other)  # ``elif`` has no place for a comment before it
+    chain = _open_chain(translation.statements) if text_of(node).startswith("elif") else None
+    made = ast.If(condition, body, other)
+    if chain is None:
+        translation.comment(node)
+        translation.statements.append(made)
+    else:
+        chain.orelse = [made]
+    translation.statements += behind
 
 
+def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
+    """Return the last branch of an if at the end of statements, where all its branches leave."""
+    found = statements[-1] if statements else None
+    while isinstance(found, ast.If) and ends(found.body):
+        if not found.orelse:
+            return found
+        found = found.orelse[0] if len(found.orelse) == 1 else None
+    return None
+
+
+# Marks the way out of ``while`` where its condition is false.
+_IS_HEADER = "is_header"
 _Branch = tuple[list[ast.stmt], list[ast.expr]]
 
 
@@ -231,11 +253,11 @@ def _end_of_turn(
         case ast.Constant(False):
             return [*moved, ast.Break()]
     if not set().union(*map(names_in, moved)) & names_in(condition):
-        return [*moved, ast.If(_negated(condition), [ast.Break()], [])]
+        return [*moved, ast.If(syntax.negated(condition), [ast.Break()], [])]
     keep = translation.variables.new("proceed")
     both = move([keep, *names], [condition, *values])
     assert both is not None
-    return [both, ast.If(_negated(syntax.name(keep)), [ast.Break()], [])]
+    return [both, ast.If(syntax.negated(syntax.name(keep)), [ast.Break()], [])]
 
 
 def _whole_body(translation: Translation, loop: OpenLoop) -> list[ast.stmt]:
@@ -254,12 +276,18 @@ def _while_true(translation: Translation, node: Node) -> None:
     shown = without_markers(body)
     match shown[0]:
         case ast.If(found, inner, []) if _only_breaks(inner):
-            condition, rest = _negated(found), body[body.index(shown[0]) + 1 :] or [ast.Pass()]
+            condition, rest = (
+                syntax.negated(found),
+                body[body.index(shown[0]) + 1 :] or [ast.Pass()],
+            )
     translation.emit(ast.While(condition, rest, []), node)
 
 
 def _only_breaks(body: Sequence[ast.stmt]) -> bool:
-    return [type(statement) for statement in without_markers(body)] == [ast.Break]
+    match without_markers(body):
+        case [ast.Break() as statement]:
+            return hasattr(statement, _IS_HEADER)
+    return False
 
 
 def _for(translation: Translation, node: Node) -> None:
@@ -276,7 +304,52 @@ def _for(translation: Translation, node: Node) -> None:
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
+    is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
+    if is_expression and _comprehension(translation, body, target, shown, statements):
+        return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+def _comprehension(
+    translation: Translation,
+    body: Block,
+    target: ast.expr,
+    iterable: ast.expr,
+    statements: Sequence[ast.stmt],
+) -> bool:
+    """Write a loop that does nothing but fill the list or dict made before it as one expression."""
+    last = body.nodes[-1] if body.nodes else None
+    before = without_markers(translation.statements)
+    if last is None or not before:
+        return False
+    found = _filled(before[-1], without_markers(statements), target, iterable)
+    if found is None:
+        return False
+    translation.statements.remove(before[-1])
+    translation.replaced(last.input, found, body)
+    return True
+
+
+def _filled(
+    made: ast.stmt, statements: Sequence[ast.stmt], target: ast.expr, iterable: ast.expr
+) -> ast.expr | None:
+    """Return the comprehension for an empty container and the statements that fill it."""
+    rule = ast.comprehension(target, iterable, [], 0)
+    match made, statements:
+        case (
+            ast.Assign([ast.Name(name)], ast.List([])),
+            [ast.Expr(ast.Call(ast.Attribute(ast.Name(filled), "append"), [item]))],
+        ):
+            parts, shown = [item, iterable], ast.ListComp(item, [rule])
+        case (
+            ast.Assign([ast.Name(name)], ast.Dict([])),
+            [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
+        ) if syntax.is_atom(key) and syntax.is_atom(item):
+            parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
+        case _:
+            return None
+    is_read = any(name in names_in(part) for part in parts)
+    return None if filled != name or is_read else shown
 
 
 def _while(translation: Translation, node: Node) -> None:
@@ -297,7 +370,10 @@ def _leave(translation: Translation, node: Node) -> None:
         values = translation.operands(node, list(loop.targets))
         translation.flush()
         translation.statements += moves(list(loop.targets.values()), values)
-        translation.statements.append(ast.Break())
+        made = ast.Break()
+        if node.attributes.get("is_header"):
+            setattr(made, _IS_HEADER, True)
+        translation.statements.append(made)
         return
     offsets = [index + 1 for index in loop.targets]
     condition, *values = translation.operands(node, [0, *offsets])
@@ -416,13 +492,17 @@ def finish_function(translation: Translation, block: Block) -> None:
         return  # the end is never reached
     if not isinstance(shown, ast.Name | ast.Constant):
         translation.comment(result.node)
-    translation.statements.append(_return(translation, result, shown))
+    if not _is_nothing(translation, result):
+        translation.statements.append(_return(translation, result, shown))
 
 
 def _return(translation: Translation, result: Value, shown: ast.expr) -> ast.stmt:
-    """Return ``return value``; None is not written where the function gives nothing else."""
-    is_nothing = translation.function.schema.return_type == NONE and must_be_none(result)
-    return ast.Return(None if is_nothing else shown)
+    return ast.Return(None if _is_nothing(translation, result) else shown)
+
+
+def _is_nothing(translation: Translation, result: Value) -> bool:
+    """Return whether the result is None, and the function gives nothing else."""
+    return translation.function.schema.return_type == NONE and must_be_none(result)
 
 
 _CLOSURES = {"prim::fork": "Future", "prim::awaitable": "Awaitable"}
@@ -444,20 +524,6 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
 _KEY = re.compile(r"@[\w.:]*")
 _LONGEST = 60
 _LONGEST_NAMED = 40
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-
-
-def _negated(condition: ast.expr) -> ast.expr:
-    match condition:
-        case ast.UnaryOp(ast.Not(), operand):
-            return operand
-        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
-            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
-        case ast.Constant(bool() as value):
-            return ast.Constant(not value)
-    return ast.UnaryOp(ast.Not(), condition)
 
 
 def _as_expression(
@@ -489,16 +555,31 @@ def _boolean(condition: ast.expr, then: ast.expr, other: ast.expr) -> ast.expr |
         case ast.Constant(True), ast.Constant(False):
             return condition
         case ast.Constant(False), ast.Constant(True):
-            return _negated(condition)
+            return syntax.negated(condition)
         case _, ast.Constant(False):
-            return _joined(ast.And, condition, then)
+            return _chained(condition, then) or _joined(ast.And, condition, then)
         case ast.Constant(True), _:
             return _joined(ast.Or, condition, other)
         case ast.Constant(False), _:
-            return _joined(ast.And, _negated(condition), other)
+            return _joined(ast.And, syntax.negated(condition), other)
         case _, ast.Constant(True):
-            return _joined(ast.Or, _negated(condition), then)
+            return _joined(ast.Or, syntax.negated(condition), then)
     return None
+
+
+def _chained(first: ast.expr, second: ast.expr) -> ast.expr | None:
+    """Return ``a < b < c`` for ``a < b`` and ``b < c``, where evaluating b once is the same."""
+    match first, second:
+        case ast.Compare(left, signs, parts), ast.Compare(middle, more, others) if syntax.is_atom(
+            middle
+        ) and syntax.same(parts[-1], middle):
+            if not isinstance(middle, ast.Constant) and all(map(_orders, [*signs, *more])):
+                return ast.Compare(left, [*signs, *more], [*parts, *others])
+    return None
+
+
+def _orders(sign: ast.cmpop) -> bool:
+    return isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq)
 
 
 def _joined(kind: type[ast.boolop], first: ast.expr, second: ast.expr) -> ast.expr:
@@ -536,7 +617,7 @@ def _assertion(
         case _:
             return None
     text = None if not arguments or _is_empty(arguments[0]) else arguments[0]
-    return [ast.Assert(_negated(condition), text), *other]
+    return [ast.Assert(syntax.negated(condition), text), *other]
 
 
 def _is_empty(node: ast.expr) -> bool:

@@ -15,7 +15,7 @@ from tsarchive.ir.rewriting import remove, replace, set_input
 from tsarchive.ir.types import BOOL
 from tsarchive.operators.effects import COMPUTING
 
-from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep
+from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep, text_of
 
 # Without text, a branch of fewer operations is part of an expression.
 _LARGE: Final = 6
@@ -104,9 +104,9 @@ def _returns(node: Node) -> bool:
     """Return whether the branches of an if at the end of a function return by themselves."""
     if any(output.name is not None for output in node.outputs):
         return False
-    location = None if node.range is None else node.range.location
-    if location is not None and location.text:
-        return location.text.startswith(_STATEMENT)
+    text = text_of(node)
+    if text:
+        return text.startswith(_STATEMENT)
     return sum(not inner.is_constant for inner in walk([node])) > _LARGE
 
 
@@ -155,7 +155,8 @@ class _Path:
             if not self._passes(outer.nodes[position + 1 :]):
                 return
             block = outer
-        yield _Exit(RETURN, None, list(map(self._value, block.returns)), self._decisions)
+        if is_inner or self._decisions:
+            yield _Exit(RETURN, None, list(map(self._value, block.returns)), self._decisions)
 
     def _is_over(self, body: Block) -> bool:
         """Return whether no turn of a loop follows, which a constant tells that was a flag."""

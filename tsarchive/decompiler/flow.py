@@ -61,6 +61,12 @@ def carried_at(exit_: Node, offset: int) -> int | None:
     return offset - 1 if exit_.kind == CONTINUE and offset > 0 else None
 
 
+def text_of(node: Node) -> str:
+    """Return the line of the original program that a node comes from; "" where it is not known."""
+    location = None if node.range is None else node.range.location
+    return "" if location is None else location.text
+
+
 def constant(block: Block, value: Any, type_: Type) -> Value:
     """Return a new constant at the start of a block."""
     node = Node(CONSTANT, attributes={"value": value})

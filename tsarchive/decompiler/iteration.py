@@ -8,6 +8,8 @@ then its first input is a node of a kind below, and the attribute ``targets`` sa
 * ``loop::range``      ``range`` of the operands
 * ``loop::enumerate``  the operand, numbered from the second operand on
 * ``loop::zip``        the operands side by side
+
+A node of the kind ``loop::element``, which stands in no block, makes the values of the targets.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ ITEMS: Final = "loop::items"
 RANGE: Final = "loop::range"
 ENUMERATE: Final = "loop::enumerate"
 ZIP: Final = "loop::zip"
+ELEMENT: Final = "loop::element"
 
 Target: TypeAlias = "Value | tuple[Target, ...] | None"
 """What is assigned in each turn: a value, several at once, or nothing that is used."""
@@ -287,10 +290,14 @@ def _iterate(block: Block, loop: Node, sources: Sequence[_Source]) -> None:
     made, target = _joined(block, loop, list(sources))
     set_input(loop, 0, made)
     loop.attributes["targets"] = target
+    element = Node(ELEMENT)
     for value in values_of(target):
         for node in _makers(value, body):
             node.drop_inputs()
             body.nodes.remove(node)
+        if value is not body.params[0]:
+            value.node = element
+            element.outputs.append(value)
 
 
 def _makers(value: Value, body: Block) -> list[Node]:

@@ -20,6 +20,7 @@ from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Node, closure, walk
 
 from . import syntax
+from .comments import repeats
 from .naming import ROOT, Pool, numbered
 from .syntax import Reference, reference_of
 
@@ -255,8 +256,7 @@ def written(body: list[ast.stmt]) -> str:
 
 
 _MARKER = "comment_number_"
-# A line that is a marker, and the text of the line behind it.
-_MARKED = re.compile(rf"^( *){_MARKER}([0-9]+)$(?=\n?(.*))", re.MULTILINE)
+_MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
 _NUMBER = "comment_number"
 _WIDTH: Final = 88
 _BEFORE_COMMENT = r"""(?:[^#"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*"""
@@ -264,12 +264,12 @@ _SEPARATORS = re.compile(r"[/\\]")
 
 
 class Comments:
-    """Makes a comment where the original line changes. ``full_paths`` keeps folders."""
+    """Makes a comment for each line of a function's original. ``full_paths`` keeps folders."""
 
     def __init__(self, *, full_paths: bool = False) -> None:
         self.all: list[Comment] = []
         self._full_paths = full_paths
-        self._last: Comment | None = None
+        self._told: set[Comment] = set()
 
     def before(self, node: Node) -> ast.stmt | None:
         """Return the marker for the line that ``node`` comes from; None where it stands already."""
@@ -278,9 +278,9 @@ class Comments:
             return None
         where = self._place(location.filename, location.line)
         comment = Comment(where, _without_comment(_printable(location.text)))
-        if comment == self._last:
+        if comment in self._told:
             return None
-        self._last = comment
+        self._told.add(comment)
         self.all.append(comment)
         marker = ast.Name(_MARKER, ast.Load())
         setattr(marker, _NUMBER, len(self.all) - 1)
@@ -302,7 +302,8 @@ class Comments:
         return f"{_printable(path)}:{line}"
 
     def start(self) -> None:
-        self._last = None
+        """Begin another function."""
+        self._told = set()
 
 
 class Comment(NamedTuple):
@@ -311,10 +312,8 @@ class Comment(NamedTuple):
     where: str
     text: str
 
-    def beside(self, line: str) -> str:
-        """Return the comment before a line of Python, which does not say the same twice."""
-        is_same = line.strip().rstrip(":") == self.text
-        return f"# {self.where}" if is_same or not self.text else f"# {self.where}: {self.text}"
+    def __str__(self) -> str:
+        return f"# {self.where}: {self.text}" if self.text else f"# {self.where}"
 
 
 def _without_comment(line: str) -> str:
@@ -337,11 +336,16 @@ def without_markers(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def with_comments(text: str, comments: Sequence[Comment]) -> str:
-    """Return the text with comments in the place of their markers."""
-
-    def comment(match: re.Match[str]) -> str:
-        indent, number, following = match.groups()
-        shown = f"{indent}{comments[int(number)].beside(following)}"
-        return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
-
-    return _MARKED.sub(comment, text)
+    """Return the text with comments in the place of their markers, but where code says the same."""
+    lines = text.split("\n")
+    found: list[str] = []
+    for number, line in enumerate(lines):
+        match = _MARKED.fullmatch(line)
+        if match is None:
+            found.append(line)
+            continue
+        comment = comments[int(match[2])]
+        if not repeats(comment.text, lines[number + 1 :]):
+            shown = f"{match[1]}{comment}"
+            found.append(shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}...")
+    return "\n".join(found)

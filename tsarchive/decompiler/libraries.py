@@ -19,7 +19,7 @@ from tsarchive.run.modules import ArchiveModule
 from . import syntax
 from .naming import container_base, runs_in_order
 
-_NN = "torch.nn"
+_SHORT = {"torch.nn": "nn", "torch.nn.functional": "F"}
 _CONTAINERS = "__torch__.torch.nn.modules.container."
 
 
@@ -59,7 +59,7 @@ class LibraryModules:
     def class_(self, type_: ClassType) -> ast.expr | None:
         """Return the class of a library that stands for one of the archive; None for others."""
         if type_ in self._names:
-            return _class(self._names[type_])
+            return of_library(self._names[type_])
         base = container_base(type_)
         if base is None or not type_.qualified_name.startswith(_CONTAINERS):
             return None
@@ -73,12 +73,13 @@ class LibraryModules:
             return None
         positional = [_argument(value) for value in found.positional]
         keywords = {name: _argument(value) for name, value in found.keywords.items()}
-        return syntax.call(_class(found.qualified_name), positional, keywords)
+        return syntax.call(of_library(found.qualified_name), positional, keywords)
 
 
-def _class(qualified_name: str) -> ast.expr:
+def of_library(qualified_name: str) -> ast.expr:
+    """Refer to a class or function that users import by this name."""
     home, _, name = qualified_name.rpartition(".")
-    return syntax.form(f"nn.{name}") if home == _NN else syntax.imported(home, name)
+    return syntax.form(f"{_SHORT[home]}.{name}") if home in _SHORT else syntax.imported(home, name)
 
 
 def _argument(value: Any) -> ast.expr:

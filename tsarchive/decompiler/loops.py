@@ -149,7 +149,7 @@ def _put_header(loop: Node, twins: _Twins, end: _End) -> None:
             copy_node(node, made, values, keeps_places=True)
     branch = made.append("prim::If", [values.get(end.condition, end.condition)], place=loop.place)
     branch.add_block()
-    left = branch.add_block().append(BREAK, body.params[1:], loop=loop)
+    left = branch.add_block().append(BREAK, body.params[1:], loop=loop, is_header=True)
     left.has_effects = True
     body.nodes[:0] = made.nodes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodDescriptorType, ModuleType
@@ -20,7 +21,7 @@ from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
-from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
@@ -45,6 +46,7 @@ from tsarchive.run.operators import (
 )
 
 from . import syntax
+from .flow import text_of
 from .program import Program
 
 _OPERANDS = 2
@@ -118,6 +120,8 @@ class Operators:
         if kept is not None:
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
+            if found is not None and _is_called_as_method(schema, text_of(node)):
+                found = METHOD
             if found == METHOD:
                 receiver, *positional = positional
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
@@ -165,6 +169,18 @@ class Operators:
         if is_only_read(node.output):
             return made
         return syntax.form("list(_0)", made)
+
+    def dtype_argument(self, argument: Argument, value: Value, shown: ast.expr) -> ast.expr:
+        """Return what a function of torch takes for an argument that may be a dtype.
+
+        Raises UnsupportedError for a dtype that only runs tell.
+        """
+        if argument.name != "dtype":
+            return shown
+        found = self._enum_argument("ScalarType", value, shown)
+        if found is None:
+            raise UnsupportedError(f"{self.function.qualified_name} passes a computed dtype")
+        return found
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.
@@ -217,7 +233,24 @@ class Operators:
         is_plain = len(pieces) == len(values) + 1 and not any(set(p) & {"{", "}"} for p in pieces)
         if not is_plain or not all(value.type in _SHOWN_ALIKE for value in values):
             return None
+        if not any(isinstance(one, _TEXT) for shown in arguments[1:] for one in ast.walk(shown)):
+            return syntax.f_string(pieces, arguments[1:])
         return syntax.call(syntax.attribute(arguments[0], "format"), arguments[1:])
+
+    def _listed(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return a list that was just made for its copy."""
+        match arguments[0]:
+            case ast.Call(function, [_], []) as made:
+                reference = syntax.reference_of(function)
+                if reference is not None and (reference.home, reference.name) == ("", "list"):
+                    return made
+        return None
+
+    def _not(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        return syntax.negated(arguments[0]) if isinstance(arguments[0], ast.Compare) else None
+
+    def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
 
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
@@ -255,6 +288,8 @@ _NUMBER_TENSORS: dict[Type, str] = {
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
 }  # fmt: skip
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
+# Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
+_TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
 
@@ -303,6 +338,9 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "prim::dtype": Operators._dtype,
     "aten::eq.int": Operators._compared,
     "aten::ne.int": Operators._compared,
+    "aten::__not__": Operators._not,
+    "aten::list.t": Operators._listed,
+    "aten::pop.t": Operators._popped,
     "aten::str": Operators._shown,
     "prim::Print": Operators._shown,
     "aten::format": Operators._formatted,
@@ -389,6 +427,13 @@ def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> boo
     return schema.overload in _TO_OVERLOADS
 
 
+def _is_called_as_method(schema: FunctionSchema, text: str) -> bool:
+    """Return whether a line of the program calls the operator as a method, which there is."""
+    name = schema.name.partition("::")[2]
+    called = set(re.findall(rf"([\w\])]+)\.{re.escape(name)}\(", text))
+    return bool(called) and called.isdisjoint(_MODULES) and _is_method(schema, name)
+
+
 def _is_method(schema: FunctionSchema, name: str) -> bool:
     if not schema.arguments or schema.arguments[0].type != TENSOR:
         return False
@@ -404,6 +449,7 @@ _ENUM_MEMBERS: Mapping[str, Mapping[int, object]] = {
     "MemoryFormat": {number: f"torch.{name}" for number, name in MEMORY_FORMATS.items()},
 }
 
+_MODULES = frozenset({"torch", "F", "functional", "linalg", "special", "fft"})
 _MOST_DIMENSIONS = 8
 _MARK = "tensor_items"
 
@@ -414,10 +460,12 @@ def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -
         case "aten::slice.t":
             bounds = _slice(node.inputs[1:], arguments[1:])
             return None if bounds is None else syntax.subscript(arguments[0], bounds)
+        case "aten::unsqueeze" if "None" in (text := text_of(node)) and "unsqueeze" not in text:
+            return _extended(arguments[0], _dimension(node.inputs[1]), syntax.literal(None))
         case "aten::select.int":
             return _extended(arguments[0], _dimension(node.inputs[1]), arguments[2])
         case "aten::slice.Tensor":
-            bounds = _slice(node.inputs[2:], arguments[2:])
+            bounds = _slice(node.inputs[2:], arguments[2:], of_tensor=True)
             return _extended(arguments[0], _dimension(node.inputs[1]), bounds)
         case "aten::index.Tensor":
             return _by_tensors(node, arguments)
@@ -426,14 +474,21 @@ def indexed(schema: FunctionSchema, node: Node, arguments: Sequence[ast.expr]) -
 
 def _dimension(value: Value) -> int | None:
     number = value.constant
-    return number if isinstance(number, int) and 0 <= number < _MOST_DIMENSIONS else None
+    return number if isinstance(number, int) and -1 <= number < _MOST_DIMENSIONS else None
 
 
-def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | None:
+def _slice(
+    values: Sequence[Value], bounds: Sequence[ast.expr], *, of_tensor: bool = False
+) -> ast.Slice | None:
+    """Return the slice for bounds; None for a step that Python takes otherwise.
+
+    Tensors refuse a step below one in either way.
+    """
     start, end, step = values
     shown_step = None
     if step.constant != 1:
-        if not isinstance(step.constant, int) or step.constant < 1:
+        is_positive = isinstance(step.constant, int) and step.constant > 0
+        if not is_positive and not (of_tensor and step.constant is COMPUTED):
             return None
         shown_step = bounds[2]
     return ast.Slice(
@@ -444,11 +499,13 @@ def _slice(values: Sequence[Value], bounds: Sequence[ast.expr]) -> ast.Slice | N
 
 
 def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> ast.expr | None:
-    """Return ``base[..., item]`` at ``dimension``, joined with a subscript that ends ``base``."""
+    """Return ``base[:, item]`` at ``dimension``, joined with a subscript that ends ``base``."""
     if dimension is None or item is None:
         return None
+    if dimension < 0:
+        return syntax.subscript(base, ast.Constant(...), item)
     items: list[ast.expr] = list(getattr(base, _MARK, ()))
-    kept = sum(isinstance(known, ast.Slice) for known in items)
+    kept = sum(map(_keeps_dimension, items))
     if items and isinstance(base, ast.Subscript) and dimension >= kept:
         base = base.value
         dimension -= kept
@@ -458,6 +515,10 @@ def _extended(base: ast.expr, dimension: int | None, item: ast.expr | None) -> a
     made = syntax.subscript(base, *items)
     setattr(made, _MARK, tuple(items))
     return made
+
+
+def _keeps_dimension(item: ast.expr) -> bool:
+    return isinstance(item, ast.Slice) or (isinstance(item, ast.Constant) and item.value is None)
 
 
 def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:

@@ -52,12 +52,35 @@ def subscript(base: ast.expr, *indices: ast.expr) -> ast.Subscript:
     return ast.Subscript(base, index, ast.Load())
 
 
-def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.Assign:
-    """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well."""
-    names: list[ast.expr] = [ast.Name(identifier, ast.Store()) for identifier in targets]
+def assign(targets: Sequence[str], value: ast.expr, *, unpack: bool = False) -> ast.stmt:
+    """Return ``a = value``, or ``a, b = value``; with ``unpack``, ``a, = value`` as well.
+
+    A value that ``may_augment`` allows gives ``a += b``.
+    """
+    names = [ast.Name(identifier, ast.Store()) for identifier in targets]
     if len(names) == 1 and not unpack:
+        sign, operand = getattr(value, _AUGMENTED, (None, None))
+        match value:
+            case ast.BinOp(ast.Name(left)) | ast.Call(ast.Attribute(ast.Name(left))) if sign:
+                if left == targets[0] and operand is not None:
+                    return ast.AugAssign(names[0], sign, operand)
         return ast.Assign([names[0]], value)
-    return ast.Assign([ast.Tuple(names, ast.Store())], value)
+    return ast.Assign([ast.Tuple([*names], ast.Store())], value)
+
+
+_AUGMENTED = "augmented"
+_IN_PLACE: dict[str, type[ast.operator]] = {
+    "add_": ast.Add, "sub_": ast.Sub, "mul_": ast.Mult, "div_": ast.Div,
+}  # fmt: skip
+
+
+def may_augment(value: ast.expr) -> None:
+    """Let ``a + b`` become ``a += b`` where it is assigned to a; ``a.add_(b)`` likewise."""
+    match value:
+        case ast.BinOp(_, sign, operand):
+            setattr(value, _AUGMENTED, (sign, operand))
+        case ast.Call(ast.Attribute(_, name), [operand], []) if name in _IN_PLACE:
+            setattr(value, _AUGMENTED, (_IN_PLACE[name](), operand))
 
 
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
@@ -83,6 +106,15 @@ def function(
 
 def docstring(text: str) -> ast.stmt:
     return ast.Expr(literal(text))
+
+
+def f_string(pieces: Sequence[str], values: Sequence[ast.expr]) -> ast.JoinedStr:
+    """Return an f-string of the text around values, and the values between."""
+    parts: list[ast.expr] = [ast.FormattedValue(value, -1) for value in values]
+    for position in reversed(range(len(pieces))):
+        if pieces[position]:
+            parts.insert(position, ast.Constant(pieces[position]))
+    return ast.JoinedStr(parts)
 
 
 def lambda_(result: ast.expr) -> ast.Lambda:
@@ -173,6 +205,35 @@ def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
     return [] if moved is None else [moved]
 
 
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+def negated(condition: ast.expr) -> ast.expr:
+    """Return what is true where a condition is false."""
+    match condition:
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
+            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
+        case ast.Constant(bool() as value):
+            return ast.Constant(not value)
+    return ast.UnaryOp(ast.Not(), condition)
+
+
+def condition(tree: ast.expr) -> ast.expr:
+    """Return an expression as the condition of a statement, where ``bool`` says nothing."""
+    match tree:
+        case ast.Call(function, [inner], []) if reference_of(function) == _BOOL:
+            return condition(inner)
+        case ast.BoolOp(sign, parts):
+            return ast.BoolOp(sign, list(map(condition, parts)))
+        case ast.UnaryOp(ast.Not() as sign, inner):
+            return ast.UnaryOp(sign, condition(inner))
+    return tree
+
+
 def names_in(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -237,6 +298,9 @@ class Reference:
 
     def __deepcopy__(self, memo: object) -> Reference:
         return self  # copies of a tree refer to the same
+
+
+_BOOL = Reference("", "bool", "bool")
 
 
 def _to(reference: Reference) -> ast.Name:

@@ -8,6 +8,7 @@ So everything is computed in the order of the archive's code.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,7 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
-from tsarchive.ir.types import FLOAT, NONE, ListType, TupleType, Type
+from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, TupleType, Type
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import NAME_OF_KIND
@@ -26,11 +27,12 @@ from tsarchive.run.passes.liveness import all_nodes, called_function
 from tsarchive.run.passes.object_identity import must_differ
 
 from . import syntax
-from .iteration import ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
+from .flow import text_of
+from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .preparing import prepared
-from .program import Program, type_test
+from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -39,7 +41,8 @@ _DEEPEST = 16
 _DEPTH = "nesting_depth"
 _NAME_OF_KIND = NAME_OF_KIND | {
     "prim::Param": "value", "prim::If": "result", "prim::isinstance": "is_instance",
-    "aten::__getitem__": "item", "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
+    "aten::__getitem__": "item", ELEMENT: "item",
+    "aten::__isnot__": "is_not_none", "aten::__is__": "is_none",
 }  # fmt: skip
 _COUNTERS = ("i", "j", "k")
 _NAME_OF_OPERATOR = {
@@ -102,7 +105,7 @@ class Translation:
         self.statements.append(statement)
 
     def comment(self, node: Node) -> None:
-        """Name the original line of a node, unless the last comment did."""
+        """Name the original line of a node, unless a comment of the function did."""
         comment = self.comments.before(node)
         if comment is not None:
             self.statements.append(comment)
@@ -140,6 +143,9 @@ class Translation:
         if value.name is not None:
             return value.name
         node = value.node
+        told = told_name(value)
+        if told:
+            return told
         if node.kind == "prim::Param" and value is node.outputs[0]:
             return _COUNTERS[min(len(self.loops), len(_COUNTERS) - 1)]
         if node.kind in _NAME_OF_KIND:
@@ -191,6 +197,8 @@ class Translation:
         if all(shown is not argument for argument in arguments):
             depth = 1 + max((getattr(argument, _DEPTH, 0) for argument in arguments), default=0)
             setattr(shown, _DEPTH, depth)
+        if _is_augmented(node):
+            syntax.may_augment(shown)
         if self.movable(node) and all(map(self._is_at_hand, node.inputs, arguments)):
             self.known[node.output] = shown
         else:
@@ -212,10 +220,7 @@ class Translation:
         uses = value.uses
         if len(uses) != 1:
             return False
-        user, offset = uses[0]
-        if user.kind in _CAPTURING or carried_index(user, offset) is not None:
-            return False
-        if user is not self.block.return_node and user not in self.block.nodes:
+        if not self._can_take(*uses[0]):
             return False
         if value.name is None:
             return True
@@ -223,6 +228,12 @@ class Translation:
         base, node = value.name.rstrip("0123456789"), value.node
         is_read = node.kind == "prim::GetAttr"
         return is_read and base in (node.name, node.name.rstrip("0123456789"))
+
+    def _can_take(self, user: Node, offset: int) -> bool:
+        """Return whether a user can take an expression, which is computed right before it."""
+        if user.kind in _CAPTURING or carried_index(user, offset) is not None:
+            return False
+        return user is self.block.return_node or user in self.block.nodes
 
     def unpack(self, node: Node, shown: ast.expr) -> None:
         self.flush()
@@ -241,6 +252,19 @@ class Translation:
         besides.append(self.define(target, point, besides))
         return ast.Name(besides[-1], ast.Store())
 
+    def replaced(self, value: Value, shown: ast.expr, filling: Block) -> None:
+        """Let an expression stand for a value whose assignment was taken back.
+
+        What ``filling`` does with it is part of the expression.
+        """
+        users = [use for use in value.uses if use.user not in filling.nodes]
+        if value.name is None and len(users) == 1 and self._can_take(*users[0]):
+            self.waiting.append((value, shown))
+        else:
+            name = self.known[value]
+            assert isinstance(name, ast.Name)
+            self.statements.append(syntax.assign([name.id], shown))
+
     @contextmanager
     def inside(self, block: Block) -> Iterator[list[ast.stmt]]:
         """Collect the statements written inside in the list that this yields."""
@@ -248,7 +272,6 @@ class Translation:
         self.statements, self.waiting, self.block = [], [], block
         with self.variables.branch():
             yield self.statements
-        self.comments.start()
         self.statements, self.waiting, self.block = outer
 
     @contextmanager
@@ -318,6 +341,24 @@ class Translation:
         if build is not None:
             return build(self, node, arguments)
         return self.operators.operator(node, arguments)
+
+    def _call_function(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Call a function: one of a library with what differs from its defaults, by name."""
+        callee, *given = arguments
+        type_ = node.input.type
+        if not isinstance(type_, FunctionType) or not is_of_library(callee):
+            return syntax.call(callee, given)
+        positional: list[ast.expr] = []
+        keywords: dict[str, ast.expr] = {}
+        values = node.inputs[1:]
+        for argument, value, shown in zip(
+            type_.function.schema.arguments, values, given, strict=True
+        ):
+            if not argument.has_default:
+                positional.append(shown)
+            elif not is_default(argument.default, value):
+                keywords[argument.name] = self.operators.dtype_argument(argument, value, shown)
+        return syntax.call(callee, positional, keywords)
 
     def _tuple_of(self, type_: Type, items: Sequence[ast.expr]) -> ast.expr:
         if isinstance(type_, TupleType) and type_.qualified_name:
@@ -399,6 +440,48 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     return (value.name for value in values if value.name is not None)
 
 
+_ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
+
+
+def told_name(value: Value) -> str:
+    """Return the variable that the line of a value assigns it to; "" where the line does not tell.
+
+    What the same line goes on with is only a part of what it assigns.
+    """
+    node = value.node
+    match = _ASSIGNED.match(text_of(node))
+    if match is None or any(_is_on_line(user, node) for user, _ in value.uses):
+        return ""
+    names = match[1].replace(" ", "").split(",")
+    if len(names) != len(node.outputs) or not names[0].isidentifier():
+        return ""
+    found = names[node.outputs.index(value)]
+    return found if found.isidentifier() and found != "_" else ""
+
+
+def _is_on_line(one: Node, other: Node) -> bool:
+    places = [None if node.range is None else node.range.location for node in (one, other)]
+    return places[0] == places[1]
+
+
+_AUGMENTED = re.compile(r"(?:[-+*/%&|^]|<<|>>)=(?!=)")
+
+
+def _is_augmented(node: Node) -> bool:
+    """Return whether the result can take the place of the first operand by ``x += y``.
+
+    What is mutable is changed by that: then only where the operator does it as well.
+    """
+    if not node.inputs or len(node.outputs) != 1:
+        return False
+    is_plain = node.output.type in (INT, FLOAT, BOOL, STRING)
+    if not is_plain:
+        return node.kind.endswith("_")
+    text = text_of(node)
+    is_written = not text or _AUGMENTED.search(text) is not None
+    return is_written and node.input.type == node.output.type
+
+
 def _takes_dtype(user: Node, offset: int) -> bool:
     if user.schema is None or user.upgrader is not None:
         return False
@@ -450,7 +533,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]]
     **dict.fromkeys((ITEMS, RANGE, ENUMERATE, ZIP), Translation._iterable),
     "prim::CreateObject": Translation._create_object,
     "prim::GetAttr": Translation._get_attr,
-    "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),
+    "prim::CallFunction": Translation._call_function,
     "prim::CallMethod": Translation._call_method,
     "prim::isinstance": Translation._isinstance,
     "aten::__is__": Translation._identity,

@@ -1,0 +1,36 @@
+"""Tells whether code says what a line of the original program says: no comment repeats it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from textwrap import dedent
+from typing import Final
+
+_MOST_LINES: Final = 24
+
+
+def repeats(original: str, following: Sequence[str]) -> bool:
+    """Return whether the statement that ``following`` lines begin with is the original one."""
+    wanted = _normal(original)
+    return wanted is not None and wanted == _first_statement(following)
+
+
+def _first_statement(lines: Sequence[str]) -> str | None:
+    for count in range(1, min(len(lines), _MOST_LINES) + 1):
+        found = _normal(dedent("\n".join(lines[:count])))
+        if found is not None:
+            return found
+    return None
+
+
+def _normal(text: str) -> str | None:
+    """Return a statement, or the head of one, as ``ast`` writes it; None for other text."""
+    text = text.strip().rstrip(": ").removeprefix("el")
+    for whole in (text, f"{text}:\n    pass"):
+        try:
+            parsed = ast.parse(whole).body
+        except (SyntaxError, ValueError):
+            continue
+        return ast.unparse(parsed[0]).split("\n    pass")[0] if len(parsed) == 1 else None
+    return None
