@@ -19,6 +19,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, TupleType, Type
+from tsarchive.ir.values import is_default
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import NAME_OF_KIND
