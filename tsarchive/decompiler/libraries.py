@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,8 +35,12 @@ class LibraryModules:
         self, root: ArchiveModule, find: Callable[[ArchiveModule], Recovered | None] = recovered
     ) -> None:
         self.written: dict[ArchiveModule, str] = {}
-        self._find = find
         self._found: dict[ArchiveModule, Recovered] = {}
+        self._find = cache(find)
+        self._of_type: dict[ClassType, list[ArchiveModule]] = {}
+        for module in root.modules():
+            assert isinstance(module, ArchiveModule)
+            self._of_type.setdefault(module.tsarchive_class, []).append(module)
         self._visit(root, "")
         kept = {module.tsarchive_class for module in self.written}
         self._names = {
@@ -48,13 +53,17 @@ class LibraryModules:
         if module in self.written or module in self._found:
             return
         found = self._find(module)
-        if found is not None:
+        if found is not None and self._may_replace(module.tsarchive_class):
             self._found[module] = found
             return
         self.written[module] = path
         for name, child in module.named_children():
             assert isinstance(child, ArchiveModule)
             self._visit(child, f"{path}.{name}" if path else name)
+
+    def _may_replace(self, type_: ClassType) -> bool:
+        """Return whether calls can stay as they are if some modules of a class are replaced."""
+        return "forward" in type_.methods or all(map(self._find, self._of_type[type_]))
 
     def class_(self, type_: ClassType) -> ast.expr | None:
         """Return the class of a library that stands for one of the archive; None for others."""

@@ -195,7 +195,7 @@ class _Package:
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
         build = syntax.imported(WEIGHTS, "build")
-        arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
+        arguments = [_maker(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
         tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
@@ -237,6 +237,14 @@ class _Package:
         if keys:
             texts[f"{HELPERS}.py"] = written(runtime_module(keys))
         return texts
+
+
+def _maker(made: ast.expr) -> ast.expr:
+    """Return a function of no arguments that gives what an expression makes."""
+    match made:
+        case ast.Call(class_, [], []):
+            return class_
+    return syntax.lambda_(made)
 
 
 def _module(

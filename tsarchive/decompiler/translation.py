@@ -33,7 +33,7 @@ from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .preparing import prepared
-from .program import Program, is_of_library, type_test
+from .program import Program, is_of_library, shown_type, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -118,9 +118,15 @@ class Translation:
             self._assign(value, shown)
 
     def _assign(self, value: Value, shown: ast.expr) -> None:
+        known = len(self.variables.used)
         name = self.define(value)
+        is_new = len(self.variables.used) > known
         self.comment(value.node)
-        self.statements.append(syntax.assign([name], shown))
+        if is_new and isinstance(shown, ast.List | ast.Dict) and _is_empty(shown):
+            type_ = shown_type(self.program, value.type)
+            self.statements.append(ast.AnnAssign(ast.Name(name, ast.Store()), type_, shown, 1))
+        else:
+            self.statements.append(syntax.assign([name], shown))
 
     def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
         """Return a variable for a new value."""
@@ -410,7 +416,8 @@ class Translation:
         has_hooks = isinstance(type_, ClassType) and (
             type_.forward_hooks or type_.forward_pre_hooks
         )
-        if node.name == "forward" and is_module and not has_hooks:
+        is_forward = node.name == "forward" or self._is_overload_of_library(node)
+        if is_forward and is_module and not has_hooks:
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
@@ -418,6 +425,13 @@ class Translation:
             return found if node.name in members.getters else syntax.call(found, rest)
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
+
+    def _is_overload_of_library(self, node: Node) -> bool:
+        """Return whether ``forward__0`` is called of what a library has: one method does it all."""
+        type_ = node.input.type
+        if not isinstance(type_, ClassType) or not node.name.startswith("forward__"):
+            return False
+        return self.program.modules_of_libraries.class_(type_) is not None
 
     def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         types = tuple(node.attributes["types"])
@@ -432,6 +446,11 @@ class Translation:
             ordered = arguments if must_be_none(second) else arguments[::-1]
             return syntax.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
+
+
+def _is_empty(shown: ast.List | ast.Dict) -> bool:
+    """Return whether a display of a container does not tell the types of its items."""
+    return not (shown.elts if isinstance(shown, ast.List) else shown.values)
 
 
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
