@@ -17,9 +17,9 @@ from ruff.__main__ import find_ruff_bin
 from tsarchive.errors import UnsupportedError
 
 _SETTINGS = ("--isolated", "--no-cache", "--quiet")
-# What TorchScript has no other form for: defaults that are lists, ``Any`` for what ends a ``with``;
+# What TorchScript has no other form for: defaults that are lists, the classes of a ``with``;
 # and what operators mean of futures and of numbers that are nan.
-_MEANT = "B006,BLE001,FURB136,PYI036"
+_MEANT = "B006,BLE001,FURB136,PYI034,PYI036"
 _STEPS = (
     ("check", "--fix-only", "--select", "I,UP032,UP034"),
     ("format",),

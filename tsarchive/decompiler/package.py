@@ -390,11 +390,13 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
     """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in members.accessors():
-        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
-        if name in members.getters:
-            found = syntax.attribute(found, "fget")
-        elif name in members.setters:
-            found = syntax.attribute(found, "fset")
+        own = syntax.name(definition.name)
+        found = syntax.attribute(own, members.methods[name])
+        if name in members.getters or name in members.setters:
+            # Type checkers do not know the parts of a property.
+            shown = syntax.literal(members.methods[name])
+            found = syntax.form("vars(_0)[_1]", own, shown)
+            found = syntax.attribute(found, "fget" if name in members.getters else "fset")
         given = syntax.name(definition.name), syntax.literal(name), found
         yield syntax.statement("setattr(_0, _1, _2)", *given)
 
