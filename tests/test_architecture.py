@@ -103,11 +103,10 @@ MAY_IMPORT = {
     },
     "tsarchive.decompiler": {
         "tsarchive.adopt", "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
-        "tsarchive.diffing",
-        "tsarchive.fingerprinting", "tsarchive.formats", "tsarchive.formats.registry",
-        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.library",
-        "tsarchive.operators", "tsarchive.policy", "tsarchive.remote", "tsarchive.run",
-        "tsarchive.saving",
+        "tsarchive.diffing", "tsarchive.fingerprinting", "tsarchive.formats",
+        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.ir",
+        "tsarchive.library", "tsarchive.operators", "tsarchive.policy", "tsarchive.remote",
+        "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.library": {"tsarchive.ir", "tsarchive.operators", "tsarchive.run"},
     "tsarchive.loading": {

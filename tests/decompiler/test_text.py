@@ -110,13 +110,66 @@ def test_arguments_have_types_and_tell_shapes(tmp_path):
     assert own_module(files, "Blocks") == BLOCKS
 
 
-def test_comments_name_the_original_lines(tmp_path):
+def test_docstrings_name_the_original_lines(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Looped())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Looped" in text)
+    original = Path(__file__).read_text().split("\n")
+    number = (
+        original.index("    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:") + 1
+    )
+    assert f'"""From test_text.py:{number}."""' in text
+    assert '"""From ``tests.decompiler.test_text.Looped``."""' in text
+    assert '"""Code of ``tests.decompiler.test_text``."""' in text
+
+
+def test_code_that_is_as_it_was_has_no_comments(tmp_path):
     files = files_of(torch_saved(torch.jit.script(Looped())), tmp_path / "model")
     (text,) = (text for text in files.values() if "class Looped" in text)
     lines = [line.strip() for line in text.split("\n")]
-    position = lines.index("x = x * 2")
-    number = Path(__file__).read_text().split("\n").index("            x = x * 2") + 1
-    assert lines[position - 1] == f"# test_text.py:{number}"
+    assert not lines[lines.index("x = x * 2") - 1].startswith("#")
+
+
+class Remarked(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return getattr(x, "sin")() + 1  # noqa: B009
+
+
+def test_comments_leave_those_of_the_original_out(tmp_path):
+    """They mean something to linters, which read them here, too."""
+    files = files_of(torch_saved(torch.jit.script(Remarked())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Remarked" in text)
+    assert 'return getattr(x, "sin")() + 1\n' in text
+    assert "noqa" not in text
+
+
+def test_the_package_says_what_it_is_made_of(tmp_path):
+    archive = tmp_path / "small.pt"
+    archive.write_bytes(torch_saved(torch.jit.script(Small())))
+    tsarchive.decompile(archive, tmp_path / "model")
+    text = (tmp_path / "model" / "__init__.py").read_text()
+    with tsarchive.open(archive) as opened:
+        assert opened.written_by.first in text
+    assert "the TorchScript archive small.pt, written by torch" in text
+
+
+class Ahead(nn.Module):
+    def forward(self, x: int) -> int:
+        return Linked(x).after().value
+
+
+class Linked:
+    def __init__(self, value: int):
+        self.value = value
+
+    def after(self) -> Linked:
+        return Linked(self.value + 1)
+
+
+@pytest.mark.parametrize(("module", "is_needed"), [(Looped, False), (Ahead, True)])
+def test_annotations_are_strings_only_where_they_look_ahead(module, is_needed, tmp_path):
+    files = files_of(torch_saved(torch.jit.script(module())), tmp_path / "model")
+    (text,) = (text for text in files.values() if f"class {module.__name__}" in text)
+    assert ("from __future__ import annotations" in text) is is_needed
 
 
 def test_comments_show_the_original_text_where_it_differs(tmp_path):
@@ -223,10 +276,10 @@ BLOCKS = """\
 class Block(nn.Module):
     def __init__(self, width: int, depth: int, name: str) -> None:
         super().__init__()
+        self.weight = nn.Parameter(torch.empty(depth, width, 2))
         self.width = width
         self.depth = depth
         self.name = name
-        self.weight = nn.Parameter(torch.empty(depth, width, 2))
         self.steps: list[int] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

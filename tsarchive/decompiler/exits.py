@@ -15,7 +15,7 @@ from tsarchive.ir.rewriting import remove, replace, set_input
 from tsarchive.ir.types import BOOL
 from tsarchive.operators.effects import COMPUTING
 
-from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep, text_of
+from .flow import BREAK, CONTINUE, EXITS, RETURN, constant, is_left, sweep, text_of, uninitialized
 
 # Without text, a branch of fewer operations is part of an expression.
 _LARGE: Final = 6
@@ -150,7 +150,8 @@ class _Path:
                     yield _Exit(kind, node, given, self._decisions)
                 if not is_over:
                     return
-                is_inner, results = False, results[1:]
+                # A flag that is asked for inside of the loop does not lead out of the function.
+                is_inner, results, self._decisions = False, results[1:], 0
             self._values.update(zip(node.outputs, results, strict=True))
             if not self._passes(outer.nodes[position + 1 :]):
                 return
@@ -216,7 +217,7 @@ def _settle(block: Block, graph: Block) -> None:
         for inner in node.blocks:
             _settle(inner, graph)
         if node.kind == "prim::If" and any(map(is_left, node.blocks)):
-            _hoist(block, position)
+            _settle_if(block, position)
         elif node.kind == "prim::Loop":
             _end_turn(node)
         elif node.kind in EXITS:
@@ -226,17 +227,32 @@ def _settle(block: Block, graph: Block) -> None:
         _end_with(block, block.nodes[-1])
 
 
-def _hoist(block: Block, position: int) -> None:
-    """Move the nodes of the branch that goes on behind the if, whose results they give."""
+def _settle_if(block: Block, position: int) -> None:
+    """Put what follows the branch that is left behind the if, where it reads as an exception.
+
+    Where the second branch leaves and the first does something, both stay.
+    """
     node = block.nodes[position]
     first, second = node.blocks
-    other = second if is_left(first) else first
+    if is_left(first):
+        _hoist(block, node, second)
+    elif _does_nothing(first):
+        _hoist(block, node, first)
+    else:
+        for offset, value in enumerate(second.returns):
+            if value.node.kind != "prim::Uninitialized":
+                set_input(second.return_node, offset, uninitialized(second, value.type))
+
+
+def _hoist(block: Block, node: Node, other: Block) -> None:
+    """Move the nodes of the branch that goes on behind the if, whose results they give."""
     for output, value in zip(node.outputs, other.returns, strict=True):
         replace(output, value)
     node.outputs.clear()
     for inner in node.blocks:
         inner.return_node.drop_inputs()
-    block.nodes[position + 1 : position + 1] = other.nodes
+    behind = block.nodes.index(node) + 1
+    block.nodes[behind:behind] = other.nodes
     other.nodes.clear()
 
 

@@ -12,7 +12,7 @@ results, and what the other branch held stands behind the ``if``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tsarchive.ir.graph import (
@@ -74,6 +74,13 @@ def constant(block: Block, value: Any, type_: Type) -> Value:
     return node.add_output(type_)
 
 
+def uninitialized(block: Block, type_: Type) -> Value:
+    """Return a value at the start of a block that nothing reads."""
+    node = Node("prim::Uninitialized")
+    block.nodes.insert(0, node)
+    return node.add_output(type_)
+
+
 def sweep(block: Block) -> None:
     """Take out results that are not used, in a block and those in it, until nothing is left."""
     while _sweep(block):
@@ -102,11 +109,12 @@ def _simplify_if(block: Block, node: Node) -> bool:
         return True
     changed = False
     for index in reversed(range(len(node.outputs))):
-        output, (one, other) = node.outputs[index], (b.returns[index] for b in node.blocks)
-        if output.uses and not _is_same(one, other, output):
+        output = node.outputs[index]
+        given = [inner.returns[index] for inner in node.blocks if not is_left(inner)]
+        if output.uses and not _are_same(given, output):
             continue
         if output.uses:
-            replace(output, _above(block, one))
+            replace(output, _above(block, given[0]))
         for inner in node.blocks:
             inner.return_node.drop_input(index)
         del node.outputs[index]
@@ -127,9 +135,11 @@ def _take(block: Block, node: Node, taken: Block) -> None:
     remove(block, node)
 
 
-def _is_same(one: Value, other: Value, result: Value) -> bool:
-    """Return whether both are one value; equal constants are, unless a variable has them."""
-    return one is other or (result.name is None and _are_equal(one, other))
+def _are_same(given: Sequence[Value], result: Value) -> bool:
+    """Return whether what branches give is one value; constants of variables stay theirs."""
+    if len(given) > 1 and given[0] is given[1]:
+        return True
+    return result.name is None and all(_are_equal(given[0], value) for value in given)
 
 
 def _are_equal(one: Value, other: Value) -> bool:
@@ -144,9 +154,7 @@ def _above(block: Block, value: Value) -> Value:
     if value.node.is_constant:
         return constant(block, value.constant, value.type)
     if value.node.kind == "prim::Uninitialized":
-        node = Node(value.node.kind)
-        block.nodes.insert(0, node)
-        return node.add_output(value.type)
+        return uninitialized(block, value.type)
     return value
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from tsarchive.run.modules import ArchiveModule
 from . import syntax
 from .naming import container_base, runs_in_order
 
-_NN = "torch.nn"
+_SHORT = {"torch.nn": "nn", "torch.nn.functional": "F"}
 _CONTAINERS = "__torch__.torch.nn.modules.container."
 
 
@@ -34,8 +35,12 @@ class LibraryModules:
         self, root: ArchiveModule, find: Callable[[ArchiveModule], Recovered | None] = recovered
     ) -> None:
         self.written: dict[ArchiveModule, str] = {}
-        self._find = find
         self._found: dict[ArchiveModule, Recovered] = {}
+        self._find = cache(find)
+        self._of_type: dict[ClassType, list[ArchiveModule]] = {}
+        for module in root.modules():
+            assert isinstance(module, ArchiveModule)
+            self._of_type.setdefault(module.tsarchive_class, []).append(module)
         self._visit(root, "")
         kept = {module.tsarchive_class for module in self.written}
         self._names = {
@@ -48,7 +53,7 @@ class LibraryModules:
         if module in self.written or module in self._found:
             return
         found = self._find(module)
-        if found is not None:
+        if found is not None and self._may_replace(module.tsarchive_class):
             self._found[module] = found
             return
         self.written[module] = path
@@ -56,10 +61,14 @@ class LibraryModules:
             assert isinstance(child, ArchiveModule)
             self._visit(child, f"{path}.{name}" if path else name)
 
+    def _may_replace(self, type_: ClassType) -> bool:
+        """Return whether calls can stay as they are if some modules of a class are replaced."""
+        return "forward" in type_.methods or all(map(self._find, self._of_type[type_]))
+
     def class_(self, type_: ClassType) -> ast.expr | None:
         """Return the class of a library that stands for one of the archive; None for others."""
         if type_ in self._names:
-            return _class(self._names[type_])
+            return of_library(self._names[type_])
         base = container_base(type_)
         if base is None or not type_.qualified_name.startswith(_CONTAINERS):
             return None
@@ -73,12 +82,13 @@ class LibraryModules:
             return None
         positional = [_argument(value) for value in found.positional]
         keywords = {name: _argument(value) for name, value in found.keywords.items()}
-        return syntax.call(_class(found.qualified_name), positional, keywords)
+        return syntax.call(of_library(found.qualified_name), positional, keywords)
 
 
-def _class(qualified_name: str) -> ast.expr:
+def of_library(qualified_name: str) -> ast.expr:
+    """Refer to a class or function that users import by this name."""
     home, _, name = qualified_name.rpartition(".")
-    return syntax.form(f"nn.{name}") if home == _NN else syntax.imported(home, name)
+    return syntax.form(f"{_SHORT[home]}.{name}") if home in _SHORT else syntax.imported(home, name)
 
 
 def _argument(value: Any) -> ast.expr:

@@ -61,7 +61,7 @@ def module_path(qualified_name: str) -> tuple[str, ...]:
     *atoms, _ = unmangled(qualified_name).split(".")
     if atoms[:1] == [ROOT]:
         del atoms[0]
-    parts = tuple(identifier(atom) for atom in atoms)
+    parts = tuple(identifier(atom).lower() for atom in atoms)
     # Names in double underscores mean something to Python, those of one belong to the package.
     return tuple(f"m{part}" if part[0] == "_" else part for part in parts) or (_ROOT_MODULE,)
 

@@ -239,7 +239,7 @@ class _Package:
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
         build = syntax.imported(WEIGHTS, "build")
-        arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
+        arguments = [_maker(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
         tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
@@ -281,6 +281,14 @@ class _Package:
         if keys:
             texts[f"{HELPERS}.py"] = written(runtime_module(keys))
         return texts
+
+
+def _maker(made: ast.expr) -> ast.expr:
+    """Return a function of no arguments that gives what an expression makes."""
+    match made:
+        case ast.Call(class_, [], []):
+            return class_
+    return syntax.lambda_(made)
 
 
 def _module(
@@ -426,11 +434,13 @@ def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
     """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in members.accessors():
-        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
-        if name in members.getters:
-            found = syntax.attribute(found, "fget")
-        elif name in members.setters:
-            found = syntax.attribute(found, "fset")
+        own = syntax.name(definition.name)
+        found = syntax.attribute(own, members.methods[name])
+        if name in members.getters or name in members.setters:
+            # Type checkers do not know the parts of a property.
+            shown = syntax.literal(members.methods[name])
+            found = syntax.form("vars(_0)[_1]", own, shown)
+            found = syntax.attribute(found, "fget" if name in members.getters else "fset")
         given = syntax.name(definition.name), syntax.literal(name), found
         yield syntax.statement("setattr(_0, _1, _2)", *given)
 

@@ -39,6 +39,7 @@ from tsarchive.ir.types import (
     annotation,
     simple_type,
 )
+from tsarchive.library import recovered_function
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
@@ -46,7 +47,7 @@ from tsarchive.run.passes.peephole import Identities
 from . import syntax
 from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
-from .libraries import LibraryModules
+from .libraries import LibraryModules, of_library
 from .naming import ROOT, definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
@@ -98,6 +99,10 @@ class Program:
             class_ = self.modules_of_libraries.class_(key)
             if class_ is not None:
                 return class_
+        if isinstance(key, Function):
+            name = recovered_function(key)
+            if name is not None:
+                return of_library(name)
         return syntax.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
@@ -156,6 +161,12 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
         case ClassType(is_native=False):
             yield from (*item.methods.values(), *item.hooks())
     yield from item.parts()
+
+
+def is_of_library(function: ast.expr) -> bool:
+    """Return whether a function is not of the package."""
+    reference = syntax.reference_of(function)
+    return reference is None or reference.definition is None
 
 
 def module_type(module: torch.nn.Module) -> ClassType:
