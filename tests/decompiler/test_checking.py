@@ -100,6 +100,22 @@ class Calls(nn.Module):
         return self.mode == Mode.FAST
 
 
+class Locals(nn.Module):
+    """Variables that begin with values of no type of their own."""
+
+    def forward(self, x: torch.Tensor, n: int) -> tuple[list[int], dict[str, float], int]:
+        found: list[int] = []
+        table: dict[str, float] = {}
+        rows: list[list[float]] = x.tolist()
+        last: int | None = None
+        for row in rows:
+            if row[0] > n:
+                last = len(found)
+            found.append(len(row))
+            table["last"] = row[-1]
+        return found, table, -1 if last is None else last
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +127,7 @@ class Net(nn.Module):
         return self.body(x)
 
 
-MODULES: list[Callable[[], nn.Module]] = [Attributes, Holder, Calls, Net]
+MODULES: list[Callable[[], nn.Module]] = [Attributes, Holder, Calls, Locals, Net]
 COMING_BACK = ["final_scalars", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
 
 
