@@ -101,7 +101,7 @@ def test_a_load_imports_what_it_takes(tmp_path):
     assert len(_ours(called)) <= MOST
     # Names of packages outside that are slow to import.
     outside = {name.partition(".")[0] for name in called} - {"tsarchive"}
-    assert outside & {"click", "rich", "zipfile_deflate64", "bz2", "lzma", "astor"} == set()
+    assert outside & {"click", "rich", "zipfile_deflate64", "bz2", "lzma"} == set()
 
 
 @pytest.mark.parametrize("file", ["sequential.pt", "frozen.pt"])

@@ -24,7 +24,8 @@ MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_o
 
 
 COMMANDS = [
-    "compare", "compat_agreement", "conversion", "fidelity", "leaving", "packing_mutants",
+    "compare", "compat_agreement", "conversion", "decompiling", "fidelity", "leaving",
+    "packing_mutants",
     "remote", "scanners", "survey_scale", "written_by",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The text of the modules of a package: imports, definitions, comments, line breaks.
+"""The text of the modules of a package: imports, definitions, comments.
 
 Comments lead back to the lines of the original program. A syntax tree has no comments: a marker
 statement stands for one until the text is written.
@@ -10,36 +10,21 @@ import ast
 import builtins
 import copy
 import re
-import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
-from tsarchive.ir.graph import Node, closure
+from tsarchive.ir.classes import Function
+from tsarchive.ir.graph import Node, closure, walk
 
 from . import syntax
 from .comments import repeats
-from .naming import Pool, numbered
+from .naming import ROOT, Pool, numbered
 from .syntax import Reference, reference_of
 
-
-@contextmanager
-def _old_names_of_ast() -> Iterator[None]:
-    """Let astor ask `ast` for the classes that Python 3.12 deprecates."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "ast\\.", DeprecationWarning)
-        yield
-
-
-with _old_names_of_ast():
-    import astor
-
-
 _BUILTINS_HOME = (0, "builtins")
-_EXTERNAL = ("builtins", "torch", "typing", "enum", "math", "collections")
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +43,11 @@ class Definition:
     variables: set[str] = field(default_factory=set)
     types: list[str] = field(default_factory=list)
 
+    @property
+    def origin(self) -> str:
+        """The name in the program that was scripted or traced, as docstrings show it."""
+        return f"``{self.qualified_name.removeprefix(f'{ROOT}.')}``"
+
     def rename(self, name: str) -> None:
         self.name = name
         for statement in self.body:
@@ -67,9 +57,13 @@ class Definition:
 
 @dataclass(slots=True)
 class Module:
-    """One Python file of the package, ``a/b.py`` for the path ("a", "b")."""
+    """One Python file of the package, ``a/b.py`` for the path ("a", "b").
+
+    ``about`` is its docstring.
+    """
 
     path: tuple[str, ...]
+    about: str
     definitions: list[Definition] = field(default_factory=list)
     names: Pool = field(default_factory=lambda: Pool(fold=False))
 
@@ -121,14 +115,16 @@ class Layout:
             body += copy.deepcopy(definition.body)
         _put_names(body, names)
         early, late = self._imports(module, names)
-        source = written([*early, *body, *late])
+        if self._looks_ahead(module, names):
+            early.insert(0, _from("__future__", 0, [("annotations", None)]))
+        source = written([syntax.docstring(module.about), *early, *body, *late])
         return with_comments(source, self._comments)
 
     def _imports(
         self, module: Module, names: Mapping[Reference, str]
     ) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Return imports for the top, and those that wait because modules need each other."""
-        early: list[ast.stmt] = [_from("__future__", 0, [("annotations", None)])]
+        early: list[ast.stmt] = []
         late: list[ast.stmt] = []
         modules: list[tuple[str, str]] = []
         froms: dict[tuple[int, str], list[tuple[str, str | None]]] = {}
@@ -138,25 +134,66 @@ class Layout:
             if definition is None and not reference.name:
                 modules.append((reference.home, name))
             elif definition is None or definition.path != module.path:
-                reached = () if definition is None else self._reached.get(definition.path, ())
-                if module.path in reached:
+                if definition is not None and self._is_late(module, definition):
                     late.append(_from(key[1], key[0], [shown]))
                 elif name != own or key != _BUILTINS_HOME:
                     froms.setdefault(key, []).append(shown)
             elif name != own:
                 late.append(syntax.assign([name], syntax.name(own)))
         for home, name in sorted(modules):
-            early.append(ast.Import([ast.alias(home, name if name != home else None)]))
+            parent, _, last = home.rpartition(".")
+            if parent and name == last:
+                early.append(_from(parent, 0, [(name, None)]))
+            else:
+                early.append(ast.Import([ast.alias(home, name if name != home else None)]))
         early += [_from(home, level, sorted(froms[level, home])) for level, home in sorted(froms)]
         return early, late
 
+    def _is_late(self, module: Module, definition: Definition) -> bool:
+        """Return whether the module of a definition imports this one, which so has to wait."""
+        reached = self._reached.get(definition.path, ())
+        return definition.path != module.path and module.path in reached
+
+    def _looks_ahead(self, module: Module, names: Mapping[Reference, str]) -> bool:
+        """Return whether an annotation names what is not there yet when the module runs to it.
+
+        Otherwise annotations are what they say, not strings: TorchScript takes no others.
+        """
+        present: set[Definition] = set()
+        for owner in module.definitions:
+            for reference in _references_of(chain.from_iterable(map(_annotations, owner.body))):
+                named = reference.definition
+                if named is None:
+                    continue
+                is_there = named in present or named.path != module.path
+                has_alias = named.path == module.path and names[reference] != named.name
+                if not is_there or has_alias or self._is_late(module, named):
+                    return True
+            present.add(owner)
+        return False
+
+
+def _annotations(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield the annotations that run with the module."""
+    for node in ast.walk(tree):
+        found: list[ast.expr | None] = []
+        match node:
+            case ast.FunctionDef():
+                found = [node.returns, *(argument.annotation for argument in node.args.args)]
+            case ast.ClassDef(body=body):
+                found = [one.annotation for one in body if isinstance(one, ast.AnnAssign)]
+        yield from (one for one in found if one is not None)
+
 
 def _home(module: Module, reference: Reference) -> tuple[int, str]:
-    """Return the level and the name of the module that ``module`` imports a reference from."""
+    """Return the level and the name of the module that ``module`` imports a reference from.
+
+    Those that the package brings along begin with an underscore.
+    """
     if reference.definition is not None:
         return len(module.path), ".".join(reference.definition.path)
     home = reference.home or "builtins"
-    return 0 if home.partition(".")[0] in _EXTERNAL else len(module.path), home
+    return len(module.path) if home.startswith("_") else 0, home
 
 
 def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast.stmt:
@@ -165,8 +202,11 @@ def _from(home: str, level: int, names: Iterable[tuple[str, str | None]]) -> ast
 
 def _references_in(definitions: Iterable[Definition]) -> Iterable[Reference]:
     """Return the references in the trees of the definitions, each once, in order."""
-    statements = chain.from_iterable(definition.body for definition in definitions)
-    nodes = chain.from_iterable(map(ast.walk, statements))
+    return _references_of(chain.from_iterable(definition.body for definition in definitions))
+
+
+def _references_of(trees: Iterable[ast.AST]) -> Iterable[Reference]:
+    nodes = chain.from_iterable(map(ast.walk, trees))
     known = map(reference_of, nodes)
     return dict.fromkeys(reference for reference in known if reference is not None)
 
@@ -208,143 +248,18 @@ def written(body: list[ast.stmt]) -> str:
     Raises UnsupportedError where Python refuses it, such as for nesting deeper than it allows.
     """
     try:
-        tree = ast.fix_missing_locations(ast.Module(body, []))
-        plain = ast.unparse(tree)
-        wanted = ast.dump(ast.parse(plain))
-        text = next(text for text in _texts(tree, plain) if _reads_as(text, wanted))
+        text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
         compile(text, "module", "exec", dont_inherit=True)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
     return text
 
 
-def _reads_as(text: str, wanted: str) -> bool:
-    try:
-        return ast.dump(ast.parse(text)) == wanted
-    except SyntaxError:
-        return False
-
-
-def _texts(tree: ast.Module, plain: str) -> Iterator[str]:
-    """Yield the texts of a module, the best laid out first and the plain one of Python last."""
-    try:
-        with _old_names_of_ast():
-            text: str = astor.to_source(
-                tree, pretty_source="".join, source_generator_class=_Generator
-            )
-    except AttributeError:  # astor does not know the syntax, or asks `ast` for what Python dropped.
-        pass
-    else:
-        yield from (_tidied(text), text)
-    yield plain
-
-
-_ARROW = re.compile(r"^( *def .*\)) ->(?=\S)")
-_HEAD = "from __future__ import annotations"
-
-
-def _tidied(text: str) -> str:
-    lines = [_ARROW.sub(r"\1 -> ", line.rstrip()) for line in text.split("\n")]
-    lines = [line.replace("(lambda : ", "(lambda: ") for line in lines]
-    lines = [f"{line}\n" if line == _HEAD else wrapped(line) for line in lines]
-    return "\n".join(lines)
-
-
-class _Generator(astor.SourceGenerator):  # type: ignore[misc]  # astor has no types
-    def visit_Constant(self, node: ast.Constant) -> None:
-        # astor would join all that is written so far for each string.
-        if isinstance(node.value, str):
-            self.write(_string(node.value))
-        else:
-            super().visit_Constant(node)
-
-
-def _string(text: str) -> str:
-    """Write a string in double quotes, unless that means to escape some."""
-    shown = repr(text)
-    if shown[0] == "'" and '"' not in shown:
-        return f'"{shown[1:-1]}"'
-    return shown
-
-
-_WIDTH: Final = 96
-_INDENT: Final = 4
-_OPEN: Final = "([{"
-_CLOSE: Final = ")]}"
-
-
-def wrapped(line: str) -> str:
-    """Break a line that is too long: what a bracket holds stands between its two lines.
-
-    Several items stand on a line of their own each. A line without brackets stays long.
-    """
-    if len(line) <= _WIDTH:
-        return line
-    pair = _outer_pair(line)
-    if pair is None:
-        return line
-    begin, end = pair
-    indent = " " * (len(line) - len(line.lstrip(" ")) + _INDENT)
-    head, body, tail = line[: begin + 1], line[begin + 1 : end], line[end:]
-    whole = indent + body.strip()
-    items = [whole] if len(whole) <= _WIDTH else [indent + item for item in _items(body)]
-    closing = indent[_INDENT:] + tail
-    return "\n".join([wrapped(head), *map(wrapped, items), wrapped(closing)])
-
-
-def _brackets(line: str) -> Iterator[tuple[int, str, int]]:
-    """Yield brackets and commas outside of strings: position, character, depth around it."""
-    depth, position = 0, 0
-    while position < len(line):
-        character = line[position]
-        if character in "'\"":
-            position = _end_of_string(line, position)
-        elif character in _CLOSE:
-            depth -= 1
-            yield position, character, depth
-        elif character in _OPEN:
-            yield position, character, depth
-            depth += 1
-        elif character == ",":
-            yield position, character, depth
-        position += 1
-
-
-def _end_of_string(line: str, start: int) -> int:
-    quote, position = line[start], start + 1
-    while position < len(line) and line[position] != quote:
-        position += 2 if line[position] == "\\" else 1
-    return position
-
-
-def _outer_pair(line: str) -> tuple[int, int] | None:
-    """Return the outer brackets that hold most; for a ``def``, the first ones."""
-    found, begin, longest = None, 0, 0
-    is_definition = line.lstrip(" ").startswith("def ")
-    for position, character, depth in _brackets(line):
-        if depth == 0 and character in _OPEN:
-            begin = position
-        elif depth == 0 and character in _CLOSE and position - begin > max(longest, 1):
-            found, longest = (begin, position), position - begin
-            if is_definition:
-                break
-    return found
-
-
-def _items(body: str) -> list[str]:
-    """Return the items between commas; each keeps its own comma."""
-    found, begin = [], 0
-    for position, character, depth in _brackets(body):
-        if character == "," and depth == 0:
-            found.append(body[begin : position + 1].strip())
-            begin = position + 1
-    rest = body[begin:].strip()
-    return [*found, rest] if rest else found
-
-
 _MARKER = "comment_number_"
 _MARKED = re.compile(rf"( *){_MARKER}([0-9]+)")
 _NUMBER = "comment_number"
+_WIDTH: Final = 88
+_BEFORE_COMMENT = r"""(?:[^#"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*"""
 _SEPARATORS = re.compile(r"[/\\]")
 
 
@@ -361,9 +276,8 @@ class Comments:
         location = None if node.range is None else node.range.location
         if location is None or not location.filename:
             return None
-        path = location.filename if self._full_paths else _SEPARATORS.split(location.filename)[-1]
-        text = _printable(location.text).rstrip(": ")
-        comment = Comment(f"{_printable(path)}:{location.line}", text)
+        where = self._place(location.filename, location.line)
+        comment = Comment(where, _without_comment(_printable(location.text)))
         if comment in self._told:
             return None
         self._told.add(comment)
@@ -371,6 +285,21 @@ class Comments:
         marker = ast.Name(_MARKER, ast.Load())
         setattr(marker, _NUMBER, len(self.all) - 1)
         return ast.Expr(marker)
+
+    def origin(self, function: Function) -> str | None:
+        """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
+        ranges = (node.range for node in walk(function.graph.nodes) if node.range is not None)
+        source = next((found.source for found in ranges), None)
+        if source is None or not source.filename:
+            return None
+        lines = source.text.split("\n")
+        starts = (index for index, line in enumerate(lines) if line.lstrip().startswith("def "))
+        first = next(starts, None)
+        return None if first is None else self._place(source.filename, source.first_line + first)
+
+    def _place(self, filename: str, line: int) -> str:
+        path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]
+        return f"{_printable(path)}:{line}"
 
     def start(self) -> None:
         """Begin another function."""
@@ -385,6 +314,12 @@ class Comment(NamedTuple):
 
     def __str__(self) -> str:
         return f"# {self.where}: {self.text}" if self.text else f"# {self.where}"
+
+
+def _without_comment(line: str) -> str:
+    """Return a line without the comment at its end, which would mean something to linters here."""
+    found = re.match(_BEFORE_COMMENT, line)
+    return (found[0] if found else line).rstrip(": ")
 
 
 def _printable(text: str) -> str:

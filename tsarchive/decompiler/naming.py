@@ -23,7 +23,9 @@ from tsarchive.run.slots import INHERITED, SHARED_SLOTS, SlotKind, is_dunder, sl
 from . import syntax
 
 _LONGEST = 60
-_ROOT = "__torch__"
+_SELF_AND_INPUT = 2
+ROOT = "__torch__"
+"""What qualified names of archives begin with."""
 _ROOT_MODULE = "model"
 
 GLOBAL_NAMES = frozenset(
@@ -57,9 +59,9 @@ def definition_name(text: str) -> str:
 def module_path(qualified_name: str) -> tuple[str, ...]:
     """Return the parts of the module that holds a class or function of an archive."""
     *atoms, _ = unmangled(qualified_name).split(".")
-    if atoms[:1] == [_ROOT]:
+    if atoms[:1] == [ROOT]:
         del atoms[0]
-    parts = tuple(identifier(atom) for atom in atoms)
+    parts = tuple(identifier(atom).lower() for atom in atoms)
     # Names in double underscores mean something to Python, those of one belong to the package.
     return tuple(f"m{part}" if part[0] == "_" else part for part in parts) or (_ROOT_MODULE,)
 
@@ -198,6 +200,29 @@ def method_name(name: str, *, is_module: bool) -> str:
 
 
 members_of = cache(Members)
+
+
+@cache
+def runs_in_order(class_: ClassType) -> bool:
+    """Return whether ``forward`` passes one value through the submodules, as Sequential does."""
+    graph = class_.methods["forward"].graph
+    if len(graph.params) != _SELF_AND_INPUT:
+        return False
+    self_, value = graph.params
+    passed = 0
+    for node in graph.nodes:
+        if node.is_constant or node.kind == "prim::GetAttr":
+            continue
+        if node.kind != "prim::CallMethod" or node.name != "forward":
+            return False
+        child = node.inputs[0].node
+        is_next = (
+            child.kind == "prim::GetAttr" and child.input is self_ and child.name == str(passed)
+        )
+        if not is_next or len(node.inputs) != _SELF_AND_INPUT or node.inputs[1] is not value:
+            return False
+        value, passed = node.output, passed + 1
+    return list(graph.returns) == [value] and str(passed) not in class_.attributes
 
 
 @cache

@@ -12,7 +12,7 @@ import copy
 import io
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -23,7 +23,17 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.safetensors import Tensor, write_safetensors
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.types import ANY, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.types import (
+    ANY,
+    INT,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
 from tsarchive.operators.libraries import what_registers
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.foreign import ForeignObject
@@ -34,7 +44,7 @@ from tsarchive.run.slots import SHARED_SLOTS, SlotKind, get_slot
 from . import syntax
 from .layout import Definition
 from .naming import container_base, members_of, numbered
-from .program import Program, module_type
+from .program import Program, any_of, module_type, shown_type
 from .support.weights import DTYPES
 
 
@@ -208,13 +218,13 @@ class Instances:
         self._program = program
         self._file = file
         self._values = ObjectValues(program, file, shared_objects(root))
-        self._paths: dict[torch.nn.Module, str] = {}
         self._of: dict[Definition, list[torch.nn.Module]] = {}
         self._arguments: dict[Definition, list[str]] = {}
         self._slots: dict[tuple[torch.nn.Module, str], ast.expr] = {}
-        for path, module in root.named_modules():
-            self._paths[module] = path
-            self._of.setdefault(program.definition(module_type(module)), []).append(module)
+        self._paths = {module: path for path, module in root.named_modules()}
+        for module in program.modules_of_libraries.written:
+            if program.modules_of_libraries.class_(module.tsarchive_class) is None:
+                self._of.setdefault(program.definition(module.tsarchive_class), []).append(module)
         self._note_aliases(root)
         for path, module in root.named_modules():
             if module.training:
@@ -239,10 +249,13 @@ class Instances:
 
     def made(self, module: torch.nn.Module) -> ast.expr:
         """Return the call that makes a module like this one."""
+        of_library = self._program.modules_of_libraries.made(module)
+        if of_library is not None:
+            return of_library
         type_ = module_type(module)
-        definition = self._program.definition(type_)
-        class_ = syntax.to_definition(definition)
+        class_ = self._program.reference(type_)
         if container_base(type_) is None:
+            definition = self._program.definition(type_)
             differing = self._differing(definition)
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
             return syntax.call(class_, (), passed)
@@ -253,7 +266,10 @@ class Instances:
         return syntax.call(class_, children)
 
     def _differing(self, definition: Definition) -> list[str]:
-        """Return the slots in which the instances of a class differ; write its ``__init__``."""
+        """Return the slots that are arguments of a class; write its ``__init__``.
+
+        They are those in which its instances differ, but for shapes that others tell.
+        """
         if definition not in self._arguments:
             first, *rest = self._of[definition]
             type_ = module_type(first)
@@ -263,6 +279,7 @@ class Instances:
                 shown = ast.dump(self._slot(first, name))
                 if any(ast.dump(self._slot(other, name)) != shown for other in rest):
                     found.append(name)
+            found[:] = [name for name in found if self._sizes(definition, name) is None]
             self._write(definition, first, slots, found)
         return self._arguments[definition]
 
@@ -306,36 +323,174 @@ class Instances:
         is_empty = all(_find_empty(one) is not None for one in shown)
         return is_empty and len({ast.dump(_with_shape(one)) for one in shown}) == 1
 
+    def _sizes(self, definition: Definition, name: str) -> list[ast.expr] | None:
+        """Return a shape as numbers and arguments; None where it is always the same or not told."""
+        if not self._differ_in_shape(definition, name):
+            return None
+        modules = self._of[definition]
+        shapes = [_shape(self._slot(module, name)) for module in modules]
+        if len(set(shapes)) == 1 or len(set(map(len, shapes))) != 1:
+            return None
+        ints = self._ints(definition)
+        found: list[ast.expr] = []
+        for column in zip(*shapes, strict=True):
+            if len(set(column)) == 1:
+                found.append(syntax.literal(column[0]))
+            elif column in ints:
+                found.append(syntax.name(_argument(modules[0], ints[column])))
+            else:
+                return None
+        return found
+
+    def _ints(self, definition: Definition) -> Mapping[tuple[int, ...], str]:
+        """Return the slots that hold ints, by their values in all instances of a class."""
+        modules = self._of[definition]
+        type_ = module_type(modules[0])
+        constants = members_of(type_).constants()
+        names = [name for name, value in constants.items() if type(value) is int]
+        names += [name for name in _own_slots(type_) if type_.attributes[name].type == INT]
+        shown = {name: [self._slot(module, name) for module in modules] for name in names}
+        return {tuple(map(ast.literal_eval, values)): name for name, values in shown.items()}
+
+    def _argument_type(self, definition: Definition, name: str) -> ast.expr:
+        """Annotate an argument with what is passed for it."""
+        first, *_ = modules = self._of[definition]
+        class_ = module_type(first)
+        shown = [self._passed(module, name) for module in modules]
+        if self._differ_in_shape(definition, name):
+            return syntax.form("tuple[int, ...]")
+        if name not in class_.attributes:
+            return any_of([_type_of(one) for one in shown])
+        kind = members_of(class_).kind(name)
+        if kind in (SlotKind.MODULE, SlotKind.PARAMETER):
+            return _class_of(shown)
+        return shown_type(self._program, class_.attributes[name].type)
+
     def _write(
         self,
         definition: Definition,
         module: torch.nn.Module,
         slots: list[str],
-        differing: list[str],
+        passed: list[str],
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
         body: list[ast.stmt] = [syntax.statement("super().__init__()")]
-        names: list[str] = []
         for name in slots:
-            shown = self._slot(module, name)
-            if name in differing:
-                names.append(_argument(module, name))
-                argument = syntax.name(names[-1])
-                is_shape = self._differ_in_shape(definition, name)
-                shown = _with_shape(shown, argument) if is_shape else argument
+            shown = self._initial(definition, name, passed)
             if name in class_.attributes:
-                body.append(_assigned(class_, name, _spread(shown)))
-            elif name in differing:
+                common += self._declared(class_, name, shown)
+                body.append(self._assigned(class_, name, _spread(shown)))
+            elif name in passed:
                 place = syntax.attribute(syntax.name("self"), name)
                 body.append(syntax.store(place, shown))
             else:
                 common.append(syntax.assign([name], shown))
         body += _hooks(class_)
-        arguments = [ast.arg("self"), *map(ast.arg, names)]
-        made = syntax.function("__init__", arguments, [], body, syntax.literal(None))
-        definition.variables |= {"self", *names}
+        arguments = [
+            ast.arg(_argument(module, name), self._argument_type(definition, name))
+            for name in passed
+        ]
+        made = syntax.function(
+            "__init__", [ast.arg("self"), *arguments], [], body, syntax.literal(None)
+        )
+        definition.variables |= {"self", *(argument.arg for argument in arguments)}
         _insert(definition, common, [made] if len(body) > 1 else [])
+
+    def _initial(self, definition: Definition, name: str, passed: Container[str]) -> ast.expr:
+        """Return what ``__init__`` puts into a slot."""
+        module = self._of[definition][0]
+        sizes = self._sizes(definition, name)
+        if sizes is not None:
+            return _with_shape(self._slot(module, name), *sizes)
+        if name not in passed:
+            return self._slot(module, name)
+        argument = syntax.name(_argument(module, name))
+        is_shape = self._differ_in_shape(definition, name)
+        return _with_shape(self._slot(module, name), argument) if is_shape else argument
+
+    def _declared(self, class_: ClassType, name: str, shown: ast.expr) -> Iterable[ast.stmt]:
+        """Yield the annotation of a slot that ``__init__`` does not tell the type of.
+
+        A tensor is registered under a name in a string, and torch.jit takes from the class what
+        values leave open.
+        """
+        if _is_registered(class_, name, shown) or _is_open(class_.attributes[name].type):
+            type_ = shown_type(self._program, class_.attributes[name].type)
+            yield ast.AnnAssign(ast.Name(name, ast.Store()), type_, None, 1)
+
+    def _assigned(self, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+        """Return the statement that fills a slot of ``self``."""
+        members = members_of(class_)
+        if _is_registered(class_, name, shown):
+            table = "buffer" if members.kind(name) is SlotKind.BUFFER else "parameter"
+            arguments = syntax.name("self"), syntax.literal(name), shown
+            return syntax.statement(f"_0.register_{table}(_1, _2)", *arguments)
+        stored = syntax.store(members.reach(syntax.name("self"), name), shown)
+        (place,) = stored.targets
+        own = class_.attributes[name].type
+        if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):
+            return stored
+        return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
+
+
+def _is_open(type_: Type) -> bool:
+    """Return whether values of a type may not tell it: an empty list has no type of items, None
+    none at all, and objects are of classes that torch.jit may not know yet."""
+    if isinstance(type_, ClassType):
+        return not type_.is_module
+    if isinstance(type_, TupleType):
+        return any(map(_is_open, type_.parts()))
+    return isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY
+
+
+def _is_registered(class_: ClassType, name: str, shown: ast.expr) -> bool:
+    """Return whether a slot is filled by ``register_buffer`` or ``register_parameter``."""
+    members = members_of(class_)
+    if not members.is_direct(name):
+        return False
+    kind = members.kind(name)
+    is_argument = _is_none(shown) or isinstance(shown, ast.Name)
+    return kind is SlotKind.BUFFER or (kind is SlotKind.PARAMETER and is_argument)
+
+
+def _is_none(shown: ast.expr) -> bool:
+    return isinstance(shown, ast.Constant) and shown.value is None
+
+
+def _is_vague(shown: ast.expr) -> bool:
+    """Return whether a value does not tell the type of what it is put into."""
+    return _is_none(shown) or isinstance(shown, ast.List | ast.Dict)
+
+
+def _shape(shown: ast.expr) -> tuple[int, ...]:
+    """Return the shape in the placeholder of a tensor."""
+    empty = _find_empty(shown)
+    assert empty is not None
+    sizes: tuple[int, ...] = ast.literal_eval(empty.args[0])
+    return sizes
+
+
+def _class_of(made: Sequence[ast.expr]) -> ast.expr:
+    """Return the one class of these modules or parameters, each None or a call that makes it."""
+    nothing = [one for one in made if _is_none(one)]
+    classes = {ast.dump(one.func): one.func for one in made if isinstance(one, ast.Call)}
+    found = list(classes.values()) if len(classes) == 1 else [syntax.form("nn.Module")]
+    return any_of([*found, *nothing])
+
+
+def _type_of(shown: ast.expr) -> ast.expr:
+    """Return the annotation of a literal."""
+    match shown:
+        case ast.Constant(None):
+            return shown
+        case ast.List(items):
+            return syntax.subscript(syntax.form("list"), any_of([_type_of(i) for i in items]))
+        case ast.Tuple([_, *_] as items):
+            return syntax.subscript(syntax.form("tuple"), *map(_type_of, items))
+        case ast.Constant() | ast.UnaryOp() | ast.Tuple():
+            return syntax.form(type(ast.literal_eval(shown)).__name__)
+    return syntax.form("Any")
 
 
 def _own_slots(class_: ClassType) -> list[str]:
@@ -346,20 +501,6 @@ def _argument(module: torch.nn.Module, name: str) -> str:
     class_ = module_type(module)
     shown = members_of(class_).slots.get(name, name)
     return f"{shown}_" if shown == "self" else shown
-
-
-def _assigned(class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
-    """Return the statement that fills a slot of ``self``."""
-    members = members_of(class_)
-    kind = members.kind(name)
-    is_none = isinstance(shown, ast.Constant) and shown.value is None
-    arguments = syntax.name("self"), syntax.literal(name), shown
-    if members.is_direct(name) and kind is SlotKind.BUFFER:
-        return syntax.statement("_0.register_buffer(_1, _2)", *arguments)
-    is_argument = is_none or isinstance(shown, ast.Name)
-    if members.is_direct(name) and kind is SlotKind.PARAMETER and is_argument:
-        return syntax.statement("_0.register_parameter(_1, _2)", *arguments)
-    return syntax.store(members.reach(syntax.name("self"), name), shown)
 
 
 def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
@@ -376,14 +517,14 @@ def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
-    """Put constants before the annotations of a class, and ``__init__`` behind them."""
+    """Put constants before the annotations of a documented class, ``__init__`` behind them."""
     class_ = definition.body[0]
     assert isinstance(class_, ast.ClassDef)
-    body = [statement for statement in class_.body if not isinstance(statement, ast.Pass)]
+    documentation, body = class_.body[:1], class_.body[1:]
     position = 0
     while position < len(body) and isinstance(body[position], ast.AnnAssign):
         position += 1
-    class_.body = [*first, *body[:position], *made, *body[position:]] or [ast.Pass()]
+    class_.body = [*documentation, *first, *body[:position], *made, *body[position:]]
 
 
 def _find_empty(shown: ast.expr) -> ast.Call | None:

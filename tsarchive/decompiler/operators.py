@@ -21,7 +21,7 @@ from tsarchive.errors import UnknownOperatorError, UnsupportedError
 from tsarchive.ir.classes import Function
 from tsarchive.ir.constants import TableConstant
 from tsarchive.ir.graph import COMPUTED, MAX_TRIP_COUNT, Node, Value, must_be_none
-from tsarchive.ir.schema import FunctionSchema
+from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, ListType, OptionalType, Type
 from tsarchive.ir.values import is_default, necessary_arguments
 from tsarchive.operators.effects import SCALAR_OVERLOADS
@@ -173,6 +173,18 @@ class Operators:
         if is_only_read(node.output):
             return made
         return syntax.form("list(_0)", made)
+
+    def dtype_argument(self, argument: Argument, value: Value, shown: ast.expr) -> ast.expr:
+        """Return what a function of torch takes for an argument that may be a dtype.
+
+        Raises UnsupportedError for a dtype that only runs tell.
+        """
+        if argument.name != "dtype":
+            return shown
+        found = self._enum_argument("ScalarType", value, shown)
+        if found is None:
+            raise UnsupportedError(f"{self.function.qualified_name} passes a computed dtype")
+        return found
 
     def _enum_argument(self, kind: str, value: Value, shown: ast.expr) -> ast.expr | None:
         """Return ``torch.float32`` where a dtype is known, likewise the others; None otherwise.

@@ -1,50 +1,68 @@
-"""An archive as a package of Python modules: its files, and the bodies of its definitions.
-
-Operators that neither Python nor torch has are functions of ``tsarchive.run.natives``. The files
-that define those which the code needs are copied with their imports made relative.
-"""
+"""An archive as a package of Python modules: its files, and the bodies of its definitions."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
 from tsarchive.container.opening import open_source
+from tsarchive.describing.written import releases_of
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.base import LoadOptions
+from tsarchive.formats.base import LoadOptions, OpenedArchive
 from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.graph import closure
+from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
+from tsarchive.ir.types import (
+    ANY,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    annotation,
+)
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
-from tsarchive.run import natives
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS
 
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
+from .copied_natives import runtime_module
+from .declaring import declare
+from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
-from .naming import OF_CONTAINERS, Members, Pool, container_base, identifier, is_plain, members_of
+from .libraries import LibraryModules
+from .naming import (
+    OF_CONTAINERS,
+    Members,
+    Pool,
+    container_base,
+    definition_name,
+    identifier,
+    is_plain,
+    members_of,
+)
 from .objects import Instances, ObjectValues, TensorFile
-from .program import CONSTANTS, Program, module_type, shown_type
-from .syntax import HELPERS, OBJECTS, WEIGHTS, helper_name
+from .program import CONSTANTS, Program, shown_type
+from .syntax import HELPERS, OBJECTS, WEIGHTS, reference_of
 from .translation import Translation
+
+if TYPE_CHECKING:
+    from .checking import CodeCheck
 
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
@@ -64,7 +82,9 @@ class DecompileReport:
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
-    them where it runs.
+    them where it runs. ``definitions`` leads from classes and functions of the package
+    ("module:name") to their qualified names in the archive. ``check`` is set where one was asked
+    for.
     """
 
     directory: str
@@ -72,6 +92,8 @@ class DecompileReport:
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    check: CodeCheck | None = None
 
 
 def decompile(
@@ -83,6 +105,8 @@ def decompile(
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
     step: Callable[[str], None] | None = None,
+    check: bool = False,
+    imports: Sequence[str] = (),
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
 
@@ -100,6 +124,11 @@ def decompile(
     :func:`tsarchive.load`. The package is plain Python, which no policy holds back: read what it
     calls before you run that of a stranger.
 
+    With ``check``, a process of its own imports the package and lets torch.jit script the model;
+    the report's ``check`` tells which methods have the code of the archive again. That process runs
+    the package, as whoever imports it does, and before that imports what ``imports`` names:
+    modules, or paths of shared libraries, that register operators.
+
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
     that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
     value that a loop or an attribute carries and that grows in it by factors), and in those that
@@ -114,32 +143,46 @@ def decompile(
     """
     target = _destination(directory, force=force)
     device = given_device(map_location)
+    if check and not isinstance(f, str | os.PathLike):  # which is read twice
+        f = io.BytesIO(bytes(open_source(f).data))
     tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
-    package = _Package(_root_of(f, device, guard), device, full_paths=full_paths)
+    root, about = _read(f, device, guard)
+    package = _Package(root, device, about, full_paths=full_paths)
     tell("translating")
     files = package.files()
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
-    return DecompileReport(
-        str(directory), package.root.name, written_files, untranslated, package.program.libraries
-    )
+    report = DecompileReport(
+        str(directory), package.root_name, written_files, untranslated,
+        package.program.libraries, package.definitions,
+    )  # fmt: skip
+    if not check:
+        return report
+    tell("scripting")
+    from .checking import checked
+
+    if not isinstance(f, str | os.PathLike):
+        f.seek(0)
+    return dataclasses.replace(report, check=checked(f, directory, report.definitions, imports))
 
 
 class _Package:
     """The files of one package, by name."""
 
     def __init__(
-        self, root: ArchiveModule, device: torch.device | None, *, full_paths: bool
+        self, root: ArchiveModule, device: torch.device | None, about: str, *, full_paths: bool
     ) -> None:
         self._device = device
+        self._about = about
         self._comments = Comments(full_paths=full_paths)
-        self.program = Program(root, self._comments, body_of)
+        self.program = Program(LibraryModules(root), self._comments, body_of)
         self._tensors = TensorFile()
         self._instances = Instances(self.program, root, self._tensors)
-        self.root = self.program.definition(module_type(root))
+        self._root = self.program.reference(root.tsarchive_class)
+        self.root_name = definition_name(unmangled(root.tsarchive_class.qualified_name))
 
     def files(self) -> dict[str, bytes]:
         constants = self._constants()
@@ -154,7 +197,17 @@ class _Package:
         for name in list(texts):
             for folder in Path(name).parents:
                 texts.setdefault(str(folder / "__init__.py"), "")
-        return {name: text.encode() for name, text in texts.items()} | self._tensors.written()
+        encoded = {name: text.encode() for name, text in formatted(texts).items()}
+        return encoded | self._tensors.written()
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The qualified names in the archive of what the package defines as "module:name"."""
+        return {
+            f"{'.'.join(module.path)}:{definition.name}": definition.qualified_name
+            for module in self.program.modules.values()
+            for definition in module.definitions
+        }
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""
@@ -170,7 +223,8 @@ class _Package:
                 case _:
                     shown = values.value(value, ANY, path)
             body.append(syntax.assign([name], shown))
-        return [_module((CONSTANTS,), body)] if body else []
+        about = "Constants of the code: each is one object for all that names it."
+        return [_module((CONSTANTS,), about, body)] if body else []
 
     def _small_tensor(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return ``torch.tensor([...])`` for a few plain numbers; None for other tensors."""
@@ -184,9 +238,8 @@ class _Package:
 
     def _entry(self) -> Module:
         """Return the module with the function that builds the model."""
-        root = syntax.to_definition(self.root)
         build = syntax.imported(WEIGHTS, "build")
-        arguments = [syntax.lambda_(self._instances.root), syntax.name("device")]
+        arguments = [_maker(self._instances.root), syntax.name("device")]
         constants = self.program.constants.items()
         tensors = [name for name, value in constants if isinstance(value, torch.Tensor)]
         if tensors:
@@ -194,19 +247,25 @@ class _Package:
             arguments.append(ast.List([*moved], ast.Load()))
         body = [ast.Expr(syntax.literal(_LOAD_TEXT)), ast.Return(syntax.call(build, arguments))]
         default = syntax.literal("cpu" if self._device is None else str(self._device))
-        load = syntax.function(_LOAD, [ast.arg("device")], [default], body, root)
-        return _module((_MODEL,), [load], {_LOAD, "device"})
+        device = ast.arg("device", syntax.form("torch.device | str"))
+        load = syntax.function(_LOAD, [device], [default], body, self._root)
+        return _module((_MODEL,), "Builds the model.", [load], {_LOAD, "device"})
 
     def _interface(self) -> str:
-        """Return ``__init__.py``, with the class of the model and ``load``.
+        """Return ``__init__.py``: ``load``, and the class of the model if the package has it.
 
         Nothing else: the modules of the package are names in there, too.
         """
-        root = self.root
-        shown = Pool([_LOAD], fold=False).unique(root.name)
-        alias = ast.alias(root.name, None if shown == root.name else shown)
-        load = ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)
-        return written([load, ast.ImportFrom(".".join(root.path), [alias], 1)])
+        names = [_LOAD]
+        body = [syntax.docstring(self._about), ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)]
+        root = reference_of(self._root)
+        if root is not None and root.definition is not None:
+            name = root.definition.name
+            shown = Pool([_LOAD], fold=False).unique(name)
+            alias = ast.alias(name, None if shown == name else shown)
+            body.append(ast.ImportFrom(".".join(root.definition.path), [alias], 1))
+            names.append(shown)
+        return written([*body, syntax.assign(["__all__"], syntax.literal(sorted(names)))])
 
     def _support(self, layout: Layout) -> dict[str, str]:
         """Return the texts of modules that are copied as they are, where something uses them."""
@@ -219,15 +278,25 @@ class _Package:
             classes = [syntax.class_(name, bases, []) for name in self.program.exceptions]
             texts[f"{EXCEPTIONS}.py"] = written([*classes])
         keys = [reference.name for reference in used if reference.home == HELPERS]
-        prefix = f"{HELPERS}."
-        whole = {r.home.removeprefix(prefix) for r in used if r.home.startswith(prefix)}
-        return texts | runtime_files(keys, whole)
+        if keys:
+            texts[f"{HELPERS}.py"] = written(runtime_module(keys))
+        return texts
 
 
-def _module(path: tuple[str, ...], body: list[ast.stmt], names: Iterable[str] = ()) -> Module:
+def _maker(made: ast.expr) -> ast.expr:
+    """Return a function of no arguments that gives what an expression makes."""
+    match made:
+        case ast.Call(class_, [], []):
+            return class_
+    return syntax.lambda_(made)
+
+
+def _module(
+    path: tuple[str, ...], about: str, body: list[ast.stmt], names: Iterable[str] = ()
+) -> Module:
     """Return a module of the package without a record in the archive."""
     definition = Definition(0, "", path, "", body, set(names))
-    return Module(path, [definition])
+    return Module(path, about, [definition])
 
 
 SHADOWING = frozenset({"numpy", "torch"} | sys.stdlib_module_names)
@@ -286,11 +355,12 @@ def _write(target: Path, name: str, content: bytes) -> WrittenFile:
 _HOST = torch.device("cpu")
 
 
-def _root_of(
+def _read(
     f: str | os.PathLike[str] | BinaryIO, device: torch.device | None, guard: Guard
-) -> ArchiveModule:
+) -> tuple[ArchiveModule, str]:
     """Load an archive with its tensors on the CPU and the code as it is for ``device``.
 
+    The text says which archive it is, and which torch wrote it.
     By default the devices that code, constants and attributes name are those of the file.
     """
     source = open_source(f)
@@ -300,123 +370,24 @@ def _root_of(
     if not found.has_code:
         raise found.not_torchscript(container.records)
     options = LoadOptions(device, guard, tensors_on=_HOST, infers_foreign=True)
-    return found.importer(container, options).load()
+    root = found.importer(container, options).load()
+    return root, _about(f, OpenedArchive(container, found))
 
 
-_FOLDER = Path(natives.__file__).parent
-_PACKAGE = "tsarchive.run.natives"
-_PROBED = "tsarchive_copied_natives"
-_UPGRADER = "upgrader::"
-_TABLE = "table"
-_ERRORS = '''"""Errors of TorchScript programs."""
-
-
-class ScriptError(RuntimeError):
-    """A fault of the running program; ``exception`` names the class that was raised."""
-
-    def __init__(self, message: str, exception: str = "RuntimeError") -> None:
-        super().__init__(message)
-        self.exception = exception
-
-
-class ArchiveError(RuntimeError):
-    """A defect of the table of operators."""
-'''
-
-
-def runtime_files(keys: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
-    """Return the files of the run time by name, for operators by key and for whole ``modules``."""
-    wanted = sorted(set(keys))
-    homes = _homes()
-    needed = {homes[key] for key in wanted if not key.startswith(_UPGRADER)} | set(modules)
-    if any(key.startswith(_UPGRADER) for key in wanted):
-        needed.add("upgraders")
-    if not needed:
-        return {}
-    files = {f"{HELPERS}/{name}.py": _relative(name) for name in sorted(closure(needed, _imports))}
-    files[f"{HELPERS}/errors.py"] = _ERRORS
-    files[f"{HELPERS}/__init__.py"] = _entry(wanted, homes)
-    return files
-
-
-def _entry(keys: list[str], homes: Mapping[str, str]) -> str:
-    """Return the module that gives the functions their names."""
-    lines = ['"""Operators of TorchScript that Python and torch do not have."""', ""]
-    operators = [key for key in keys if not key.startswith(_UPGRADER)]
-    for module in sorted({homes[key] for key in operators}):
-        lines.append(f"from . import {module} as _{module}  # enters its operators into the table")
-    if any(key in natives.BUILTINS for key in operators):
-        lines.append("from .tensors import BUILTINS")
-    if any(key not in natives.BUILTINS for key in operators):
-        lines.append("from .table import NATIVES")
-    if len(operators) < len(keys):
-        lines.append("from .upgraders import UPGRADERS")
-    if keys:
-        lines.append("")
-    for key in keys:
-        table, entry = "BUILTINS" if key in natives.BUILTINS else "NATIVES", key
-        if key.startswith(_UPGRADER):
-            table, entry = "UPGRADERS", key.removeprefix(_UPGRADER)
-        lines.append(f"{helper_name(key)} = {table}[{entry!r}]")
-    return "\n".join(lines) + "\n"
-
-
-@cache
-def _imports(name: str) -> frozenset[str]:
-    """Return the other native modules that one imports."""
-    tree = ast.parse(_source(name))
-    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    prefix = f"{_PACKAGE}."
-    return frozenset(source.removeprefix(prefix) for source in sources if source.startswith(prefix))
-
-
-@cache
-def _source(name: str) -> str:
-    return (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
-
-
-def _relative(name: str) -> str:
-    text = _source(name).replace(f"from {_PACKAGE}.", "from .")
-    return text.replace("from tsarchive.errors import", "from .errors import")
-
-
-@cache
-def _homes() -> Mapping[str, str]:
-    """Return the module that enters each operator into the table.
-
-    Found by running copies of the modules, each after those that it imports.
-    """
-    homes = dict.fromkeys(natives.BUILTINS, "tensors")
-    made: list[str] = []
-    try:
-        _probe(_PROBED, "", made).__path__ = []
-        _probe(f"{_PROBED}.errors", _ERRORS, made)
-        names = (path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
-        ordered = TopologicalSorter({name: {_TABLE, *_imports(name)} - {name} for name in names})
-        for name in ordered.static_order():
-            _probe(f"{_PROBED}.{name}", _relative(name), made)
-            for key in sys.modules[f"{_PROBED}.{_TABLE}"].NATIVES:
-                homes.setdefault(key, name)
-    finally:
-        for name in made:
-            del sys.modules[name]
-    return homes
-
-
-def _probe(name: str, text: str, made: list[str]) -> ModuleType:
-    module = ModuleType(name)
-    module.__package__ = _PROBED
-    sys.modules[name] = module
-    made.append(name)
-    exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)
-    return module
+def _about(f: str | os.PathLike[str] | BinaryIO, archive: OpenedArchive) -> str:
+    """Return a sentence for whoever finds the package, the same for the same file."""
+    name = f" {Path(os.fspath(f)).name}" if isinstance(f, str | os.PathLike) else ""
+    written_by = archive.written_by
+    writer = "" if written_by is None else f", written by {releases_of(written_by)}"
+    return f"Decompiled by tsarchive from the TorchScript archive{name}{writer}."
 
 
 def body_of(program: Program, key: Type | Function, definition: Definition) -> list[ast.stmt]:
     """Return the statements that define a class, an enum, a named tuple or a function."""
     match key:
         case Function():
-            return [_function(program, key, definition.name, definition)]
+            made = _function(program, key, definition.name, definition)
+            return [_documented(made, definition.origin, program.comments.origin(key))]
         case ClassType(is_native=False):
             return _class_body(program, key, definition)
         case EnumType():
@@ -450,24 +421,26 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
-        body.append(made)
-    if "__eq__" in class_.methods:
+        body.append(_documented(made, program.comments.origin(function)))
+    if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
-    return [class_definition, *_accessors(definition, class_)]
+    return [_documented(class_definition, definition.origin), *_accessors(definition, class_)]
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
     """Yield getters and setters by their names in the archive, which Python mangles in classes."""
     members = members_of(class_)
     for name in members.accessors():
-        found = syntax.attribute(syntax.name(definition.name), members.methods[name])
-        if name in members.getters:
-            found = syntax.attribute(found, "fget")
-        elif name in members.setters:
-            found = syntax.attribute(found, "fset")
+        own = syntax.name(definition.name)
+        found = syntax.attribute(own, members.methods[name])
+        if name in members.getters or name in members.setters:
+            # Type checkers do not know the parts of a property.
+            shown = syntax.literal(members.methods[name])
+            found = syntax.form("vars(_0)[_1]", own, shown)
+            found = syntax.attribute(found, "fget" if name in members.getters else "fset")
         given = syntax.name(definition.name), syntax.literal(name), found
         yield syntax.statement("setattr(_0, _1, _2)", *given)
 
@@ -505,9 +478,21 @@ def _function(
             # position gives those before, too, and the calls of the archive give all.
             defaults.clear()
     finish_function(translation, graph)
+    variables = translation.variables
+    types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
+    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)
+
+
+def _documented(made: ast.FunctionDef | ast.ClassDef, *facts: str | None) -> ast.stmt:
+    """Give a definition a docstring of what is known of its origin, if anything is."""
+    told = ", ".join(fact for fact in facts if fact)
+    if told:
+        body = [] if isinstance(made.body[0], ast.Pass) else made.body
+        made.body = [syntax.docstring(f"From {told}."), *body]
+    return made
 
 
 def _default(translation: Translation, argument: Argument) -> ast.expr:
@@ -528,7 +513,8 @@ def _enum_body(program: Program, enum: EnumType, definition: Definition) -> list
         names[name] = shown
         body.append(syntax.assign([shown], syntax.literal(value)))
     program.enum_members[enum] = names
-    return [syntax.class_(definition.name, [syntax.form("enum.Enum")], body)]
+    made = syntax.class_(definition.name, [syntax.form("enum.Enum")], body)
+    return [_documented(made, definition.origin)]
 
 
 def _named_tuple_body(program: Program, type_: TupleType, definition: Definition) -> list[ast.stmt]:
@@ -541,4 +527,5 @@ def _named_tuple_body(program: Program, type_: TupleType, definition: Definition
         taken.add(name)
         shown = shown_type(program, element)
         body.append(ast.AnnAssign(ast.Name(name, ast.Store()), shown, None, 1))
-    return [syntax.class_(definition.name, [syntax.form("NamedTuple")], body)]
+    made = syntax.class_(definition.name, [syntax.form("NamedTuple")], body)
+    return [_documented(made, definition.origin)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import chain, count
 from typing import Any
 
@@ -19,6 +20,8 @@ from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
+    ANY,
+    BOOL,
     DEVICE,
     GENERATOR,
     INT,
@@ -36,15 +39,16 @@ from tsarchive.ir.types import (
     annotation,
     simple_type,
 )
+from tsarchive.library import recovered_function
 from tsarchive.run.conversion import type_of_class
-from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.passes.liveness import Effects
 from tsarchive.run.passes.peephole import Identities
 
 from . import syntax
 from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
-from .naming import definition_name, module_path
+from .libraries import LibraryModules, of_library
+from .naming import ROOT, definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -57,12 +61,14 @@ class Program:
     """The classes and functions of an archive as definitions of Python.
 
     Two that differ in nothing but the number in their qualified names are one definition.
+    Those that a library has are imported from there, for ``modules``.
     ``body`` writes the statements of a definition; it may ask for others, and for itself.
     """
 
-    def __init__(self, root: ArchiveModule, comments: Comments, body: Body) -> None:
+    def __init__(self, modules: LibraryModules, comments: Comments, body: Body) -> None:
         self._body = body
-        roots: list[Type | Function] = [module_type(module) for module in root.modules()]
+        self.modules_of_libraries = modules
+        roots: list[Type | Function] = [module.tsarchive_class for module in modules.written]
         reached = closure(roots, _leads_to)
         functions = [item for item in reached if isinstance(item, Function)]
         functions.sort(key=lambda function: function.qualified_name)
@@ -89,6 +95,14 @@ class Program:
 
     def reference(self, key: Type | Function) -> ast.expr:
         """Return a reference to the class for a class, enum or named tuple, or to a function."""
+        if isinstance(key, ClassType):
+            class_ = self.modules_of_libraries.class_(key)
+            if class_ is not None:
+                return class_
+        if isinstance(key, Function):
+            name = recovered_function(key)
+            if name is not None:
+                return of_library(name)
         return syntax.to_definition(self.definition(key))
 
     def constant(self, content: Any) -> ast.expr:
@@ -113,7 +127,7 @@ class Program:
             content = (kind, made.qualified_name, *made.types, *map(ast.dump, made.body))
             found = self._definitions[key] = self._by_content.setdefault(content, made)
             if found is made:
-                module = self.modules.setdefault(made.path, Module(made.path))
+                module = self.modules.setdefault(made.path, Module(made.path, _about(shown)))
                 made.rename(module.names.unique(made.name))
                 module.definitions.append(made)
         return self._definitions[key]
@@ -121,6 +135,12 @@ class Program:
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
+
+
+def _about(qualified_name: str) -> str:
+    """Return the docstring of the module that holds a definition."""
+    module = qualified_name.removeprefix(f"{ROOT}.").rpartition(".")[0]
+    return f"Code of ``{module}``." if module else "Code of a program without modules."
 
 
 def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
@@ -143,6 +163,12 @@ def _leads_to(item: Type | Function) -> Iterator[Type | Function]:
     yield from item.parts()
 
 
+def is_of_library(function: ast.expr) -> bool:
+    """Return whether a function is not of the package."""
+    reference = syntax.reference_of(function)
+    return reference is None or reference.definition is None
+
+
 def module_type(module: torch.nn.Module) -> ClassType:
     found = type_of_class(type(module))
     assert isinstance(found, ClassType)
@@ -158,7 +184,6 @@ _TESTABLE = {**_CLASSES, simple_type("list"): "list", simple_type("tuple"): "tup
 
 
 _CONTAINERS: dict[type[Type], str] = {ListType: "list", DictType: "dict", TupleType: "tuple"}
-_GENERIC = {**_CONTAINERS, OptionalType: "Optional", UnionType: "Union"}
 
 
 def shown_type(program: Program, type_: Type) -> ast.expr:
@@ -168,10 +193,27 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
     match type_:
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
-    base, parts = _GENERIC.get(type(type_)), type_.parts()
-    if base is None or not parts:
+    parts = [shown_type(program, part) for part in type_.parts()]
+    if not parts and isinstance(type_, TupleType):
+        return syntax.form("tuple[()]")
+    if not parts:
         return syntax.form("Any")
-    return syntax.subscript(syntax.form(base), *(shown_type(program, part) for part in parts))
+    if isinstance(type_, OptionalType):
+        return any_of([*parts, syntax.literal(None)])
+    if isinstance(type_, UnionType):
+        return any_of(parts)
+    base = _CONTAINERS.get(type(type_))
+    return syntax.form("Any") if base is None else syntax.subscript(syntax.form(base), *parts)
+
+
+def any_of(alternatives: Sequence[ast.expr]) -> ast.expr:
+    """Return ``int | str | None``, with None last, each once."""
+    distinct = {ast.dump(one): one for one in alternatives}
+    none = distinct.pop(ast.dump(syntax.literal(None)), None)
+    ordered = [*distinct.values(), *([] if none is None else [none])]
+    if not ordered:
+        return syntax.form("Any")
+    return reduce(lambda one, two: ast.BinOp(one, ast.BitOr(), two), ordered)
 
 
 def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static: Type) -> ast.expr:
@@ -188,7 +230,8 @@ def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static
 def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
     if type_ == NONE:
         return syntax.form("_0 is None", subject)
-    if type_ == INT:  # a bool is an int in Python only
+    if type_ == INT and not {BOOL, ANY, NUMBER}.isdisjoint(flat_members(static) or (static,)):
+        # A bool is an int in Python only.
         return syntax.form("type(_0) is int", subject)
     return syntax.form("isinstance(_0, _1)", subject, _class(program, type_, static))
 

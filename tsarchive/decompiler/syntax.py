@@ -104,6 +104,10 @@ def function(
     return made
 
 
+def docstring(text: str) -> ast.stmt:
+    return ast.Expr(literal(text))
+
+
 def f_string(pieces: Sequence[str], values: Sequence[ast.expr]) -> ast.JoinedStr:
     """Return an f-string of the text around values, and the values between."""
     parts: list[ast.expr] = [ast.FormattedValue(value, -1) for value in values]

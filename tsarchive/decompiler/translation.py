@@ -19,6 +19,7 @@ from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceTyp
 from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
 from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, TupleType, Type
+from tsarchive.ir.values import is_default
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
 from tsarchive.run.checks import enum_names
 from tsarchive.run.expressions import NAME_OF_KIND
@@ -32,7 +33,7 @@ from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .preparing import prepared
-from .program import Program, type_test
+from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -133,7 +134,8 @@ class Translation:
     def choose(self, value: Value, point: Point, besides: Sequence[str]) -> str:
         """Return a variable that a value may have at ``point``."""
         wish = self.wishes.get(value, "")
-        return self.variables.choose(self.candidate(value), point, besides=besides, wish=wish)
+        candidate = self.candidate(value)
+        return self.variables.choose(candidate, value.type, point, besides=besides, wish=wish)
 
     def hold(self, name: str, value: Value) -> None:
         self.variables.hold(name, value)
@@ -342,6 +344,24 @@ class Translation:
             return build(self, node, arguments)
         return self.operators.operator(node, arguments)
 
+    def _call_function(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        """Call a function: one of a library with what differs from its defaults, by name."""
+        callee, *given = arguments
+        type_ = node.input.type
+        if not isinstance(type_, FunctionType) or not is_of_library(callee):
+            return syntax.call(callee, given)
+        positional: list[ast.expr] = []
+        keywords: dict[str, ast.expr] = {}
+        values = node.inputs[1:]
+        for argument, value, shown in zip(
+            type_.function.schema.arguments, values, given, strict=True
+        ):
+            if not argument.has_default:
+                positional.append(shown)
+            elif not is_default(argument.default, value):
+                keywords[argument.name] = self.operators.dtype_argument(argument, value, shown)
+        return syntax.call(callee, positional, keywords)
+
     def _tuple_of(self, type_: Type, items: Sequence[ast.expr]) -> ast.expr:
         if isinstance(type_, TupleType) and type_.qualified_name:
             return syntax.call(self.program.reference(type_), items)
@@ -391,7 +411,8 @@ class Translation:
         has_hooks = isinstance(type_, ClassType) and (
             type_.forward_hooks or type_.forward_pre_hooks
         )
-        if node.name == "forward" and is_module and not has_hooks:
+        is_forward = node.name == "forward" or self._is_overload_of_library(node)
+        if is_forward and is_module and not has_hooks:
             return syntax.call(receiver, rest)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
@@ -399,6 +420,13 @@ class Translation:
             return found if node.name in members.getters else syntax.call(found, rest)
         name = method_name(node.name, is_module=is_module)
         return syntax.call(syntax.attribute(receiver, name), rest)
+
+    def _is_overload_of_library(self, node: Node) -> bool:
+        """Return whether ``forward__0`` is called of what a library has: one method does it all."""
+        type_ = node.input.type
+        if not isinstance(type_, ClassType) or not node.name.startswith("forward__"):
+            return False
+        return self.program.modules_of_libraries.class_(type_) is not None
 
     def _isinstance(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         types = tuple(node.attributes["types"])
@@ -515,7 +543,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node, Sequence[ast.expr]], ast.expr]]
     **dict.fromkeys((ITEMS, RANGE, ENUMERATE, ZIP), Translation._iterable),
     "prim::CreateObject": Translation._create_object,
     "prim::GetAttr": Translation._get_attr,
-    "prim::CallFunction": lambda _t, _n, arguments: syntax.call(arguments[0], arguments[1:]),
+    "prim::CallFunction": Translation._call_function,
     "prim::CallMethod": Translation._call_method,
     "prim::isinstance": Translation._isinstance,
     "aten::__is__": Translation._identity,

@@ -151,7 +151,7 @@ def _positions(found: WrittenBy, releases: Sequence[str]) -> range | None:
 
 def written_lines(found: WrittenBy) -> Lines:
     """Yield the range, then the marks that bound it, or that contradict each other."""
-    yield "written by", _range_text(found)
+    yield "written by", releases_of(found)
     if found.writer != "torch":
         yield "", f"packed by {found.writer}"
     for reason in _binding(found):
@@ -160,7 +160,8 @@ def written_lines(found: WrittenBy) -> Lines:
         yield "compiled by", f"torch {Span(found.compiled_first, found.compiled_last)}"
 
 
-def _range_text(found: WrittenBy) -> str:
+def releases_of(found: WrittenBy) -> str:
+    """Return the releases in words: ``torch 2.1 to 2.4``."""
     if found.first is None or found.last is None:
         return "no torch that is known: marks contradict each other"
     range_ = Span(found.first, found.last, found.is_between)

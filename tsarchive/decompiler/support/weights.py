@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -75,6 +75,9 @@ class Weights:
 _open: ContextVar[Weights | None] = ContextVar("_open", default=None)
 
 
+Model = TypeVar("Model", bound=nn.Module)
+
+
 def tensor(name: str) -> torch.Tensor:
     """A tensor of the package that is no parameter and no buffer."""
     return (_open.get() or Weights()).tensor(name)
@@ -91,8 +94,8 @@ def shared(name: str, make: Callable[[], Any]) -> Any:
 
 
 def build(
-    make: Callable[[], Any], device: Device = None, constants: Sequence[torch.Tensor] = ()
-) -> Any:
+    make: Callable[[], Model], device: Device = None, constants: Sequence[torch.Tensor] = ()
+) -> Model:
     """The model that ``make`` gives, with the weights of this package in it.
 
     ``constants`` are tensors of the code, which are put on ``device`` as well. They are one for
@@ -103,7 +106,9 @@ def build(
     weights = Weights(device)
     token = _open.set(weights)
     try:
-        model = make()
+        # The first values of parameters, which are drawn, are not those that stay.
+        with torch.random.fork_rng(devices=[]):
+            model = make()
     finally:
         _open.reset(token)
     for path, first in weights.facts["modules"].items():

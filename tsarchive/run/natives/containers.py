@@ -125,7 +125,7 @@ def repeat_in_place(values: list[T], n: int) -> list[T]:
 def _position(values: list[Any], value: Any) -> int:
     """Return the index of the first equal item, or -1; unlike Python, nan does not equal itself."""
     check_kind(values, list)
-    if value != value:
+    if operator.ne(value, value):
         return -1
     try:
         return values.index(value)
@@ -140,7 +140,7 @@ def _position_of_tensor(values: list[Any], value: Any) -> int:
 
 def _count(values: list[Any], value: Any) -> int:
     check_kind(values, list)
-    return values.count(value) if value == value else 0
+    return values.count(value) if operator.eq(value, value) else 0
 
 
 def _count_tensor(values: list[Any], value: Any) -> int:
@@ -324,7 +324,10 @@ def _sort_strings(values: list[str], reverse: bool) -> None:
 
 def _sort_floats(values: list[float], reverse: bool) -> None:
     """The order among nans and zeros of both signs depends on the method."""
-    if any(value != value or (value == 0 and math.copysign(1.0, value) < 0) for value in values):
+    if any(
+        operator.ne(value, value) or (value == 0 and math.copysign(1.0, value) < 0)
+        for value in values
+    ):
         introsort(values, lambda a, b: a != b and (a < b) != reverse)
     else:
         list.sort(values, reverse=reverse)
@@ -444,7 +447,7 @@ _BY_KEY_TYPE: dict[str, Native] = {
 
 def _apart(key: Any) -> Any:
     """The key, or a new nan for a nan: Python's dicts find an object by identity."""
-    return key if key == key else key + 0
+    return key if operator.eq(key, key) else key + 0
 
 
 def _with_key_apart(function: Native) -> Native:
@@ -464,7 +467,7 @@ def _update_apart(table: dict[K, V], others: dict[K, V]) -> None:
 
 def _pop_first_apart(table: dict[K, V]) -> tuple[K, V]:
     first = next(iter(table), None)
-    if first != first:
+    if operator.ne(first, first):
         raise ScriptError("Expected to erase 1 item, found 0")
     return _pop_first(table)
 

@@ -51,7 +51,7 @@ LAYOUTS: Mapping[torch.layout, int] = {
     torch.strided: 0,
     torch.sparse_coo: 1,
     torch.sparse_csr: 2,
-    torch._mkldnn: 3,  # type: ignore[attr-defined]
+    vars(torch)["_mkldnn"]: 3,
     torch.sparse_csc: 4,
     torch.sparse_bsr: 5,
     torch.sparse_bsc: 6,

@@ -158,8 +158,8 @@ _CHOICES: dict[str, Callable[[Any, Any], Any]] = {
     "aten::le": operator.le,
     "aten::gt": operator.gt,
     "aten::ge": operator.ge,
-    "prim::min": lambda a, b: a if a < b else b,
-    "prim::max": lambda a, b: a if a > b else b,
+    "prim::min": lambda a, b: b if not a < b else a,  # the second one, where either is nan
+    "prim::max": lambda a, b: b if not a > b else a,
 }
 
 
@@ -213,8 +213,10 @@ def _enter_choice(name: str, operation: Callable[[Any, Any], Any], of_complex: N
     native(name)(by_type(operation, rounding, of_complex))
 
 
+native("aten::add.int")(wrapping(operator.add))
+native("aten::sub.int")(wrapping(operator.sub))
+native("aten::mul.int")(wrapping(operator.mul))
 for _name, _operation in _ARITHMETIC.items():
-    native(f"{_name}.int")(wrapping(_operation))
     _enter_arithmetic(_name, wrapping(_operation), _operation)
 for _name, _whole, _fractional in (
     ("aten::floordiv", floor_divide, _floor_divide_floats),
