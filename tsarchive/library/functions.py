@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -31,13 +32,14 @@ from tsarchive.run.classes import Classes
 from tsarchive.run.natives.conversions import to_dtype
 
 from .arguments import WORDS, likeliest_first
-from .inputs import Form
 from .calls import agree, called
+from .inputs import Form
 
 _HOME: Final = "__torch__.torch.nn.functional."
 _NAME: Final = "torch.nn.functional."
-# They have no effect on results, or stand for what code of archives has no values of.
-_NOT_DRAWN: Final = frozenset({"_stacklevel", "out"})
+# They have no effect on results, stand for what code of archives has no values of, or chose in
+# Python which function an archive calls.
+_NOT_DRAWN: Final = frozenset({"_stacklevel", "out", "return_indices"})
 _DTYPE: Final = "dtype"
 _SEED: Final = 11
 _MOST_CALLS: Final = 2500
@@ -45,7 +47,7 @@ _MOST_REFUSED: Final = 100
 _ENOUGH: Final = 24
 _FEWEST: Final = 3
 _FORMS: Final = (
-    Form((2, 4, 6, 6)), Form((2, 4)), Form((2, 4, 6)), Form((4,)), Form((4, 4)),
+    Form((2, 4, 6, 6)), Form((2, 4)), Form((2, 4, 6)), Form((4,)), Form((6,)), Form((4, 4)),
     Form((2, 4), "probabilities"), Form((2,), 4), Form((2, 3), 4), Form((2, 4, 4, 6, 6)),
 )  # fmt: skip
 _PLAIN: Final[Mapping[Type, Sequence[Any]]] = {
@@ -67,7 +69,9 @@ def recovered_function(function: Function) -> str | None:
     among them words and flags, and with defaults. A ``dtype`` is a number in the archive.
     """
     if function not in _known:
-        _known[function] = (_recovered(function),)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of arguments that nobody has given
+            _known[function] = (_recovered(function),)
     return _known[function][0]
 
 
@@ -99,9 +103,9 @@ def _takes(found: Callable[..., Any], arguments: Sequence[Argument]) -> bool:
 def _has_default(parameter: inspect.Parameter, argument: Argument) -> bool:
     if not argument.has_default:
         return True
-    default = parameter.default
-    spread = argument.default == [default] * len(argument.default) if isinstance(argument.default, list) else False
-    return bool(default == argument.default or spread)
+    is_spread = isinstance(argument.default, list) and isinstance(parameter.default, int)
+    spread = [parameter.default] * len(argument.default) if is_spread else parameter.default
+    return bool(spread == argument.default)
 
 
 class _Comparison:
@@ -121,7 +125,7 @@ class _Comparison:
         """
         missing = {argument.name for argument in self._arguments}
         taken = refused = 0
-        for choice in self._choices():
+        for choice in itertools.islice(self._choices(), _MOST_CALLS):
             if not self._may_take(choice):
                 continue
             is_same = self._agree(choice)
@@ -147,7 +151,7 @@ class _Comparison:
     def _choices(self) -> Iterator[dict[str, Any]]:
         """Yield arguments: those near to what was taken before others."""
         values = [self._values[argument.name] for argument in self._arguments]
-        for row in itertools.islice(likeliest_first(values), _MOST_CALLS):
+        for row in likeliest_first(values):
             while self._near:
                 yield self._near.popleft()
             yield dict(zip(self._values, row, strict=True))
@@ -168,7 +172,7 @@ class _Comparison:
             self._found(**_as_python_has_it(given))
         except NotImplementedError:
             return True
-        except Exception:  # noqa: BLE001  # kernels raise errors of any class
+        except Exception:  # kernels raise errors of any class
             return False
         return True
 
@@ -183,12 +187,13 @@ class _Comparison:
             for name, value in choice.items()
         }
         try:
-            one = called(self._archived, given)
+            one = called(self._archived, given, with_gradients=True)
         except LimitError:
             return None
         if one.was_refused:
             return None
-        return agree(one, called(self._found, _as_python_has_it(given)))
+        other = called(self._found, _as_python_has_it(given), with_gradients=True)
+        return agree(one, other)
 
 
 def _as_python_has_it(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,9 @@ def examined(module: ArchiveModule) -> Proven | str:
     known = _known.setdefault(type(module).tsarchive_classes, {})
     key = class_, _code_of(module), repr(evidence), _kinds_of_tensors(module)
     if key not in known:
-        known[key] = _proven(module, class_, evidence)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of inputs that nobody has given
+            known[key] = _proven(module, class_, evidence)
     return known[key]
 
 
@@ -108,8 +111,12 @@ def _obstacle(module: ArchiveModule, class_: type[nn.Module]) -> str | None:
 
 def _code_of(module: ArchiveModule) -> tuple[int, ...]:
     """The methods of a module and those in it; equal for classes that differ in mangled names."""
-    classes = [type(part).tsarchive_class for part in module.modules()]
-    return tuple(id(method.original) for class_ in classes for method in class_.methods.values())
+    return tuple(
+        id(method.original)
+        for part in module.modules()
+        if isinstance(part, ArchiveModule)
+        for method in part.tsarchive_class.methods.values()
+    )
 
 
 def _kinds_of_tensors(module: ArchiveModule) -> tuple[Any, ...]:
