@@ -102,10 +102,11 @@ MAY_IMPORT = {
         "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.run",
     },
     "tsarchive.decompiler": {
-        "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
+        "tsarchive.adopt", "tsarchive.analyses", "tsarchive.container", "tsarchive.describing",
+        "tsarchive.diffing", "tsarchive.fingerprinting", "tsarchive.formats",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.ir",
         "tsarchive.library", "tsarchive.operators", "tsarchive.policy", "tsarchive.remote",
-        "tsarchive.run",
+        "tsarchive.run", "tsarchive.saving",
     },
     "tsarchive.library": {"tsarchive.ir", "tsarchive.operators", "tsarchive.run"},
     "tsarchive.loading": {

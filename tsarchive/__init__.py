@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tsarchive.container.traffic import RemoteLimits, Traffic
     from tsarchive.converting import Conversion, convert, to_exported_program
     from tsarchive.decompiler import DecompileReport, WrittenFile, decompile
+    from tsarchive.decompiler.checking import CodeCheck, MethodCheck
     from tsarchive.describing.contents import ModuleInfo, Needs, TensorInfo, TensorTotals
     from tsarchive.describing.written import WrittenBy
     from tsarchive.diffing import Change, DiffReport, diff
@@ -81,6 +82,7 @@ __all__ = [
     "AuditReport",
     "CallError",
     "Change",
+    "CodeCheck",
     "CompatReport",
     "Conversion",
     "Dataset",
@@ -98,6 +100,7 @@ __all__ = [
     "LimitError",
     "Limits",
     "LostTensor",
+    "MethodCheck",
     "Missing",
     "MissingRecordError",
     "ModuleInfo",
@@ -166,6 +169,7 @@ _HOMES = {
         "container.traffic": "RemoteLimits Traffic",
         "converting": "Conversion convert to_exported_program",
         "decompiler": "DecompileReport WrittenFile decompile",
+        "decompiler.checking": "CodeCheck MethodCheck",
         "describing.contents": "ModuleInfo Needs TensorInfo TensorTotals",
         "describing.written": "WrittenBy",
         "diffing": "Change DiffReport diff",

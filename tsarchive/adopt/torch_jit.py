@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -753,12 +753,45 @@ def adopt_placeholder(function: Any, adopter: Adopter) -> ObjectValue:
     return ObjectValue(class_, {"training": True})
 
 
+# Beyond those that torch counts up to.
+_OWN_NUMBERS = 10**9
+
+
 def is_script_module(value: Any) -> bool:
     return isinstance(value, torch.jit.ScriptModule)
 
 
 def is_script_function(value: Any) -> bool:
     return isinstance(value, torch.jit.ScriptFunction)
+
+
+def scripted(module: torch.nn.Module, definitions: Mapping[Any, str], number: int) -> Any:
+    """Return a module as torch.jit.script compiles it, whatever was compiled before or failed to.
+
+    ``definitions`` are classes and functions of Python with the names that they get. Names that
+    torch has met stay with what it compiled: with another ``number`` they are mangled otherwise.
+
+    Raises what torch raises for code that does not compile.
+    """
+    recursive: Any = torch.jit._recursive
+    state: Any = torch.jit._state
+    recursive.concrete_type_store = recursive.ConcreteTypeStore()
+    for definition, name in definitions.items():
+        folder, _, own = name.rpartition(".")
+        definition._jit_override_qualname = f"{folder}.{MANGLE_PREFIX}{_OWN_NUMBERS + number}.{own}"
+        for known in (state._script_classes, state._jit_caching_layer):
+            known.pop(definition, None)
+    return torch.jit.script(module)
+
+
+def compile_always(method: Any) -> None:
+    """Let a method be compiled with its module, although nothing calls it."""
+    torch.jit.export(method)
+
+
+def compile_when_called(method: Any) -> None:
+    """Let a method be compiled where another calls it, as if it had never been exported."""
+    method._torchscript_modifier = torch._jit_internal.FunctionModifiers.DEFAULT
 
 
 def adopt_traced(module: Any) -> dict[str, list[Any]]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 import tsarchive
+from tsarchive.describing.text import plural
 
-from .command import Command, OutputPath, file_argument, json_option
-from .options import chosen_policy, import_option, policy_options
+from .command import FINDINGS, Command, OutputPath, file_argument, json_option
+from .options import IMPORTS, chosen_policy, import_option, policy_options
 from .output import print_json, progress, say, show, table
 
 if TYPE_CHECKING:
     from tsarchive.decompiler import DecompileReport
+    from tsarchive.decompiler.checking import CodeCheck
 
 _STEPS = 3
 
@@ -27,32 +29,41 @@ _STEPS = 3
 @click.option("--force", is_flag=True, help="Write into a directory that is not empty.")
 @click.option("--full-paths", is_flag=True, help="Name original files with their folders.")
 @click.option("--map-location", metavar="DEVICE", help="Write the code for another device.")
+@click.option("--check", is_flag=True, help="Script the package again, and compare the code.")
 @import_option
 @policy_options
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     file: str,
     directory: str,
     *,
     force: bool,
     full_paths: bool,
     map_location: str | None,
+    check: bool,
     allow: tuple[str, ...],
     trust: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Write a file as a Python package that needs torch alone.
 
     The package has the classes of the archive with their methods, the weights in a safetensors
     file, and a function 'load' that gives the model. Comments name the original lines. Devices
     that the code names stay, unless --map-location moves them.
 
+    With --check, torch.jit scripts the package in a process of its own, and each method is compared
+    with that of the archive, names of variables and classes aside. That runs the package. The exit
+    code is 1 when a method differs or is not scripted.
+
     \b
     Examples:
       tsarchive decompile model.pt -o model
+      tsarchive decompile model.pt -o model --check
       python -c "import model; print(model.load())"
     """
-    with progress(_STEPS) as step:
+    with progress(_STEPS + check) as step:
         report = tsarchive.decompile(
             file,
             directory,
@@ -61,11 +72,14 @@ def command(
             map_location=map_location,
             policy=chosen_policy(allow, trust=trust),
             step=step,
+            check=check,
+            imports=ctx.meta[IMPORTS],
         )
     if as_json:
         print_json({"file": file, **asdict(report)})
     else:
         _show(report)
+    return 0 if report.check is None or report.check.same else FINDINGS
 
 
 def _show(report: DecompileReport) -> None:
@@ -80,3 +94,22 @@ def _show(report: DecompileReport) -> None:
         said = f"{name} {rest}" if rest != advice else f"{name}. {advice}"
         say(f"The package needs a library before it is called: {said}")
     say(f"{report.root} and load() are in {report.directory}")
+    if report.check is not None:
+        _show_check(report.check)
+
+
+def _show_check(check: CodeCheck) -> None:
+    for method in check.methods:
+        if method.outcome == "differs":
+            say(f"{method.name} differs")
+            say(f"  archive: {_line(method.before)}")
+            say(f"  package: {_line(method.after)}")
+        elif method.outcome == "not scripted":
+            say(f"{method.name} is not scripted: {method.reason}")
+    equal = sum(method.outcome == "equal" for method in check.methods)
+    total = plural(len(check.methods), "method")
+    say(f"{equal} of {total} have the code of the archive when they are scripted again")
+
+
+def _line(text: str | None) -> str:
+    return "nothing" if text is None else text

@@ -8,8 +8,12 @@ trees, with references to what a module imports, and fills forms such as ``torch
 and the like, ``copied_natives`` cuts out the operators that are brought along, ``layout`` writes
 modules as text, and ``formatting`` has ruff format it.
 
+``checking`` compares a package that is scripted again with its archive; ``rescripting`` scripts it
+in a process of its own.
+
 May import the runner for its analyses and natives, importers of archives and what is known of their
-writers, and the recovery of modules of libraries.
+writers, the recovery of modules of libraries, the bridge to torch.jit, and what saves, digests and
+compares files.
 """
 
 from .package import DecompileReport, WrittenFile, decompile

@@ -193,7 +193,7 @@ def _carry(translation: Translation, node: Node, header: list[ast.expr]) -> dict
         named = param if output.name is None and param.name is not None else output
         candidate = translation.candidate(named)
         taken = list(targets.values())
-        targets[index] = translation.variables.choose(candidate, point, besides=taken)
+        targets[index] = translation.variables.choose(candidate, output.type, point, besides=taken)
         first.append(translation.use(before))
     moved = moves(list(targets.values()), first)
     if moved and any(names_in(shown) & set(targets.values()) for shown in header):

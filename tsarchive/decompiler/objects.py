@@ -23,7 +23,17 @@ from tsarchive.errors import UnsupportedError
 from tsarchive.formats.safetensors import Tensor, write_safetensors
 from tsarchive.formats.torchscript.tensors import storage_bytes
 from tsarchive.ir.classes import ClassType
-from tsarchive.ir.types import ANY, INT, DictType, EnumType, ListType, OptionalType, TupleType, Type
+from tsarchive.ir.types import (
+    ANY,
+    INT,
+    DictType,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
 from tsarchive.operators.libraries import what_registers
 from tsarchive.run.conversion import type_of_class
 from tsarchive.run.foreign import ForeignObject
@@ -400,8 +410,12 @@ class Instances:
         return _with_shape(self._slot(module, name), argument) if is_shape else argument
 
     def _declared(self, class_: ClassType, name: str, shown: ast.expr) -> Iterable[ast.stmt]:
-        """Yield the annotation of a tensor that ``__init__`` registers under a name in a string."""
-        if _is_registered(class_, name, shown):
+        """Yield the annotation of a slot that ``__init__`` does not tell the type of.
+
+        A tensor is registered under a name in a string, and torch.jit takes from the class what
+        values leave open.
+        """
+        if _is_registered(class_, name, shown) or _is_open(class_.attributes[name].type):
             type_ = shown_type(self._program, class_.attributes[name].type)
             yield ast.AnnAssign(ast.Name(name, ast.Store()), type_, None, 1)
 
@@ -414,10 +428,20 @@ class Instances:
             return syntax.statement(f"_0.register_{table}(_1, _2)", *arguments)
         stored = syntax.store(members.reach(syntax.name("self"), name), shown)
         (place,) = stored.targets
-        if not isinstance(place, ast.Attribute) or not _is_vague(shown):
+        own = class_.attributes[name].type
+        if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):
             return stored
-        type_ = shown_type(self._program, class_.attributes[name].type)
-        return ast.AnnAssign(place, type_, shown, 0)
+        return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
+
+
+def _is_open(type_: Type) -> bool:
+    """Return whether values of a type may not tell it: an empty list has no type of items, None
+    none at all, and objects are of classes that torch.jit may not know yet."""
+    if isinstance(type_, ClassType):
+        return not type_.is_module
+    if isinstance(type_, TupleType):
+        return any(map(_is_open, type_.parts()))
+    return isinstance(type_, ListType | DictType | OptionalType | UnionType) or type_ == ANY
 
 
 def _is_registered(class_: ClassType, name: str, shown: ast.expr) -> bool:

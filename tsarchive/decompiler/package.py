@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import io
 import keyword
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import torch
 
@@ -24,7 +25,15 @@ from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
-from tsarchive.ir.types import ANY, EnumType, ListType, OptionalType, TupleType, Type, annotation
+from tsarchive.ir.types import (
+    ANY,
+    EnumType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    annotation,
+)
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.run.modules import ArchiveModule
@@ -33,6 +42,7 @@ from tsarchive.run.slots import SHARED_SLOTS
 from . import syntax
 from .control_flow import EXCEPTIONS, finish_function
 from .copied_natives import runtime_module
+from .declaring import declare
 from .formatting import formatted
 from .layout import Comments, Definition, Layout, Module, make_paths_unique, written
 from .libraries import LibraryModules
@@ -50,6 +60,9 @@ from .objects import Instances, ObjectValues, TensorFile
 from .program import CONSTANTS, Program, shown_type
 from .syntax import HELPERS, OBJECTS, WEIGHTS, reference_of
 from .translation import Translation
+
+if TYPE_CHECKING:
+    from .checking import CodeCheck
 
 _SUPPORT = Path(__file__).parent / "support"
 _MODEL = "_model"
@@ -69,7 +82,9 @@ class DecompileReport:
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
     operators and classes that were not registered here, what registers them: the package looks for
-    them where it runs.
+    them where it runs. ``definitions`` leads from classes and functions of the package
+    ("module:name") to their qualified names in the archive. ``check`` is set where one was asked
+    for.
     """
 
     directory: str
@@ -77,6 +92,8 @@ class DecompileReport:
     files: tuple[WrittenFile, ...]
     untranslated: tuple[str, ...] = ()
     libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    definitions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    check: CodeCheck | None = None
 
 
 def decompile(
@@ -88,6 +105,8 @@ def decompile(
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
     step: Callable[[str], None] | None = None,
+    check: bool = False,
+    imports: Sequence[str] = (),
 ) -> DecompileReport:
     """Write the archive ``f`` as a Python package that needs torch alone.
 
@@ -105,6 +124,11 @@ def decompile(
     :func:`tsarchive.load`. The package is plain Python, which no policy holds back: read what it
     calls before you run that of a stranger.
 
+    With ``check``, a process of its own imports the package and lets torch.jit script the model;
+    the report's ``check`` tells which methods have the code of the archive again. That process runs
+    the package, as whoever imports it does, and before that imports what ``imports`` names:
+    modules, or paths of shared libraries, that register operators.
+
     What differs from TorchScript: ints are Python's and do not wrap at 2**63, but in functions
     that compute with large ones (constants beyond 32 bits or factors beyond 24, left shifts, a
     value that a loop or an attribute carries and that grows in it by factors), and in those that
@@ -119,6 +143,8 @@ def decompile(
     """
     target = _destination(directory, force=force)
     device = given_device(map_location)
+    if check and not isinstance(f, str | os.PathLike):  # which is read twice
+        f = io.BytesIO(bytes(open_source(f).data))
     tell = step or (lambda _: None)
     tell("reading")
     guard = Guard(policy or Policy.default())
@@ -129,9 +155,18 @@ def decompile(
     tell("writing")
     untranslated = tuple(package.program.untranslated)
     written_files = tuple(_write(target, *file) for file in sorted(files.items()))
-    return DecompileReport(
-        str(directory), package.root_name, written_files, untranslated, package.program.libraries
-    )
+    report = DecompileReport(
+        str(directory), package.root_name, written_files, untranslated,
+        package.program.libraries, package.definitions,
+    )  # fmt: skip
+    if not check:
+        return report
+    tell("scripting")
+    from .checking import checked
+
+    if not isinstance(f, str | os.PathLike):
+        f.seek(0)
+    return dataclasses.replace(report, check=checked(f, directory, report.definitions, imports))
 
 
 class _Package:
@@ -164,6 +199,15 @@ class _Package:
                 texts.setdefault(str(folder / "__init__.py"), "")
         encoded = {name: text.encode() for name, text in formatted(texts).items()}
         return encoded | self._tensors.written()
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The qualified names in the archive of what the package defines as "module:name"."""
+        return {
+            f"{'.'.join(module.path)}:{definition.name}": definition.qualified_name
+            for module in self.program.modules.values()
+            for definition in module.definitions
+        }
 
     def _constants(self) -> list[Module]:
         """Return the module of the constants, each of which is one object for all code."""
@@ -378,7 +422,7 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
         body.append(_documented(made, program.comments.origin(function)))
-    if "__eq__" in class_.methods:
+    if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
     base = f"nn.{container_base(class_) or 'Module'}"
     bases = [syntax.form(base)] if class_.is_module else []
@@ -434,6 +478,9 @@ def _function(
             # position gives those before, too, and the calls of the archive give all.
             defaults.clear()
     finish_function(translation, graph)
+    variables = translation.variables
+    types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
+    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)

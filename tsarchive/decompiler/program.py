@@ -20,6 +20,8 @@ from tsarchive.ir.graph import closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
+    ANY,
+    BOOL,
     DEVICE,
     GENERATOR,
     INT,
@@ -192,6 +194,8 @@ def shown_type(program: Program, type_: Type) -> ast.expr:
         case TupleType(qualified_name=str()) | EnumType() | ClassType(is_native=False):
             return program.reference(type_)
     parts = [shown_type(program, part) for part in type_.parts()]
+    if not parts and isinstance(type_, TupleType):
+        return syntax.form("tuple[()]")
     if not parts:
         return syntax.form("Any")
     if isinstance(type_, OptionalType):
@@ -226,7 +230,8 @@ def type_test(program: Program, subject: ast.expr, types: Sequence[Type], static
 def _test(program: Program, subject: ast.expr, type_: Type, static: Type) -> ast.expr:
     if type_ == NONE:
         return syntax.form("_0 is None", subject)
-    if type_ == INT:  # a bool is an int in Python only
+    if type_ == INT and not {BOOL, ANY, NUMBER}.isdisjoint(flat_members(static) or (static,)):
+        # A bool is an int in Python only.
         return syntax.form("type(_0) is int", subject)
     return syntax.form("isinstance(_0, _1)", subject, _class(program, type_, static))
 

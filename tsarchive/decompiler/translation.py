@@ -33,7 +33,7 @@ from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
 from .operators import Operators, known_number
 from .preparing import prepared
-from .program import Program, is_of_library, shown_type, type_test
+from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
 
 _CAPTURING = frozenset({"prim::fork", "prim::awaitable"})
@@ -118,15 +118,9 @@ class Translation:
             self._assign(value, shown)
 
     def _assign(self, value: Value, shown: ast.expr) -> None:
-        known = len(self.variables.used)
         name = self.define(value)
-        is_new = len(self.variables.used) > known
         self.comment(value.node)
-        if is_new and isinstance(shown, ast.List | ast.Dict) and _is_empty(shown):
-            type_ = shown_type(self.program, value.type)
-            self.statements.append(ast.AnnAssign(ast.Name(name, ast.Store()), type_, shown, 1))
-        else:
-            self.statements.append(syntax.assign([name], shown))
+        self.statements.append(syntax.assign([name], shown))
 
     def define(self, value: Value, point: Point | None = None, besides: Sequence[str] = ()) -> str:
         """Return a variable for a new value."""
@@ -140,7 +134,8 @@ class Translation:
     def choose(self, value: Value, point: Point, besides: Sequence[str]) -> str:
         """Return a variable that a value may have at ``point``."""
         wish = self.wishes.get(value, "")
-        return self.variables.choose(self.candidate(value), point, besides=besides, wish=wish)
+        candidate = self.candidate(value)
+        return self.variables.choose(candidate, value.type, point, besides=besides, wish=wish)
 
     def hold(self, name: str, value: Value) -> None:
         self.variables.hold(name, value)
@@ -446,11 +441,6 @@ class Translation:
             ordered = arguments if must_be_none(second) else arguments[::-1]
             return syntax.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
-
-
-def _is_empty(shown: ast.List | ast.Dict) -> bool:
-    """Return whether a display of a container does not tell the types of its items."""
-    return not (shown.elts if isinstance(shown, ast.List) else shown.values)
 
 
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.graph import Block, Node, Value
-from tsarchive.ir.types import INT, Type
+from tsarchive.ir.subtyping import is_subtype
+from tsarchive.ir.types import INT, NONE, OptionalType, Type, UnionType
 from tsarchive.run.passes.liveness import ALIASES
 
 from .iteration import values_of
@@ -24,13 +25,19 @@ _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
 
 
 class Variables:
-    """The local variables of one function. Names of parameters stay as they are."""
+    """The local variables of one function. Names of parameters stay as they are.
+
+    Each variable has one of the ``types``, as in TorchScript, and holds no values of others.
+    """
 
     def __init__(self, live_ranges: LiveRanges, names: Iterable[str]) -> None:
         self._live_ranges = live_ranges
         self._known = frozenset(names)
         self._holders: dict[str, Value] = {}
         self.used: set[str] = set()
+        self.types: dict[str, Type] = {}
+        self.mixed: set[str] = set()
+        """Variables that hold values of narrower types than their own as well."""
 
     def parameter(self, value: Value, name: str) -> str:
         found = next(n for n in numbered(identifier(name)) if n not in self._holders)
@@ -40,20 +47,32 @@ class Variables:
     def hold(self, name: str, value: Value) -> None:
         self._holders[name] = value
         self.used.add(name)
+        known = self.types.setdefault(name, value.type)
+        if known != value.type:
+            self.mixed.add(name)
+            self.types[name] = value.type if is_subtype(known, value.type) else known
 
     def choose(
-        self, candidate: str, point: Point, *, besides: Collection[str] = (), wish: str = ""
+        self,
+        candidate: str,
+        type_: Type,
+        point: Point,
+        *,
+        besides: Collection[str] = (),
+        wish: str = "",
     ) -> str:
         """Return a variable for a new value at ``point``: ``wish``, or one like ``candidate``.
 
         It holds nothing that is needed later, and is none of ``besides``.
         """
-        if wish and wish not in besides and self._is_free(wish, point):
+        if wish and wish not in besides and self._is_free(wish, type_, point):
             return wish
         return next(
             name
             for name in numbered(self._base(candidate))
-            if name not in besides and name not in GLOBAL_NAMES and self._is_free(name, point)
+            if name not in besides
+            and name not in GLOBAL_NAMES
+            and self._is_free(name, type_, point)
         )
 
     def new(self, candidate: str) -> str:
@@ -70,7 +89,10 @@ class Variables:
         known = match is not None and match[1] in self._known
         return identifier(match[1] if match and known else candidate, private=False)
 
-    def _is_free(self, name: str, point: Point) -> bool:
+    def _is_free(self, name: str, type_: Type, point: Point) -> bool:
+        known = self.types.get(name, NONE)
+        if known != NONE and not is_subtype(type_, known):
+            return False
         holder = self._holders.get(name)
         return holder is None or not self._live_ranges.is_needed_after(holder, point)
 
@@ -174,13 +196,16 @@ def is_movable(assigned: Container[tuple[Type, str]], node: Node) -> bool:
     """Return whether the value of the node does not depend on when it is computed.
 
     ``assigned`` holds the attributes that code sets. Tuples and lists count where one user reads
-    them; their items must be at hand, too.
+    them; their items must be at hand, too. So do attributes of several types: torch.jit knows only
+    of variables that they are not None behind a test.
     """
     if node.kind in ALIASES:
         return True
     if node.kind == "prim::GetAttr":
         owner = node.input.type
         is_fixed = (owner, node.name) not in assigned
+        if isinstance(node.output.type, OptionalType | UnionType) and len(node.output.uses) > 1:
+            return False
         return is_fixed and isinstance(owner, ClassType) and owner.is_module
     if node.kind in _BUILDERS:
         return len(node.output.uses) == 1 and node.output.name is None

@@ -224,6 +224,19 @@ class DefinitionComparison:
             self.found.methods.append(MethodChange(where, rows))
 
 
+def routine_changes(where: str, before: Routine, after: Routine) -> Sequence[Change]:
+    """Return how two methods or functions differ, whose names are those of after.
+
+    What only follows from other changes is returned where there is nothing else; there is no
+    change where the functions are equal, and only there.
+    """
+    if routine_key(before) == routine_key(after):
+        return []
+    found = compare_routines(where, before, after, lambda _: False)
+    changes = [*_signature_changes(where, before, after), *found.changes]
+    return changes or found.derived or [Change("code", where, "", "", "code")]
+
+
 def _pairs_in(change: Change) -> Iterator[str]:
     """Yield both values of a constant, and those of its items."""
     yield repr((change.before, change.after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tsarchive.analyses.encoding import encode
@@ -39,17 +40,33 @@ class _Pair(NamedTuple):
     also: tuple[str, ...] = ()
 
 
+class RoutinePair(NamedTuple):
+    """A function or method of before, and that of after, None where there is none.
+
+    ``where`` is the path of the module that has it, with its name; ``name`` its qualified name.
+    """
+
+    where: str
+    name: str
+    before: Routine
+    after: Routine | None
+
+
 class ProgramComparison:
-    """Compares the outlines of two files. ``digests`` give those of tensors, by name."""
+    """Compares the outlines of two files. ``digests`` give those of tensors, by name.
+
+    ``known_as`` are names of definitions of after, for those that are called otherwise in its file.
+    """
 
     def __init__(
         self,
         before: Contents,
         after: Contents,
         digests: tuple[Digest, Digest],
+        known_as: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._tensors = before.tensors, after.tensors
-        self._outlines = before.outline, after.outline
+        self._outlines = before.outline, Renamings({**known_as}).outline(after.outline)
         self._digests = digests
         self._trees = (
             Tree(self._outlines[0], self._tensors[0], digests[0]),
@@ -172,6 +189,20 @@ class ProgramComparison:
         """The paths of modules in their order: those after, then those that were removed."""
         return dict.fromkeys([*self._outlines[1].modules, *self._outlines[0].modules])
 
+    def routines(self) -> Iterator[RoutinePair]:
+        """Yield the functions and methods of before, in the names of after."""
+        alone = [_Pair(each.name, each, _nothing(each.name)) for each in self._alone[0]]
+        gone = (
+            _Pair(path, module.definition, _nothing(module.definition.name))
+            for path, module in self._outlines[0].modules.items()
+            if path not in self.pairing.after
+        )
+        for pair in (*self._pairs, *gone, *alone):
+            for name, routine in self.names.definition(pair.before).routines.items():
+                after = pair.after.routines.get(name)
+                where, own = joined(pair.where, name), joined(pair.before.name, name)
+                yield RoutinePair(where, own, routine, after)
+
     # Tensors
 
     @property
@@ -285,6 +316,10 @@ def _named(definition: Definition) -> Any:
 
 def _nameless(definition: Definition) -> Any:
     return definition_key(definition, has_name=False)
+
+
+def _nothing(name: str) -> Definition:
+    return Definition(name, {}, {}, {}, {})
 
 
 def _kind(definition: Definition) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from tsarchive.analyses.encoding import Plain
-from tsarchive.formats.contents import Body, Definition, Operation, Routine
+from tsarchive.formats.contents import Body, Definition, Operation, Outline, Routine
 from tsarchive.ir.names import closest
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
@@ -89,6 +90,21 @@ class Renamings:
     def routine(self, routine: Routine) -> Routine:
         """Return a function."""
         return _Translation(self).routine(routine)
+
+    def outline(self, outline: Outline) -> Outline:
+        """Return an outline whose definitions are renamed; modules that share one still do."""
+        if not self.definitions:
+            return outline
+        renamed = cache(lambda key: self.definition(found[key]))
+        modules = outline.modules
+        found = {id(module.definition): module.definition for module in modules.values()}
+        return outline._replace(
+            modules={
+                path: module._replace(definition=renamed(id(module.definition)))
+                for path, module in modules.items()
+            },
+            definitions=[*map(self.definition, outline.definitions)],
+        )
 
 
 def _sequence(plain: Plain) -> Sequence[Any]:

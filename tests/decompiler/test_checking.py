@@ -1,0 +1,266 @@
+"""Packages that are scripted again: which methods have the code of the archive.
+
+Annotations are values here, as torch.jit needs those of attributes.
+"""
+
+import io
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.support.archives import ARCHIVES, torch_saved
+from tests.support.command_line import document, error, run
+from tsarchive.decompiler.checking import CodeCheck, checked
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: int
+
+
+class Mode(Enum):
+    FAST = 1
+    SLOW = 2
+
+
+class Counter:
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def next(self) -> int:
+        self.start += 1
+        return self.start
+
+
+def scaled(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    return x * by
+
+
+class Attributes(nn.Module):
+    """Attributes of which a value does not tell the type."""
+
+    sizes: list[int]
+    table: dict[str, list[int]]
+    bias: torch.Tensor | None
+    limits: tuple[int, list[str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = []
+        self.table = {}
+        self.bias = None
+        self.limits = (1, [])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bias = self.bias
+        if bias is not None:
+            x = x + bias
+        return x * len(self.sizes) * len(self.table) * len(self.limits[1])
+
+
+class Holder(nn.Module):
+    """An object of a class of its own, which the constructor makes."""
+
+    counter: Counter
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counter = Counter(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.counter.next()
+
+
+class Calls(nn.Module):
+    """A function, another method, an enum and a named tuple."""
+
+    def __init__(self, mode: Mode = Mode.FAST) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.twice(scaled(x, 3.0))
+
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return scaled(scaled(x))
+
+    @torch.jit.export
+    def paired(self, x: torch.Tensor) -> Pair:
+        return Pair(x, 2)
+
+    @torch.jit.export
+    def is_fast(self) -> bool:
+        return self.mode == Mode.FAST
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(0) > 2:
+            x = x[:2]
+        return self.body(x)
+
+
+MODULES: list[Callable[[], nn.Module]] = [Attributes, Holder, Calls, Net]
+COMING_BACK = ["final_scalars", "if_elif_else", "named_tuple", "pre_hook", "union_of_two"]
+
+
+def outcomes(check: CodeCheck) -> dict[str, str]:
+    return {method.name.rpartition("__.")[2]: method.outcome for method in check.methods}
+
+
+def decompiled(module: nn.Module, folder: Path) -> tuple[io.BytesIO, tsarchive.DecompileReport]:
+    """An archive with its package, which is not checked."""
+    archive = io.BytesIO(torch_saved(torch.jit.script(module)))
+    return archive, tsarchive.decompile(archive, folder)
+
+
+def edited(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize("make", MODULES)
+def test_the_code_of_modules_comes_back(make, tmp_path):
+    archive = io.BytesIO(torch_saved(torch.jit.script(make())))
+    check = tsarchive.decompile(archive, tmp_path / "package", check=True).check
+    assert check is not None
+    assert [each for each in check.methods if each.outcome != "equal"] == []
+    assert check.same
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", COMING_BACK)
+def test_the_code_of_archives_comes_back(name, tmp_path):
+    report = tsarchive.decompile(ARCHIVES / f"{name}.pt", tmp_path / "package", check=True)
+    assert report.check is not None
+    assert {*outcomes(report.check).values()} == {"equal"}
+
+
+@pytest.fixture
+def calls(tmp_path):
+    """The package of a module with several methods, the file that has them, and a check of it."""
+    archive, report = decompiled(Calls(), tmp_path / "package")
+    assert report.check is None
+    (file,) = (tmp_path / "package").rglob("test_checking.py")
+
+    def check() -> dict[str, tuple[str, str | None, str | None, str]]:
+        archive.seek(0)
+        return {
+            method.name.rpartition(".")[2]: (
+                method.outcome, method.before, method.after, method.reason,
+            )
+            for method in checked(archive, report.directory, report.definitions).methods
+        }  # fmt: skip
+
+    return file, check
+
+
+EQUAL = ("equal", None, None, "")
+
+
+def test_a_method_that_differs_is_told_with_its_first_statement(calls):
+    file, check = calls
+    edited(file, "x * by", "x * by + 1")
+    found = check()
+    outcome, before, after, reason = found.pop("scaled")
+    assert (outcome, reason) == ("differs", "")
+    assert before != after
+    assert "torch.add" in str(after)
+    assert found == dict.fromkeys(("forward", "twice", "paired", "is_fast"), EQUAL)
+
+
+def test_a_constant_that_differs_is_told_as_the_constant(calls):
+    file, check = calls
+    edited(file, "3.0", "4.0")
+    assert check()["forward"] == ("differs", "3.0", "4.0", "")
+
+
+def test_what_torch_does_not_compile_leaves_the_others_to_be_compared(calls):
+    file, check = calls
+    edited(file, "return self.mode == ", "return [*map(id, [])] == ")
+    found = check()
+    outcome, before, after, reason = found.pop("is_fast")
+    assert (outcome, before, after) == ("not scripted", None, None)
+    assert "map(id" in reason
+    assert found == dict.fromkeys(("forward", "twice", "paired", "scaled"), EQUAL)
+
+
+def test_a_signature_that_does_not_compile_is_told_of_its_method_and_of_its_callers(calls):
+    file, check = calls
+    edited(file, "def twice(self, x: torch.Tensor)", "def twice(self, x: 'Unknown')")
+    found = check()
+    assert "Unknown" in found["twice"][3]
+    assert {name for name, (outcome, *_) in found.items() if outcome == "equal"} == {
+        "paired", "is_fast",
+    }  # fmt: skip
+
+
+def test_the_package_runs_in_another_process_alone(calls):
+    file, check = calls
+    marker = file.with_name("ran")
+    line = f"open({str(marker)!r}, 'w').close()\n"
+    file.write_text(line + file.read_text(encoding="utf-8"), encoding="utf-8")
+    before = {*sys.modules}
+    check()
+    assert marker.exists()
+    assert not [name for name in {*sys.modules} - before if "package" in name]
+
+
+def test_a_package_that_fails_to_load_is_an_error(calls):
+    file, check = calls
+    file.write_text("raise RuntimeError('broken here')", encoding="utf-8")
+    with pytest.raises(tsarchive.ArchiveError, match="broken here") as raised:
+        check()
+    assert raised.value.hint
+
+
+def test_a_library_is_imported_before_the_package(calls, monkeypatch, tmp_path):
+    archive = io.BytesIO(torch_saved(torch.jit.script(Net())))
+    (tmp_path / "own_library.py").write_text(f"open({str(tmp_path / 'used')!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    tsarchive.decompile(archive, tmp_path / "net", check=True, imports=["own_library"])
+    assert (tmp_path / "used").exists()
+
+
+def test_annotations_are_values_where_nothing_behind_them_is_named(tmp_path):
+    _, report = decompiled(Attributes(), tmp_path / "package")
+    assert report.definitions
+    (file,) = (tmp_path / "package").rglob("test_checking.py")
+    text = file.read_text(encoding="utf-8")
+    assert "from __future__" not in text
+    assert "table: dict[str, list[int]]" in text
+
+
+def test_the_command_tells_what_differs(tmp_path):
+    file, package = tmp_path / "net.pt", tmp_path / "package"
+    torch.jit.save(torch.jit.script(Net()), file)
+    shown = run("decompile", file, "-o", package, "--check")
+    assert shown.exit_code == 0
+    assert "have the code of the archive when they are scripted again" in shown.stdout
+    found = document("decompile", file, "-o", package, "--check", "--force")
+    assert {method["outcome"] for method in found["check"]["methods"]} == {"equal"}
+    found = document("decompile", file, "-o", package, "--force")
+    assert found["check"] is None
+
+
+def test_the_command_ends_with_1_where_code_does_not_come_back(tmp_path):
+    shown = run("decompile", ARCHIVES / "frozen.pt", "-o", tmp_path / "package", "--check")
+    assert shown.exit_code == 1
+    assert "is not scripted: " in shown.stdout
+
+
+def test_the_command_checks_no_file_that_is_no_archive(tmp_path):
+    (tmp_path / "text.pt").write_text("no archive")
+    assert error("decompile", tmp_path / "text.pt", "-o", tmp_path / "package", "--check")

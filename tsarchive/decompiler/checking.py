@@ -1,0 +1,179 @@
+"""Whether a decompiled package, scripted again, has the code of its archive.
+
+Code is compared as graphs: names of variables, of classes and of files are no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import BinaryIO, Final, Literal
+
+from tsarchive.analyses.encoding import Plain
+from tsarchive.diffing.definitions import routine_changes
+from tsarchive.diffing.programs import ProgramComparison, RoutinePair
+from tsarchive.errors import ArchiveError
+from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
+
+from .rescripting import WHOLE, Request
+
+_SCRIPT: Final = """
+import json, sys
+from tsarchive.cli.options import import_all
+import_all(json.loads(sys.argv[2]))
+from tsarchive.decompiler.rescripting import main
+main(sys.argv[1])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCheck:
+    """A method or function of the archive: what becomes of it when the package is scripted.
+
+    ``name`` is its qualified name in the archive, ``where`` the path of the first module that has
+    it (of a function its name). Where code ``differs``, ``before`` is the first place in the
+    archive that does and ``after`` the same place in the package, as TorchScript writes them; None
+    where nothing stands there. ``reason`` says why a method is ``not scripted``.
+    """
+
+    name: str
+    where: str
+    outcome: Literal["equal", "differs", "not scripted"]
+    before: str | None = None
+    after: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCheck:
+    """All methods and functions of an archive, in the order of its modules."""
+
+    methods: tuple[MethodCheck, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether all of them have their code again."""
+        return all(method.outcome == "equal" for method in self.methods)
+
+
+def checked(
+    f: str | os.PathLike[str] | BinaryIO,
+    directory: str | os.PathLike[str],
+    definitions: Mapping[str, str],
+    imports: Sequence[str] = (),
+) -> CodeCheck:
+    """Compare the code of the archive ``f`` with that of its package, scripted again.
+
+    ``definitions`` are the classes and functions of the package in ``directory`` as the report of
+    :func:`tsarchive.decompile` has them. A process of its own runs the package; it imports
+    ``imports`` first.
+
+    Raises ArchiveError where that process fails before it scripts anything, and what
+    :func:`tsarchive.fingerprint` raises for the archive.
+    """
+    with readable_contents(f, debug=True, whole=True) as before, TemporaryDirectory() as folder:
+        archive = _archive_in(folder)
+        request = Request(
+            package=os.path.abspath(directory),
+            names=definitions,
+            methods=[pair.name for pair in _routines(before, before)],
+            archive=archive,
+            failures=os.path.join(folder, "failures.json"),
+        )
+        failures = _scripted(request, Path(folder), imports)
+        if WHOLE in failures:
+            return CodeCheck(tuple(_refused(before, failures)))
+        with readable_contents(archive, debug=True, whole=True) as after:
+            names = _other_names(definitions)
+            return CodeCheck(tuple(_compared(before, after, failures, names)))
+
+
+def _archive_in(folder: str) -> str:
+    return os.path.join(folder, "scripted.pt")
+
+
+def _routines(
+    before: Readable, after: Readable, known_as: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[RoutinePair]:
+    digests = (partial(_digest, before), partial(_digest, after))
+    return ProgramComparison(before.contents, after.contents, digests, known_as).routines()
+
+
+def _other_names(definitions: Mapping[str, str]) -> dict[str, str]:
+    """Return the names in the archive of functions that the package had to call otherwise."""
+    own = ((place.rpartition(":")[2], name) for place, name in definitions.items())
+    renamed = {f"{name.rpartition('.')[0]}.{shown}": name for shown, name in own}
+    return {shown: name for shown, name in renamed.items() if shown != name}
+
+
+def _digest(side: Readable, name: str) -> str:
+    return tensor_digest(side.contents.tensors[name], side.reading)
+
+
+def _scripted(request: Request, folder: Path, imports: Sequence[str]) -> Mapping[str, str]:
+    """Let a process script a package; return what it could not, and why."""
+    file = folder / "request.json"
+    file.write_text(request.written(), encoding="utf-8")
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, str(file), json.dumps([*imports])],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        hint = f"Import {request.package!r} yourself, and call its load()"
+        raise ArchiveError(f"a process cannot script the package: {reason}", hint=hint)
+    found: dict[str, str] = json.loads(Path(request.failures).read_text(encoding="utf-8"))
+    return found
+
+
+def _refused(archive: Readable, failures: Mapping[str, str]) -> Iterator[MethodCheck]:
+    """Yield all methods of a model that torch.jit refuses."""
+    for where, name, *_ in _routines(archive, archive):
+        reason = failures.get(name) or failures[WHOLE]
+        yield MethodCheck(name, where, "not scripted", reason=reason)
+
+
+def _compared(
+    before: Readable, after: Readable, failures: Mapping[str, str], known_as: Mapping[str, str]
+) -> Iterator[MethodCheck]:
+    for where, name, own, other in _routines(before, after, known_as):
+        if name in failures:
+            yield MethodCheck(name, where, "not scripted", reason=failures[name])
+        elif other is None:
+            reason = "nothing that is scripted leads to it"
+            yield MethodCheck(name, where, "not scripted", reason=reason)
+        elif changes := routine_changes(where, own, other):
+            first = changes[0]
+            shown = _first_lines(first.before, first.after)
+            yield MethodCheck(name, where, "differs", *shown)
+        else:
+            yield MethodCheck(name, where, "equal")
+
+
+def _first_lines(before: Plain, after: Plain) -> tuple[str | None, str | None]:
+    """Return the first lines in which two texts differ, or values as they are written."""
+    if before is None or after is None:
+        return _first_line(before), _first_line(after)
+    own, others = str(before).splitlines(), str(after).splitlines()
+    rows = zip_longest(own, others)
+    first = next((row for row in rows if row[0] != row[1]), ("", ""))
+    return _first_line(first[0]), _first_line(first[1])
+
+
+def _first_line(text: Plain) -> str | None:
+    return None if text is None else str(text).partition("\n")[0].strip()

@@ -1,0 +1,193 @@
+"""A process that imports a decompiled package and lets torch.jit script its model.
+
+``checking`` starts it with the path of a :class:`Request` as JSON. It writes what was scripted as
+an archive, and as JSON what could not be. The package is code of a file, and runs here.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+import torch
+
+from tsarchive.adopt import torch_jit
+from tsarchive.saving import save
+
+WHOLE: Final = ""
+"""The name, among those that could not be scripted, of the model as a whole."""
+_FRAME: Final = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to script: the folder of a ``package``, whose definitions ("module:name") have other
+    ``names`` in the archive. ``methods`` are compiled although nothing may call them. What is
+    scripted goes to the file ``archive``, and what could not be to ``failures``."""
+
+    package: str
+    names: Mapping[str, str]
+    methods: Sequence[str]
+    archive: str
+    failures: str
+
+    def written(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A function of the package by its name in the archive, and the lines where it stands."""
+
+    name: str
+    function: FunctionType
+    file: str
+    lines: range
+
+    def is_at(self, file: str, line: int) -> bool:
+        return self.file == file and line in self.lines
+
+
+class _Rescripting:
+    """Scripts the model of a package without the bodies that do not compile."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._package = importlib.import_module(Path(request.package).name)
+        self._definitions: dict[Any, str] = {}
+        self._functions = [*self._sources()]
+        self.failures: dict[str, str] = {}
+
+    def scripted(self) -> Any:
+        """Return the scripted model, None where torch.jit refuses all of it."""
+        model = self._package.load()
+        hooks = [*_hooks_of(model)]
+        for source in self._functions:
+            if source.name in self._request.methods and source.function not in hooks:
+                torch_jit.compile_always(source.function)
+        while WHOLE not in self.failures:
+            try:
+                return torch_jit.scripted(model, self._definitions, len(self.failures))
+            except Exception as error:
+                if not self._exclude(error):
+                    self.failures[WHOLE] = _reason(error)
+        return None
+
+    def _sources(self) -> Iterator[_Source]:
+        """Note the definitions of the package, and yield their functions."""
+        for place, name in self._request.names.items():
+            module, _, own = place.partition(":")
+            found = getattr(importlib.import_module(f"{self._package.__name__}.{module}"), own)
+            # torch asserts that functions have the names that their text has.
+            folder = name.rpartition(".")[0]
+            is_function = isinstance(found, FunctionType)
+            self._definitions[found] = f"{folder}.{found.__name__}" if is_function else name
+            if isinstance(found, FunctionType):
+                yield _source(name, found)
+            for key, function in _methods(found):
+                yield _source(f"{name}.{key}", function)
+
+    def _exclude(self, error: Exception) -> bool:
+        """Give the function where an error is a body that compiles; return whether there is one.
+
+        Where its signature is what fails, nothing compiles it but for what calls it.
+        """
+        behind = (source for source in self._behind(error) if source.name not in self.failures)
+        source = next(behind, None)
+        if source is None:
+            return False
+        self.failures[source.name] = _reason(error)
+        return _without_body(source.function, self._stub())
+
+    def _stub(self) -> Path:
+        """Return the file for another function without its body."""
+        return Path(self._request.archive).with_name(f"excluded_{len(self.failures)}.py")
+
+    def _behind(self, error: Exception) -> Iterator[_Source]:
+        """Yield the functions of the places that an error names, innermost first."""
+        for frame in _FRAME.finditer(str(error)):
+            place = frame["file"], int(frame["line"])
+            yield from (source for source in self._functions if source.is_at(*place))
+
+
+def _methods(found: Any) -> Iterator[tuple[str, FunctionType]]:
+    """Yield the functions of a class; those that enums and tuples inherit are torch's affair."""
+    if isinstance(found, type) and not issubclass(found, tuple):
+        for key, value in vars(found).items():
+            function = value.__func__ if isinstance(value, staticmethod) else value
+            if isinstance(function, FunctionType):
+                yield key, function
+
+
+def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
+    """Yield the functions that a model and those in it are called with."""
+    for module in model.modules():
+        for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+            yield getattr(hook, "__func__", hook)
+
+
+def _source(name: str, function: FunctionType) -> _Source:
+    lines, first = inspect.getsourcelines(function)
+    return _Source(name, function, function.__code__.co_filename, range(first, first + len(lines)))
+
+
+def _without_body(function: FunctionType, file: Path) -> bool:
+    """Let a function raise; return whether Python allows that."""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = ast.parse("raise RuntimeError('not compiled')").body
+    definition.decorator_list = []
+    file.write_text(ast.unparse(definition), encoding="utf-8")
+    code = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
+    try:
+        function.__code__ = next(c for c in code.co_consts if isinstance(c, CodeType))
+    except ValueError:  # it has variables of a function around it
+        return False
+    torch_jit.compile_when_called(function)
+    return True
+
+
+def _reason(error: Exception) -> str:
+    """Return the message of an error of the compiler, and the line where it is."""
+    text = str(error)
+    frame = _FRAME.search(text)
+    message = (text[: frame.start()] if frame else text).strip().splitlines() or [""]
+    said = (
+        f"{message[0].rstrip(':')}" if isinstance(error, RuntimeError) else _named(error, message)
+    )
+    return f"{said} | {_marked(text[frame.end() :])}" if frame else said
+
+
+def _named(error: Exception, message: list[str]) -> str:
+    return f"{type(error).__name__}: {message[0].rstrip(':')}"
+
+
+def _marked(shown: str) -> str:
+    """Return the line above the mark with which the compiler points at code."""
+    lines = shown.splitlines()
+    marks = (index for index, line in enumerate(lines) if line.endswith("<--- HERE"))
+    return lines[max(next(marks, 1) - 1, 0)].strip()
+
+
+def main(path: str) -> None:
+    """Script the package of a request, and write an archive and what could not be scripted."""
+    request = Request(**json.loads(Path(path).read_text(encoding="utf-8")))
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    sys.path.insert(0, str(Path(request.package).parent))
+    found = _Rescripting(request)
+    scripted = found.scripted()
+    if scripted is not None:
+        save(scripted, request.archive)
+    Path(request.failures).write_text(json.dumps(found.failures), encoding="utf-8")
