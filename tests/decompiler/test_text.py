@@ -274,6 +274,8 @@ class Convolved(nn.Module):
 """
 BLOCKS = """\
 class Block(nn.Module):
+    steps: list[int]
+
     def __init__(self, width: int, depth: int, name: str) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(depth, width, 2))
