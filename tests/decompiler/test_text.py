@@ -81,7 +81,7 @@ def files_of(data: bytes, folder) -> dict[str, str]:
 def without_comments(text: str) -> str:
     """Code without comments and without docstrings of one line."""
     lines = (line for line in text.split("\n") if not line.lstrip().startswith(("#", '"""')))
-    return re.sub(r":\n\n( +def)", r":\n\1", "\n".join(lines))
+    return re.sub(r":\n\n( +\S)", r":\n\1", "\n".join(lines))
 
 
 def own_module(files: dict[str, str], name: str) -> str:

@@ -5,8 +5,8 @@ whose bodies are translated node by node: ``translation`` keeps the state of one
 writes expressions, ``operators`` those of operators, ``control_flow`` statements. ``syntax`` makes
 trees, with references to what a module imports, and fills forms such as ``torch.device(_0)``.
 ``objects`` rebuilds what the modules hold, ``libraries`` tells which of them are objects of
-torch.nn and the like, ``copied_natives`` cuts out the operators that are brought along, ``layout`` writes
-modules as text, and ``formatting`` has ruff format it.
+torch.nn and the like, ``copied_natives`` cuts out the operators that are brought along, ``layout``
+writes modules as text, and ``formatting`` has ruff format it.
 
 ``checking`` compares a package that is scripted again with its archive; ``rescripting`` scripts it
 in a process of its own.
