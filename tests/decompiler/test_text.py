@@ -282,7 +282,7 @@ class Block(nn.Module):
         self.width = width
         self.depth = depth
         self.name = name
-        self.steps: list[int] = []
+        self.steps = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sum(x * self.weight) + len(self.steps)
