@@ -81,7 +81,7 @@ def files_of(data: bytes, folder) -> dict[str, str]:
 def without_comments(text: str) -> str:
     """Code without comments and without docstrings of one line."""
     lines = (line for line in text.split("\n") if not line.lstrip().startswith(("#", '"""')))
-    return re.sub(r":\n\n( +def)", r":\n\1", "\n".join(lines))
+    return re.sub(r":\n\n( +\S)", r":\n\1", "\n".join(lines))
 
 
 def own_module(files: dict[str, str], name: str) -> str:
@@ -286,13 +286,15 @@ class Convolved(nn.Module):
 """
 BLOCKS = """\
 class Block(nn.Module):
+    steps: list[int]
+
     def __init__(self, width: int, depth: int, name: str) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(depth, width, 2))
         self.width = width
         self.depth = depth
         self.name = name
-        self.steps: list[int] = []
+        self.steps = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sum(x * self.weight) + len(self.steps)

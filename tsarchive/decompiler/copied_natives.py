@@ -207,7 +207,7 @@ def runtime_module(keys: Iterable[str]) -> list[ast.stmt]:
     pieces = closure(roots, _leads_to)
     chosen = sorted(pieces, key=_place)
     names = _names(chosen, operators)
-    body = [piece.written(names) for piece in chosen]
+    body: list[ast.AST | None] = [piece.written(names) for piece in chosen]
     body += [_named(name, piece.written(names)) for name, piece in operators.items()]
     statements = [one for one in body if isinstance(one, ast.stmt)]
     return [*ast.parse(_HEAD).body, *{ast.dump(one): one for one in statements}.values()]

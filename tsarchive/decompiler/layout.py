@@ -45,8 +45,12 @@ class Definition:
 
     @property
     def origin(self) -> str:
-        """The name in the program that was scripted or traced, as docstrings show it."""
-        return f"``{self.qualified_name.removeprefix(f'{ROOT}.')}``"
+        """The name in the program that was scripted or traced, as docstrings show it.
+
+        Empty where no module is known, and so nothing that ``name`` does not tell.
+        """
+        name = self.qualified_name.removeprefix(f"{ROOT}.")
+        return f"``{name}``" if "." in name else ""
 
     def rename(self, name: str) -> None:
         self.name = name

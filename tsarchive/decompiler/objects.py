@@ -517,14 +517,17 @@ def _hooks(class_: ClassType) -> Iterable[ast.stmt]:
 
 
 def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt]) -> None:
-    """Put constants before the annotations of a documented class, ``__init__`` behind them."""
+    """Put constants before the annotations of a class, and ``__init__`` behind them."""
     class_ = definition.body[0]
     assert isinstance(class_, ast.ClassDef)
-    documentation, body = class_.body[:1], class_.body[1:]
+    is_documented = ast.get_docstring(class_, clean=False) is not None
+    documentation, body = class_.body[:is_documented], class_.body[is_documented:]
+    body = [statement for statement in body if not isinstance(statement, ast.Pass)]
     position = 0
     while position < len(body) and isinstance(body[position], ast.AnnAssign):
         position += 1
-    class_.body = [*documentation, *first, *body[:position], *made, *body[position:]]
+    filled = [*documentation, *first, *body[:position], *made, *body[position:]]
+    class_.body = filled or [ast.Pass()]
 
 
 def _find_empty(shown: ast.expr) -> ast.Call | None:

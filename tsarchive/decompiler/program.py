@@ -140,7 +140,7 @@ class Program:
 def _about(qualified_name: str) -> str:
     """Return the docstring of the module that holds a definition."""
     module = qualified_name.removeprefix(f"{ROOT}.").rpartition(".")[0]
-    return f"Code of ``{module}``." if module else "Code of a program without modules."
+    return f"Code of ``{module}``." if module else "Code of the program, which names no module."
 
 
 def _leads_to(item: Type | Function) -> Iterator[Type | Function]:

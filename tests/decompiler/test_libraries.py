@@ -1,0 +1,80 @@
+"""Modules that are those of a library are written as objects of its classes."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.support.archives import torch_saved
+from tsarchive.decompiler.libraries import LibraryModules
+from tsarchive.library import Recovered
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 3)
+        self.second = nn.Linear(3, 2)
+        self.rest = nn.Sequential(nn.ReLU(), nn.Linear(2, 2))
+        self.last = nn.ModuleList([nn.ReLU()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for module in self.last:
+            x = module(x)
+        return self.rest(self.second(self.first(x)))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    path = tmp_path_factory.mktemp("libraries") / "twice.pt"
+    path.write_bytes(torch_saved(torch.jit.script(Twice())))
+    return tsarchive.load(path)
+
+
+def shown(tree: ast.expr | None) -> str | None:
+    """The text of a tree; references show what they refer to."""
+    return None if tree is None else ast.unparse(tree).replace("nn@torch.nn:", "nn")
+
+
+def linear(module) -> Recovered | None:
+    """Finds layers by name, and proves nothing."""
+    if module.original_name != "Linear":
+        return None
+    return Recovered("elsewhere.layers.Linear", (module.in_features,), {"dtype": torch.float16})
+
+
+def test_what_is_found_is_made_by_its_class(root):
+    modules = LibraryModules(root, linear)
+    made = shown(modules.made(root.first))
+    assert made.startswith("Linear@elsewhere.layers:Linear(2, dtype=")
+    assert made.endswith("float16)")
+    assert shown(modules.class_(root.first.tsarchive_class)) == "Linear@elsewhere.layers:Linear"
+    assert modules.made(root) is None
+    assert set(modules.written.values()) == {"", "rest", "rest.0", "last", "last.0"}
+
+
+def test_a_class_is_the_packages_where_one_of_its_modules_is(root):
+    def first_alone(module):
+        return linear(module) if module is root.first else None
+
+    modules = LibraryModules(root, first_alone)
+    assert modules.made(root.first) is not None
+    assert modules.made(root.second) is None
+    assert modules.class_(root.second.tsarchive_class) is None
+
+
+def test_containers_of_torch_stay_so(root):
+    modules = LibraryModules(root, lambda _: None)
+    assert shown(modules.class_(root.rest.tsarchive_class)) == "nn.Sequential"
+    assert shown(modules.class_(root.last.tsarchive_class)) == "nn.ModuleList"
+    assert modules.class_(root.tsarchive_class) is None
+
+
+def test_an_argument_that_a_call_cannot_say_is_refused(root):
+    modules = LibraryModules(root, lambda m: Recovered("a.B", (object(),), {}))
+    with pytest.raises(tsarchive.UnsupportedError, match="type object"):
+        modules.made(root)
