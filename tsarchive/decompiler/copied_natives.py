@@ -41,6 +41,10 @@ class ScriptError(RuntimeError):
 
 class ArchiveError(RuntimeError):
     """A defect of the table of operators."""
+
+
+class UnsupportedError(ArchiveError):
+    """A call that has no form here."""
 '''
 _HEAD = '''"""Operators of TorchScript that Python and torch do not have."""
 
