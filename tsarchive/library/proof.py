@@ -1,10 +1,10 @@
 """Whether a module of an archive and an object of a library do the same on drawn inputs.
 
 Both get the same tensors, inputs and random numbers, in training and in evaluation. Their results,
-their buffers, what they write to their inputs, which of these they return and how many random
-numbers they draw must be equal to the bit, and gradients up to rounding. What the module of the
-archive takes, the object must take; it may take more, as traced code stands for the inputs of the
-trace alone.
+the order of these in memory, their buffers, what they write to their inputs, which of these they
+return and how many random numbers they draw must be equal to the bit, and gradients up to rounding.
+What the module of the archive takes, the object must take; it may take more, as traced code stands
+for the inputs of the trace alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tsarchive.run.modules import ArchiveModule
 
 from .calls import Outcome, agree, called, is_equal, tensors_in
 from .evidence import Evidence, code_of, tensors_of
-from .inputs import Arguments, Drawing, Form
+from .inputs import Arguments, Drawing, Form, reordered
 
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
@@ -102,12 +102,15 @@ class Trial:
     def _difference_around(
         self, drawing: Drawing, forms: tuple[Form, ...], *, is_first: bool
     ) -> str | None:
-        """Compare at one form; at the first of a rank, other batches and optional arguments."""
-        for others in (forms, *(_other_batches(forms) if is_first else ())):
-            found = self._difference_for(drawing.drawn(others))
-            if found is not None:
-                return found
-        return self._difference_with_more(drawing, drawing.drawn(forms)) if is_first else None
+        """Compare at one form; at the first of a rank, unusual and optional arguments as well."""
+        given = drawing.drawn(forms)
+        difference = self._difference_for(given)
+        unusual = drawing.unusual(forms) if is_first else ()
+        for others in (reordered(given), *unusual):
+            difference = difference or self._difference_for(others, with_gradients=False)
+        if difference is not None or not is_first:
+            return difference
+        return self._difference_with_more(drawing, given)
 
     def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
         """Ask the object without memory, which is quick."""
@@ -144,16 +147,17 @@ class Trial:
         never = next((name for name in sorted(refused) if not taken[name]), None)
         return None if never is None else f"its class refuses values of {never!r} that it takes"
 
-    def _difference_for(self, given: Arguments) -> str | None:
-        verdict = self._verdict(given)
+    def _difference_for(self, given: Arguments, *, with_gradients: bool = True) -> str | None:
+        verdict = self._verdict(given, with_gradients=with_gradients)
         sizes = [list(tensor.shape) for tensor in tensors_in(given)]
         return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
 
-    def _verdict(self, given: Arguments) -> _Verdict:
+    def _verdict(self, given: Arguments, *, with_gradients: bool = True) -> _Verdict:
         for is_training in (True, False):
-            one, buffers = self._run(self._module, given, is_training=is_training)
+            modes = {"is_training": is_training, "with_gradients": is_training and with_gradients}
+            one, buffers = self._run(self._module, given, **modes)
             if not one.was_refused:
-                other, of_built = self._run(self._built, given, is_training=is_training)
+                other, of_built = self._run(self._built, given, **modes)
                 if other.was_refused:
                     return _Verdict.REFUSED
                 if not (agree(one, other) and is_equal(buffers, of_built)):
@@ -162,28 +166,22 @@ class Trial:
 
     def _is_refused(self, given: Arguments) -> bool:
         """Return whether the archive refuses arguments."""
-        return self._run(self._module, given, is_training=False)[0].was_refused
+        run = self._run(self._module, given, is_training=False, with_gradients=False)
+        return run[0].was_refused
 
     def _run(
-        self, module: nn.Module, given: Arguments, *, is_training: bool
+        self, module: nn.Module, given: Arguments, *, is_training: bool, with_gradients: bool
     ) -> tuple[Outcome, dict[str, torch.Tensor]]:
         """Call one of the two with the buffers of the beginning; also return those after it."""
         module.train(is_training)
         for path, tensor in module.named_buffers():
             tensor.copy_(self._buffers[path])
-        outcome = called(module, given, [*module.parameters()], with_gradients=is_training)
+        outcome = called(module, given, [*module.parameters()], with_gradients=with_gradients)
         return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
 
 
 def _rank(forms: Sequence[Form]) -> int:
     return len(forms[0].shape) if forms else 0
-
-
-def _other_batches(forms: Sequence[Form]) -> Iterator[tuple[Form, ...]]:
-    """Yield the same for no and for one sample."""
-    if forms and forms[0].shape:
-        for count in (0, 1):
-            yield tuple(f.of_shape(count, *f.shape[1:]) if f.shape else f for f in forms)
 
 
 def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:
