@@ -11,6 +11,8 @@ from torch import Tensor
 import tsarchive
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
+from tsarchive import executorch_export, onnx_export
+from tsarchive.onnx_export import OnnxFile
 
 
 class Branch(torch.nn.Module):
@@ -144,11 +146,12 @@ def test_the_module_is_left_as_it_was():
     assert equal(torch.get_rng_state(), state)
 
 
-def test_refusals_name_the_line_and_the_way():
+def test_refusals_name_the_line_and_the_way(capfd):
     _, mine = both_of(torch.jit.script(Branch()))
     with pytest.raises(tsarchive.UnsupportedError, match=r"test_specializing\.py:") as info:
         tsarchive.to_exported_program(mine, (torch.ones(2),))
     assert "specialize" in str(info.value)
+    assert "def forward" not in "".join(capfd.readouterr())
 
 
 def test_notes_name_the_line():
@@ -158,6 +161,88 @@ def test_notes_name_the_line():
     (note,) = notes
     assert "bool(x.sum() > 0)" in note.place
     assert "aten::Bool.Tensor gave True" in note.text
+
+
+@pytest.fixture
+def writes_nothing(monkeypatch):
+    """The packages of other runtimes are not asked: what is told does not depend on them."""
+    monkeypatch.setattr(onnx_export, "write", lambda *_, **__: OnnxFile(20, False, (), ()))
+    monkeypatch.setattr(executorch_export, "write", lambda *_, **__: False)
+    monkeypatch.setattr(executorch_export, "check", lambda *_: ())
+
+
+@pytest.mark.parametrize("source", ["archive", "program"])
+@pytest.mark.parametrize("suffix", [".onnx", ".pte"])
+def test_what_other_runtimes_do_not_assert_is_told(suffix, source, tmp_path, writes_nothing):
+    path, dst = tmp_path / "branch.pt", tmp_path / f"branch{suffix}"
+    tsarchive.save(torch.jit.script(Branch()), path)
+    dst.touch()
+    call = {"args": (torch.ones(2),), "specialize": True}
+    if source == "program":
+        tsarchive.convert(path, tmp_path / "branch.pt2", **call)
+        path, call = tmp_path / "branch.pt2", {}
+    decision, warning = tsarchive.convert(path, dst, **call).notes
+    assert (decision.kind, decision.is_checked) == ("decision", False)
+    assert "aten::Bool.Tensor gave True" in decision.text
+    assert (warning.kind, warning.is_checked) == ("file", False)
+    assert "wrong results" in warning.text
+
+
+class Arithmetic(torch.nn.Module):
+    """Numbers of both kinds beside a tensor."""
+
+    def forward(self, x: Tensor, given: Tensor) -> list[Tensor]:
+        whole, real = int(given[0]), float(given[1])
+        found = [x + whole, x * whole, x / whole, x + real, x * real, x / real]
+        if x.dtype != torch.bool:  # of which torch subtracts nothing
+            found += [x - whole, x - real]
+        return found
+
+
+@pytest.fixture(scope="module")
+def arithmetic():
+    return both_of(torch.jit.script(Arithmetic()))
+
+
+@pytest.mark.parametrize("sizes", [(), (2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int32, torch.float16, torch.float32, torch.complex64], ids=str
+)
+def test_a_number_beside_a_tensor_does_not_decide_the_type(arithmetic, dtype, sizes):
+    theirs, mine = arithmetic
+    x = torch.full(sizes, 3).to(dtype)
+    example, other = torch.tensor([2.0, 0.3]), torch.tensor([5.0, 1.7])
+    run = tsarchive.to_exported_program(mine, (x, example), specialize=True).module()
+    for given in (example, other):
+        for found, expected in zip(run(x, given), theirs(x, given), strict=True):
+            assert found.dtype is expected.dtype
+            assert equal(found, expected)
+
+
+class Rounded(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + int(x[0])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
+def test_what_no_int_can_be_is_refused(value):
+    theirs, mine = both_of(torch.jit.script(Rounded()))
+    run = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=True).module()
+    assert equal(run(torch.tensor([3.5, 1.0])), theirs(torch.tensor([3.5, 1.0])))
+    with pytest.raises(RuntimeError, match="64 bits"):
+        run(torch.tensor([value, 1.0]))
+
+
+class Exceeds(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if int(x[0]) > 16777216.0 else x
+
+
+def test_ints_and_floats_are_compared_with_all_their_digits():
+    theirs, mine = both_of(torch.jit.script(Exceeds()))
+    x = torch.tensor([2**24 + 1])
+    run = tsarchive.to_exported_program(mine, (x,), specialize=True).module()
+    assert equal(run(x), theirs(x))
 
 
 class Constants(torch.nn.Module):
@@ -173,12 +258,54 @@ def test_constant_arguments_are_told():
     program = tsarchive.to_exported_program(mine, given, told=notes.append)
     told = {note.text: note.is_checked for note in notes}
     checked = {"n is 3": True, "name is 'abc'": True, "flag is True": True}
-    assert told == {**checked, "extra is None": False}
+    assert told == {**checked, "extra is None, and any other value is taken as None": False}
     run = program.module()
     assert equal(run(*given), mine(*given))
     for position, other in ((1, 4), (2, "abcd"), (3, False)):
         with pytest.raises(AssertionError, match="Guard failed"):
             run(*given[:position], other, *given[position + 1 :])
+
+
+class Counter(torch.nn.Module):
+    """Attributes that calls assign, assign their own value, write in place, or append to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "same", "written"):
+            self.register_buffer(name, torch.zeros(2))
+        self.calls = 0
+        self.mode = "mean"
+        self.sizes = [1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total = self.total + x
+        self.same = self.same
+        self.written.add_(x)
+        self.mode = "mean"
+        self.calls += 1
+        self.sizes.append(x.size(0))
+        return self.total + self.written
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Counter()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * 2
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+def test_attributes_that_calls_assign_are_told(specialize):
+    _, mine = both_of(torch.jit.script(Outer()))
+    notes = []
+    tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize, told=notes.append)
+    assert {(note.kind, note.is_checked) for note in notes} == {("state", False)}
+    assert {note.text.split()[2].strip(",") for note in notes} == {
+        "inner.total", "inner.calls", "inner.sizes",
+    }  # fmt: skip
+    assert (mine.inner.calls, mine.inner.total.tolist()) == (0, [0.0, 0.0])
 
 
 class Draws(torch.nn.Module):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +22,7 @@ from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in
 from tsarchive.run.exporting.quantized import Quantization
+from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import Layer, exporting
 from tsarchive.run.tracebacks import place_of_error, with_user_lines
@@ -61,7 +64,9 @@ def _traced(
     with (
         exporting(*layers),
         standing_in(module, form, (given, named)) as stand,
+        watching(module) as assigned,
         _finishing(module, replaying),
+        _without_dump(),
     ):
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
@@ -70,6 +75,7 @@ def _traced(
     _tell_user_lines(program)
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
+    notes += [_lost(name) for name in assigned]
     decisions = () if replaying is None else replaying.decisions
     notes += [Note("decision", str(found), found.place) for found in decisions]
     return Traced(program, tuple(notes))
@@ -86,6 +92,23 @@ def _finishing(module: ArchiveModule, replaying: Replaying | None) -> Iterator[N
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def _without_dump() -> Iterator[None]:
+    """Keep back the graph that torch.export prints of a trace that fails: the error names the
+    line. All else that is written to stderr comes through at the end."""
+    dump = ""
+    written = io.StringIO()
+    try:
+        with redirect_stderr(written):
+            yield
+    except Exception as error:
+        graph = getattr(error, "partial_fx_graph", None)
+        dump = "" if graph is None else f"{graph}\n"
+        raise
+    finally:
+        sys.stderr.write(written.getvalue().replace(dump, ""))
 
 
 def _tell_user_lines(program: ExportedProgram) -> None:
@@ -130,7 +153,7 @@ def _argument_notes(
 ) -> Iterator[Note]:
     """Tell of arguments whose values the program has, and of quantized ones.
 
-    torch.export checks the values of all that are not None.
+    torch.export checks the values of all that are not None, and takes any value for these.
     """
     forward: Any = module.forward
     bound = inspect.signature(forward).bind(*arguments, **keywords).arguments
@@ -138,9 +161,17 @@ def _argument_notes(
         first: Any = path[0]
         name = f"{first.key}{pytree.keystr(path[1:])}"
         if not isinstance(value, torch.Tensor):
-            yield Note("argument", f"{name} is {value!r}", is_checked=value is not None)
+            text = f"{name} is {value!r}"
+            if value is None:
+                text += ", and any other value is taken as None"
+            yield Note("argument", text, is_checked=value is not None)
         elif value.is_quantized:
             yield _taken_apart(name, Affine.of(value), form)
+
+
+def _lost(name: str) -> Note:
+    text = f"calls assign {name}, and calls of the program leave it as it is"
+    return Note("state", text, is_checked=False)
 
 
 def _quantized_notes(
@@ -168,7 +199,7 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
     """Return the error for a module that torch.export cannot trace."""
     told = _first_lines(error)
     place = place_of_error(error)
-    where = "" if place is None else f" at {place}"
+    where = "" if place is None else f" at {place}".removesuffix(":")
     hint = (
         "The traceback of its cause names the line of code; sizes that stay open need "
         "examples of 2 or more"
