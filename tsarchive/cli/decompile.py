@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -93,9 +95,19 @@ def _show(report: DecompileReport) -> None:
         rest = advice.removeprefix("It ")
         said = f"{name} {rest}" if rest != advice else f"{name}. {advice}"
         say(f"The package needs a library before it is called: {said}")
-    say(f"{report.root} and load() are in {report.directory}")
+    say(_importing(report))
     if report.check is not None:
         _show_check(report.check)
+
+
+def _importing(report: DecompileReport) -> str:
+    """Return the sentence that says how to import what was written."""
+    package = Path(os.path.abspath(report.directory)).name
+    if "." in report.root:
+        made = f"load(), which gives a {report.root}, is in {report.directory}"
+        return f"{made}: from {package} import load"
+    made = f"{report.root} and load() are in {report.directory}"
+    return f"{made}: from {package} import {report.root}, load"
 
 
 def _show_check(check: CodeCheck) -> None:
