@@ -290,7 +290,7 @@ class Block(nn.Module):
 
     def __init__(self, width: int, depth: int, name: str) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(depth, width, 2))
+        self.weight = nn.Parameter(torch.zeros(depth, width, 2))
         self.width = width
         self.depth = depth
         self.name = name

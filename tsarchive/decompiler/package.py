@@ -210,7 +210,7 @@ class _Package:
     def _root_definition(self) -> Definition:
         reference = reference_of(self._root)
         assert reference is not None
-        assert reference.definition is not None
+        assert isinstance(reference.definition, Definition)
         return reference.definition
 
     @property
