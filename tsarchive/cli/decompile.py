@@ -116,11 +116,25 @@ def _show_check(check: CodeCheck) -> None:
             say(f"{method.name} differs")
             say(f"  archive: {_line(method.before)}")
             say(f"  package: {_line(method.after)}")
-        elif method.outcome == "not scripted":
-            say(f"{method.name} is not scripted: {method.reason}")
+    _show_failures(check)
     equal = sum(method.outcome == "equal" for method in check.methods)
     total = plural(len(check.methods), "method")
     say(f"{equal} of {total} have the code of the archive when they are scripted again")
+
+
+def _show_failures(check: CodeCheck) -> None:
+    """Say what is not scripted, each reason once."""
+    failures: dict[str, list[str]] = {}
+    for method in check.methods:
+        if method.outcome == "not scripted":
+            failures.setdefault(method.reason, []).append(method.name)
+    for reason, names in failures.items():
+        if len(names) == 1:
+            say(f"{names[0]} is not scripted: {reason}")
+            continue
+        say(f"{plural(len(names), 'method')} are not scripted: {reason}")
+        for name in names:
+            say(f"  {name}")
 
 
 def _line(text: str | None) -> str:

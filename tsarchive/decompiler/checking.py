@@ -23,6 +23,7 @@ from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison, RoutinePair
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
+from tsarchive.formats.contents import Routine
 
 from .rescripting import WHOLE, Request
 
@@ -157,12 +158,24 @@ def _compared(
         elif other is None:
             reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := routine_changes(where, own, other):
+        elif changes := routine_changes(where, own, _called_alike(own, other)):
             first = changes[0]
             shown = _first_lines(first.before, first.after)
             yield MethodCheck(name, where, "differs", *shown)
         else:
             yield MethodCheck(name, where, "equal")
+
+
+def _called_alike(own: Routine, other: Routine) -> Routine:
+    """Return the other routine with the names of the arguments of the own one, where it has one.
+
+    Classes of libraries call them otherwise than code that was traced.
+    """
+    named: list[Plain] = []
+    for before, after in zip_longest(own.arguments, other.arguments):
+        is_pair = isinstance(before, list | tuple) and isinstance(after, list | tuple)
+        named.append([before[0], *after[1:]] if is_pair else after)
+    return other._replace(arguments=named[: len(other.arguments)])
 
 
 def _first_lines(before: Plain, after: Plain) -> tuple[str | None, str | None]:
