@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
@@ -171,11 +171,10 @@ def _called_alike(own: Routine, other: Routine) -> Routine:
 
     Classes of libraries call them otherwise than code that was traced.
     """
-    named: list[Plain] = []
-    for before, after in zip_longest(own.arguments, other.arguments):
-        is_pair = isinstance(before, list | tuple) and isinstance(after, list | tuple)
-        named.append([before[0], *after[1:]] if is_pair else after)
-    return other._replace(arguments=named[: len(other.arguments)])
+    before: Sequence[Any] = own.arguments
+    after: Sequence[Any] = other.arguments
+    named = [[one[0], *two[1:]] for one, two in zip(before, after, strict=False)]
+    return other._replace(arguments=[*named, *after[len(named) :]])
 
 
 def _first_lines(before: Plain, after: Plain) -> tuple[str | None, str | None]:

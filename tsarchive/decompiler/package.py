@@ -470,7 +470,7 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
-    program.comments.start()
+    program.comments.start(function)
     translation = Translation(function, function.graph, program)
     graph = translation.graph
     arguments: list[ast.arg] = []
