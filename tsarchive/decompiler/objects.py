@@ -256,7 +256,11 @@ class Instances:
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
             return syntax.call(class_, (), passed)
         # Their own ``__init__`` does it all: ``Sequential(a, b)``, ``ModuleList([a, b])``.
-        children = [self._slot(module, name) for name in _own_slots(type_)]
+        names = _own_slots(type_)
+        children = [self._slot(module, name) for name in names]
+        if container_base(type_) == "ModuleDict":
+            keys: list[ast.expr | None] = [syntax.literal(name) for name in names]
+            return syntax.call(class_, [ast.Dict(keys, children)])
         if container_base(type_) == "ModuleList":
             return syntax.call(class_, [ast.List(children, ast.Load())])
         return syntax.call(class_, children)
