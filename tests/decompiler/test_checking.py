@@ -17,7 +17,7 @@ from torch import nn
 import tsarchive
 from tests.support.archives import ARCHIVES, torch_saved
 from tests.support.command_line import document, error, run
-from tsarchive.decompiler.checking import CodeCheck, checked
+from tsarchive.decompiler.checking import CodeCheck, MethodCheck, checked
 
 
 class Pair(NamedTuple):
@@ -223,6 +223,25 @@ def test_a_signature_that_does_not_compile_is_told_of_its_method_and_of_its_call
     }  # fmt: skip
 
 
+def test_a_helper_that_does_not_compile_is_told_of_what_calls_it(calls):
+    file, check = calls
+    edited(file, "return self.mode == ", "return counted(self) == ")
+    helper = "\n\ndef counted(*values: object) -> int:\n    return len(values)\n"
+    file.write_text(file.read_text(encoding="utf-8") + helper, encoding="utf-8")
+    found = check()
+    outcome, before, after, reason = found.pop("is_fast")
+    assert (outcome, before, after) == ("not scripted", None, None)
+    assert reason.endswith("| def counted(*values: object) -> int:")
+    assert found == dict.fromkeys(("forward", "twice", "paired", "scaled"), EQUAL)
+
+
+def test_names_of_arguments_do_not_count(calls):
+    file, check = calls
+    edited(file, "def scaled(x: torch.Tensor, by: float", "def scaled(y: torch.Tensor, by: float")
+    edited(file, "x * by", "y * by")
+    assert {*check().values()} == {EQUAL}
+
+
 def test_the_package_runs_in_another_process_alone(calls):
     file, check = calls
     marker = file.with_name("ran")
@@ -275,6 +294,18 @@ def test_the_command_ends_with_1_where_code_does_not_come_back(tmp_path):
     shown = run("decompile", ARCHIVES / "frozen.pt", "-o", tmp_path / "package", "--check")
     assert shown.exit_code == 1
     assert "is not scripted: " in shown.stdout
+
+
+def test_the_command_says_each_reason_once(tmp_path, monkeypatch):
+    reasons = {"a": "one", "b": "other", "c": "one"}
+    check = CodeCheck(
+        tuple(MethodCheck(n, n, "not scripted", reason=r) for n, r in reasons.items())
+    )
+    report = tsarchive.DecompileReport(str(tmp_path), "Net", (), check=check)
+    monkeypatch.setattr(tsarchive, "decompile", lambda *_, **__: report)
+    shown = run("decompile", ARCHIVES / "frozen.pt", "-o", tmp_path, "--check")
+    assert shown.exit_code == 1
+    assert "2 methods are not scripted: one\n  a\n  c\nb is not scripted: other\n" in shown.stdout
 
 
 def test_the_command_checks_no_file_that_is_no_archive(tmp_path):

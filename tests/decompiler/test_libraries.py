@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import io
 
 import pytest
 import torch
@@ -72,6 +74,38 @@ def test_containers_of_torch_stay_so(root):
     assert shown(modules.class_(root.rest.tsarchive_class)) == "nn.Sequential"
     assert shown(modules.class_(root.last.tsarchive_class)) == "nn.ModuleList"
     assert modules.class_(root.tsarchive_class) is None
+
+
+class Head(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"left": Head(2), "0": Head(1)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for name, head in self.heads.items():
+            x = head(x) * len(name)
+        return x + self.heads["left"](x) * len(self.heads)
+
+
+def test_a_dict_of_modules_stays_one(tmp_path, monkeypatch):
+    scripted = torch.jit.script(Named())
+    tsarchive.decompile(io.BytesIO(torch_saved(scripted)), tmp_path / "named_heads")
+    monkeypatch.syspath_prepend(tmp_path)
+    model = importlib.import_module("named_heads").load()
+    assert type(model.heads) is nn.ModuleDict
+    assert [*model.heads] == ["left", "0"]
+    assert model.state_dict().keys() == scripted.state_dict().keys()
+    x = torch.arange(4.0).view(2, 2)
+    assert torch.equal(model(x), scripted(x))
 
 
 def test_an_argument_that_a_call_cannot_say_is_refused(root):

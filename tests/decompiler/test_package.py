@@ -205,6 +205,34 @@ def test_command(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("make", "package", "root", "said"),
+    [
+        (Sharing, "named_own", "Sharing", "Sharing and load() are in "),
+        (lambda: renamed("own", "load"), "named_load", "load_1", "load_1 and load() are in "),
+        (
+            lambda: nn.Sequential(nn.ReLU()),
+            "named_library",
+            "torch.nn.Sequential",
+            "load(), which gives a torch.nn.Sequential, is in ",
+        ),
+    ],
+    ids=["own", "load", "library"],
+)
+def test_the_command_names_what_the_package_has(make, package, root, said, tmp_path, monkeypatch):
+    archive = tmp_path / "net.pt"
+    torch.jit.save(torch.jit.script(make()), archive)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert document("decompile", archive, "-o", package)["root"] == root
+    last = run("decompile", archive, "-o", package, "--force").stdout.splitlines()[-1]
+    place, _, line = last.partition(": ")
+    assert place == f"{said}{package}"
+    names: dict[str, object] = {}
+    exec(line, names)
+    assert {root, "load"} - {"torch.nn.Sequential"} <= names.keys()
+
+
+@pytest.mark.parametrize(
     "key", sorted({*READABLE_FORMS, *READABLE_STATEMENTS, *NON_ZERO_DIVISOR, *WRAPPING})
 )
 def test_forms_are_of_known_operators(key):

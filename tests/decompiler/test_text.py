@@ -194,6 +194,37 @@ def test_comments_show_the_original_text_where_it_differs(tmp_path):
     assert all(original != written for _, original, written in told)
 
 
+class Shaped(nn.Module):
+    """Its first statement calls what torch has compiled from a string."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, columns = x.shape
+        return x.reshape(columns, rows)
+
+
+def test_builtins_are_no_place_of_the_original(tmp_path):
+    files = files_of(torch_saved(torch.jit.script(Shaped())), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Shaped" in text)
+    lines = Path(__file__).read_text().split("\n")
+    number = lines.index("        rows, columns = x.shape")
+    assert f'"""From test_text.py:{number}."""' in text
+    assert "<string>" not in text
+
+
+class Activated(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(nn.functional.relu(x), 2)
+
+
+def test_comments_of_a_trace_name_the_lines_of_the_user(tmp_path):
+    traced = torch.jit.trace(Activated(), torch.ones(2))
+    files = files_of(torch_saved(traced), tmp_path / "model")
+    (text,) = (text for text in files.values() if "class Activated" in text)
+    lines = Path(__file__).read_text().split("\n")
+    number = lines.index("        return nn.functional.softplus(nn.functional.relu(x), 2)") + 1
+    assert {*re.findall(r"# (.*)", text)} == {f"test_text.py:{number}"}
+
+
 def test_without_debug_records_there_are_no_comments(tmp_path):
     files = files_of(hand_written(method("return x")), tmp_path / "model")
     own = [text for name, text in files.items() if not name.startswith("_")]
@@ -290,7 +321,7 @@ class Block(nn.Module):
 
     def __init__(self, width: int, depth: int, name: str) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(depth, width, 2))
+        self.weight = nn.Parameter(torch.zeros(depth, width, 2))
         self.width = width
         self.depth = depth
         self.name = name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -93,9 +95,19 @@ def _show(report: DecompileReport) -> None:
         rest = advice.removeprefix("It ")
         said = f"{name} {rest}" if rest != advice else f"{name}. {advice}"
         say(f"The package needs a library before it is called: {said}")
-    say(f"{report.root} and load() are in {report.directory}")
+    say(_importing(report))
     if report.check is not None:
         _show_check(report.check)
+
+
+def _importing(report: DecompileReport) -> str:
+    """Return the sentence that says how to import what was written."""
+    package = Path(os.path.abspath(report.directory)).name
+    if "." in report.root:
+        made = f"load(), which gives a {report.root}, is in {report.directory}"
+        return f"{made}: from {package} import load"
+    made = f"{report.root} and load() are in {report.directory}"
+    return f"{made}: from {package} import {report.root}, load"
 
 
 def _show_check(check: CodeCheck) -> None:
@@ -104,11 +116,25 @@ def _show_check(check: CodeCheck) -> None:
             say(f"{method.name} differs")
             say(f"  archive: {_line(method.before)}")
             say(f"  package: {_line(method.after)}")
-        elif method.outcome == "not scripted":
-            say(f"{method.name} is not scripted: {method.reason}")
+    _show_failures(check)
     equal = sum(method.outcome == "equal" for method in check.methods)
     total = plural(len(check.methods), "method")
     say(f"{equal} of {total} have the code of the archive when they are scripted again")
+
+
+def _show_failures(check: CodeCheck) -> None:
+    """Say what is not scripted, each reason once."""
+    failures: dict[str, list[str]] = {}
+    for method in check.methods:
+        if method.outcome == "not scripted":
+            failures.setdefault(method.reason, []).append(method.name)
+    for reason, names in failures.items():
+        if len(names) == 1:
+            say(f"{names[0]} is not scripted: {reason}")
+            continue
+        say(f"{plural(len(names), 'method')} are not scripted: {reason}")
+        for name in names:
+            say(f"  {name}")
 
 
 def _line(text: str | None) -> str:

@@ -16,13 +16,14 @@ from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from tsarchive.analyses.encoding import Plain
 from tsarchive.diffing.definitions import routine_changes
 from tsarchive.diffing.programs import ProgramComparison, RoutinePair
 from tsarchive.errors import ArchiveError
 from tsarchive.fingerprinting import Readable, readable_contents, tensor_digest
+from tsarchive.formats.contents import Routine
 
 from .rescripting import WHOLE, Request
 
@@ -157,12 +158,23 @@ def _compared(
         elif other is None:
             reason = "nothing that is scripted leads to it"
             yield MethodCheck(name, where, "not scripted", reason=reason)
-        elif changes := routine_changes(where, own, other):
+        elif changes := routine_changes(where, own, _called_alike(own, other)):
             first = changes[0]
             shown = _first_lines(first.before, first.after)
             yield MethodCheck(name, where, "differs", *shown)
         else:
             yield MethodCheck(name, where, "equal")
+
+
+def _called_alike(own: Routine, other: Routine) -> Routine:
+    """Return the other routine with the names of the arguments of the own one, where it has one.
+
+    Classes of libraries call them otherwise than code that was traced.
+    """
+    before: Sequence[Any] = own.arguments
+    after: Sequence[Any] = other.arguments
+    named = [[one[0], *two[1:]] for one, two in zip(before, after, strict=False)]
+    return other._replace(arguments=[*named, *after[len(named) :]])
 
 
 def _first_lines(before: Plain, after: Plain) -> tuple[str | None, str | None]:

@@ -12,12 +12,13 @@ import copy
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import Function
 from tsarchive.ir.graph import Node, closure, walk
+from tsarchive.ir.source_ranges import Location, Range, Source, byte_length
 
 from . import syntax
 from .comments import repeats
@@ -274,10 +275,12 @@ class Comments:
         self.all: list[Comment] = []
         self._full_paths = full_paths
         self._told: set[Comment] = set()
+        self._source: Source | None = None
+        self._is_of_torch = False
 
     def before(self, node: Node) -> ast.stmt | None:
         """Return the marker for the line that ``node`` comes from; None where it stands already."""
-        location = None if node.range is None else node.range.location
+        location = self._location(node)
         if location is None or not location.filename:
             return None
         where = self._place(location.filename, location.line)
@@ -292,8 +295,7 @@ class Comments:
 
     def origin(self, function: Function) -> str | None:
         """Return ``file:line`` of the ``def`` of a function; None where the archive has no file."""
-        ranges = (node.range for node in walk(function.graph.nodes) if node.range is not None)
-        source = next((found.source for found in ranges), None)
+        source = _source_of(function)
         if source is None or not source.filename:
             return None
         lines = source.text.split("\n")
@@ -305,9 +307,47 @@ class Comments:
         path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]
         return f"{_printable(path)}:{line}"
 
-    def start(self) -> None:
+    def start(self, function: Function) -> None:
         """Begin another function."""
         self._told = set()
+        self._source = _source_of(function)
+        self._is_of_torch = function.qualified_name.startswith(f"{ROOT}.torch.")
+
+    def _location(self, node: Node) -> Location | None:
+        """Return the line of the function for a node: not that of a builtin which it calls, nor,
+        of a trace, of torch's own code."""
+        found = node.range
+        if found is None or (_is_builtin(found.source) and not _is_builtin(self._source)):
+            return None
+        return found.location if self._is_of_torch else _outside_of_torch(found)
+
+
+_BUILTINS_FILE = "<string>"
+_INSTALLED_TORCH = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
+
+
+def _source_of(function: Function) -> Source | None:
+    """Return the source of a function: the first of its nodes' that torch has from a file."""
+    ranges = (node.range for node in walk(function.graph.nodes) if node.range is not None)
+    sources = list(dict.fromkeys(found.source for found in ranges))
+    return next((one for one in sources if not _is_builtin(one)), next(iter(sources), None))
+
+
+def _is_builtin(source: Source | None) -> bool:
+    """Return whether a source may be that of torch's builtins, which are compiled from strings."""
+    return source is not None and source.filename == _BUILTINS_FILE
+
+
+def _outside_of_torch(found: Range) -> Location | None:
+    """Return the innermost frame of a recorded stack that is not torch's, or the place itself."""
+    innermost = found.location
+    if innermost is None or innermost.text:
+        return innermost
+    *lines, _ = found.source.text.rstrip("\n").split("\n")
+    starts = accumulate((byte_length(line) + 1 for line in lines), initial=0)
+    frames = (found._replace(begin=start).location for start in starts)
+    others = (one for one in frames if one and not _INSTALLED_TORCH.search(one.filename))
+    return next(others, innermost)
 
 
 class Comment(NamedTuple):

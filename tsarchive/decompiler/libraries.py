@@ -67,13 +67,18 @@ class LibraryModules:
 
     def class_(self, type_: ClassType) -> ast.expr | None:
         """Return the class of a library that stands for one of the archive; None for others."""
+        name = self.name_of(type_)
+        return None if name is None else of_library(name)
+
+    def name_of(self, type_: ClassType) -> str | None:
+        """Return the qualified name of that class."""
         if type_ in self._names:
-            return of_library(self._names[type_])
+            return self._names[type_]
         base = container_base(type_)
         if base is None or not type_.qualified_name.startswith(_CONTAINERS):
             return None
         has_own_code = base == "Sequential" and not runs_in_order(type_)
-        return None if has_own_code else syntax.form(f"nn.{base}")
+        return None if has_own_code else f"torch.nn.{base}"
 
     def made(self, module: torch.nn.Module) -> ast.expr | None:
         """Return the call that makes an object of a library; None for other modules."""

@@ -159,8 +159,10 @@ class Members:
     def reach(self, base: ast.expr, name: str) -> ast.expr:
         """Return the expression for the slot ``name`` of the object ``base``."""
         kind = self.kind(name)
-        if kind is SlotKind.MODULE and container_base(self.class_) is not None:
-            return syntax.subscript(base, syntax.literal(int(name)))
+        container = container_base(self.class_)
+        if kind is SlotKind.MODULE and container is not None:
+            key = name if container == "ModuleDict" else int(name)
+            return syntax.subscript(base, syntax.literal(key))
         if self.is_direct(name):
             return syntax.attribute(base, self.slots[name])
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.literal(name))
@@ -227,14 +229,25 @@ def runs_in_order(class_: ClassType) -> bool:
 
 @cache
 def container_base(class_: ClassType) -> str | None:
-    """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone."""
+    """Return ``Sequential`` or ``ModuleList`` for a class of numbered submodules alone.
+
+    ``ModuleDict`` is returned for torch's own class: any module may have named ones alone.
+    """
     slots = class_.attributes
     names = [name for name in slots if slot_kind(class_, slots[name]) is SlotKind.MODULE]
-    if not names or names != [str(index) for index in range(len(names))]:
+    is_numbered = names == [str(index) for index in range(len(names))]
+    is_dict = unmangled(class_.qualified_name) == _MODULE_DICT
+    if not names or not (is_numbered or is_dict):
         return None
     if class_.forward_hooks or class_.forward_pre_hooks:
         return None
     others = set(slots) - set(names) - SHARED_SLOTS
-    if others or set(class_.methods) - OF_CONTAINERS - {"forward"}:
+    methods = set(class_.methods) - OF_CONTAINERS
+    if others or methods - {"forward"} or (is_dict and methods):
         return None
-    return "Sequential" if "forward" in class_.methods else "ModuleList"
+    if is_dict:
+        return "ModuleDict"
+    return "Sequential" if methods else "ModuleList"
+
+
+_MODULE_DICT = f"{ROOT}.torch.nn.modules.container.ModuleDict"

@@ -46,6 +46,7 @@ from .layout import Definition
 from .naming import container_base, members_of, numbered
 from .program import Program, any_of, module_type, shown_type
 from .support.weights import DTYPES
+from .ties import Ties, aliases, tied
 
 
 @dataclass(eq=False, slots=True)
@@ -62,26 +63,27 @@ class ObjectValues:
 
     def placeholder(self, tensor: torch.Tensor, path: str, *, is_parameter: bool) -> ast.expr:
         """Return a tensor of the same form, which ``load`` replaces."""
-        made = self._empty(tensor) or self.tensor(tensor, path)
+        made = self._zeros(tensor) or self.tensor(tensor, path)
         if not is_parameter:
             return made
         keywords = "" if tensor.requires_grad else ", requires_grad=False"
         return syntax.form(f"nn.Parameter(_0{keywords})", made)
 
-    def _empty(self, tensor: torch.Tensor) -> ast.expr | None:
+    def _zeros(self, tensor: torch.Tensor) -> ast.expr | None:
+        """Return ``torch.zeros(shape, ...)``; None for a tensor that this cannot make."""
         if tensor.layout != torch.strided or tensor.is_quantized:
             return None
         keywords = ", device='meta'" if tensor.is_meta else ""
         if tensor.dtype != torch.float32:
             keywords += f", dtype={tensor.dtype}"
         shape = syntax.literal(tuple(tensor.shape))
-        return syntax.form(f"torch.empty(_0{keywords})", shape)
+        return syntax.form(f"torch.zeros(_0{keywords})", shape)
 
     def tensor(self, tensor: torch.Tensor, path: str) -> ast.expr:
         """Return a tensor of the files; one without data is made anew."""
-        empty = self._empty(tensor) if tensor.is_meta else None
-        if empty is not None:
-            return empty
+        zeros = self._zeros(tensor) if tensor.is_meta else None
+        if zeros is not None:
+            return zeros
         name = self.file.add(path, tensor)
         return syntax.form("tensor(_0)", syntax.literal(name))
 
@@ -225,19 +227,13 @@ class Instances:
         for module in program.modules_of_libraries.written:
             if program.modules_of_libraries.class_(module.tsarchive_class) is None:
                 self._of.setdefault(program.definition(module.tsarchive_class), []).append(module)
-        self._note_aliases(root)
+        file.modules |= aliases(root)
+        self._ties = Ties(root, {*chain.from_iterable(self._of.values())})
         for path, module in root.named_modules():
             if module.training:
                 file.training.append(path)
             self._add_tensors(path, module)
         self.root = self.made(root)
-
-    def _note_aliases(self, root: torch.nn.Module) -> None:
-        for path, module in root.named_modules(remove_duplicate=False):
-            owner = path.rpartition(".")[0]
-            is_alias = self._paths[module] != path
-            if is_alias and self._paths.get(root.get_submodule(owner)) == owner:
-                self._file.modules[path] = self._paths[module]
 
     def _add_tensors(self, path: str, module: torch.nn.Module) -> None:
         parameters = module.named_parameters(path, recurse=False, remove_duplicate=False)
@@ -260,7 +256,11 @@ class Instances:
             passed = {_argument(module, name): self._passed(module, name) for name in differing}
             return syntax.call(class_, (), passed)
         # Their own ``__init__`` does it all: ``Sequential(a, b)``, ``ModuleList([a, b])``.
-        children = [self._slot(module, name) for name in _own_slots(type_)]
+        names = _own_slots(type_)
+        children = [self._slot(module, name) for name in names]
+        if container_base(type_) == "ModuleDict":
+            keys: list[ast.expr | None] = [syntax.literal(name) for name in names]
+            return syntax.call(class_, [ast.Dict(keys, children)])
         if container_base(type_) == "ModuleList":
             return syntax.call(class_, [ast.List(children, ast.Load())])
         return syntax.call(class_, children)
@@ -312,15 +312,15 @@ class Instances:
     def _passed(self, module: torch.nn.Module, name: str) -> ast.expr:
         """Return the argument for a slot: the shape alone where that is all that differs."""
         shown = self._slot(module, name)
-        empty = _find_empty(shown)
+        zeros = _find_zeros(shown)
         definition = self._program.definition(module_type(module))
-        if empty is None or not self._differ_in_shape(definition, name):
+        if zeros is None or not self._differ_in_shape(definition, name):
             return shown
-        return empty.args[0]
+        return zeros.args[0]
 
     def _differ_in_shape(self, definition: Definition, name: str) -> bool:
         shown = [self._slot(module, name) for module in self._of[definition]]
-        is_empty = all(_find_empty(one) is not None for one in shown)
+        is_empty = all(_find_zeros(one) is not None for one in shown)
         return is_empty and len({ast.dump(_with_shape(one)) for one in shown}) == 1
 
     def _sizes(self, definition: Definition, name: str) -> list[ast.expr] | None:
@@ -375,7 +375,10 @@ class Instances:
     ) -> None:
         class_ = module_type(module)
         common: list[ast.stmt] = []
-        body: list[ast.stmt] = [syntax.statement("super().__init__()")]
+        own = [self._slot(module, name) for name in slots if name in class_.attributes]
+        has_zeros = any(_find_zeros(one) is not None for one in own)
+        body: list[ast.stmt] = [syntax.docstring(_ZEROS)] if has_zeros else []
+        body.append(syntax.statement("super().__init__()"))
         for name in slots:
             shown = self._initial(definition, name, passed)
             if name in class_.attributes:
@@ -386,6 +389,8 @@ class Instances:
                 body.append(syntax.store(place, shown))
             else:
                 common.append(syntax.assign([name], shown))
+        libraries = self._program.modules_of_libraries
+        body += [tied(module, tie, libraries) for tie in self._ties.common(self._of[definition])]
         body += _hooks(class_)
         arguments = [
             ast.arg(_argument(module, name), self._argument_type(definition, name))
@@ -434,6 +439,9 @@ class Instances:
         return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
 
 
+_ZEROS = "Make tensors of zeros, which ``load`` or a state dict replaces."
+
+
 def _is_open(type_: Type) -> bool:
     """Return whether values of a type may not tell it: an empty list has no type of items, None
     none at all, and objects are of classes that torch.jit may not know yet."""
@@ -465,9 +473,9 @@ def _is_vague(shown: ast.expr) -> bool:
 
 def _shape(shown: ast.expr) -> tuple[int, ...]:
     """Return the shape in the placeholder of a tensor."""
-    empty = _find_empty(shown)
-    assert empty is not None
-    sizes: tuple[int, ...] = ast.literal_eval(empty.args[0])
+    zeros = _find_zeros(shown)
+    assert zeros is not None
+    sizes: tuple[int, ...] = ast.literal_eval(zeros.args[0])
     return sizes
 
 
@@ -530,28 +538,28 @@ def _insert(definition: Definition, first: list[ast.stmt], made: list[ast.stmt])
     class_.body = filled or [ast.Pass()]
 
 
-def _find_empty(shown: ast.expr) -> ast.Call | None:
-    """Return the ``torch.empty(shape, ...)`` in the placeholder of a tensor."""
+def _find_zeros(shown: ast.expr) -> ast.Call | None:
+    """Return the ``torch.zeros(shape, ...)`` in the placeholder of a tensor."""
     match shown:
-        case ast.Call(ast.Attribute(_, "empty"), [_, *_]):
+        case ast.Call(ast.Attribute(_, "zeros"), [_, *_]):
             return shown
         case ast.Call(ast.Attribute(_, "Parameter"), [inner, *_]):
-            return _find_empty(inner)
+            return _find_zeros(inner)
     return None
 
 
 def _with_shape(shown: ast.expr, *shape: ast.expr) -> ast.expr:
-    """Return a placeholder with other arguments of ``torch.empty``."""
+    """Return a placeholder with other arguments of ``torch.zeros``."""
     made = copy.deepcopy(shown)
-    empty = _find_empty(made)
-    assert empty is not None
-    empty.args = list(shape)
+    zeros = _find_zeros(made)
+    assert zeros is not None
+    zeros.args = list(shape)
     return made
 
 
 def _spread(shown: ast.expr) -> ast.expr:
-    """Return ``torch.empty(4, 3)`` for ``torch.empty((4, 3))``."""
-    match _find_empty(shown):
+    """Return ``torch.zeros(4, 3)`` for ``torch.zeros((4, 3))``."""
+    match _find_zeros(shown):
         case ast.Call(_, [ast.Tuple([_, *_] as sizes)]):
             return _with_shape(shown, *sizes)
     return shown

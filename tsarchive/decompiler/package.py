@@ -23,7 +23,6 @@ from tsarchive.formats.registry import opened_zip, zip_format
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.ir.classes import ClassType, Function
 from tsarchive.ir.constants import GeneratorSeed
-from tsarchive.ir.names import unmangled
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import (
     ANY,
@@ -51,7 +50,6 @@ from .naming import (
     Members,
     Pool,
     container_base,
-    definition_name,
     identifier,
     is_plain,
     members_of,
@@ -77,7 +75,8 @@ _TABLES = (CONSTANTS, EXCEPTIONS, OBJECTS, WEIGHTS, HELPERS, _MODEL, "weights", 
 
 @dataclass(frozen=True, slots=True)
 class DecompileReport:
-    """The files that :func:`decompile` wrote. ``root`` is the name of the class of the model.
+    """The files that :func:`decompile` wrote. ``root`` is the class of the model: the name that
+    ``directory`` has it under, or its qualified name where it is of a library.
 
     ``untranslated`` names calls of operators that Python cannot run, with the function that holds
     them: they raise RuntimeError when they are reached. ``libraries`` gives, by the names of
@@ -182,7 +181,7 @@ class _Package:
         self._tensors = TensorFile()
         self._instances = Instances(self.program, root, self._tensors)
         self._root = self.program.reference(root.tsarchive_class)
-        self.root_name = definition_name(unmangled(root.tsarchive_class.qualified_name))
+        self._library_root = self.program.modules_of_libraries.name_of(root.tsarchive_class)
 
     def files(self) -> dict[str, bytes]:
         constants = self._constants()
@@ -199,6 +198,20 @@ class _Package:
                 texts.setdefault(str(folder / "__init__.py"), "")
         encoded = {name: text.encode() for name, text in formatted(texts).items()}
         return encoded | self._tensors.written()
+
+    @property
+    def root_name(self) -> str:
+        """The class of the model as the package has it, or the qualified name of a library's."""
+        if self._library_root is not None:
+            return self._library_root
+        return Pool([_LOAD], fold=False).unique(self._root_definition.name)
+
+    @property
+    def _root_definition(self) -> Definition:
+        reference = reference_of(self._root)
+        assert reference is not None
+        assert isinstance(reference.definition, Definition)
+        return reference.definition
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -258,12 +271,10 @@ class _Package:
         """
         names = [_LOAD]
         body = [syntax.docstring(self._about), ast.ImportFrom(_MODEL, [ast.alias(_LOAD)], 1)]
-        root = reference_of(self._root)
-        if root is not None and root.definition is not None:
-            name = root.definition.name
-            shown = Pool([_LOAD], fold=False).unique(name)
-            alias = ast.alias(name, None if shown == name else shown)
-            body.append(ast.ImportFrom(".".join(root.definition.path), [alias], 1))
+        if self._library_root is None:
+            own, shown = self._root_definition.name, self.root_name
+            alias = ast.alias(own, None if shown == own else shown)
+            body.append(ast.ImportFrom(".".join(self._root_definition.path), [alias], 1))
             names.append(shown)
         return written([*body, syntax.assign(["__all__"], syntax.literal(sorted(names)))])
 
@@ -459,7 +470,7 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
-    program.comments.start()
+    program.comments.start(function)
     translation = Translation(function, function.graph, program)
     graph = translation.graph
     arguments: list[ast.arg] = []

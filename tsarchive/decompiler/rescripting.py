@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -67,6 +67,8 @@ class _Rescripting:
         self._package = importlib.import_module(Path(request.package).name)
         self._definitions: dict[Any, str] = {}
         self._functions = [*self._sources()]
+        self._attempts = 0
+        self._hidden: dict[str, str] = {}
         self.failures: dict[str, str] = {}
 
     def scripted(self) -> Any:
@@ -77,10 +79,11 @@ class _Rescripting:
             if source.name in self._request.methods and source.function not in hooks:
                 torch_jit.compile_always(source.function)
         while WHOLE not in self.failures:
+            self._attempts += 1
             try:
-                return torch_jit.scripted(model, self._definitions, len(self.failures))
+                return torch_jit.scripted(model, self._definitions, self._attempts)
             except Exception as error:
-                if not self._exclude(error):
+                if not self._exclude(error) and not self._hide(error):
                     self.failures[WHOLE] = _reason(error)
         return None
 
@@ -107,8 +110,29 @@ class _Rescripting:
         source = next(behind, None)
         if source is None:
             return False
-        self.failures[source.name] = _reason(error)
+        self.failures[source.name] = self._told(error)
         return _without_body(source.function, self._stub())
+
+    def _hide(self, error: Exception) -> bool:
+        """Put what does not compile where a helper is that an error is in; return whether one is.
+
+        Of a signature that does not compile torch tells no caller, as it does of a body.
+        """
+        prefix = f"{self._package.__name__}."
+        modules = [module for name, module in sys.modules.items() if name.startswith(prefix)]
+        for frame in _FRAME.finditer(str(error)):
+            helper = _defined_at(frame["file"], int(frame["line"]), modules)
+            if helper is not None:
+                file = Path(self._request.archive).with_name(f"hidden_{len(self._hidden)}.py")
+                self._hidden[str(file)] = _reason(error)
+                _replace(helper, _not_compiled(helper.__name__, file), modules)
+                return True
+        return False
+
+    def _told(self, error: Exception) -> str:
+        """Return the message of an error, that of a helper where this is hidden now."""
+        frame = _FRAME.search(str(error))
+        return self._hidden.get(frame["file"] if frame else "") or _reason(error)
 
     def _stub(self) -> Path:
         """Return the file for another function without its body."""
@@ -135,6 +159,33 @@ def _hooks_of(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
             yield getattr(hook, "__func__", hook)
+
+
+def _defined_at(file: str, line: int, modules: Sequence[ModuleType]) -> Any:
+    """Return the function or class that stands at a line of one of these modules, if any."""
+    for module in modules:
+        for value in vars(module).values() if module.__file__ == file else ():
+            is_own = getattr(value, "__module__", None) == module.__name__
+            if is_own and isinstance(value, type | FunctionType):
+                lines, first = inspect.getsourcelines(value)
+                if first <= line < first + len(lines):
+                    return value
+    return None
+
+
+def _replace(value: Any, other: Any, modules: Sequence[ModuleType]) -> None:
+    """Let all names of a value in these modules be those of another."""
+    for module in modules:
+        for name in [name for name, found in vars(module).items() if found is value]:
+            setattr(module, name, other)
+
+
+def _not_compiled(name: str, file: Path) -> Any:
+    """Return a function of which torch.jit compiles the signature and not the body."""
+    file.write_text(f"def {name}() -> int:\n    return not_compiled\n", encoding="utf-8")
+    found: dict[str, Any] = {"__name__": file.stem}
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), found)
+    return found[name]
 
 
 def _source(name: str, function: FunctionType) -> _Source:
