@@ -119,6 +119,7 @@ def _emit_if(
     if shown is not None:
         translation.statements += shown
         return
+    condition, body = _merged(condition, body, other)
     behind: list[ast.stmt] = []
     if ends(body):
         behind, other = other, behind
@@ -132,6 +133,16 @@ def _emit_if(
     else:
         chain.orelse = [made]
     translation.statements += behind
+
+
+def _merged(
+    condition: ast.expr, body: list[ast.stmt], other: list[ast.stmt]
+) -> tuple[ast.expr, list[ast.stmt]]:
+    """Return the condition ``a and b`` and the inner body of an if that holds only an if."""
+    match without_markers(body):
+        case [ast.If(inner, statements, [])] if not without_markers(other):
+            return _joined(ast.And, condition, inner), statements
+    return condition, body
 
 
 def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
@@ -344,7 +355,7 @@ def _filled(
         case (
             ast.Assign([ast.Name(name)], ast.Dict([])),
             [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
-        ) if syntax.is_atom(key) and syntax.is_atom(item):
+        ) if syntax.is_atom(key):  # it is evaluated before the item there, behind it here
             parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
         case _:
             return None

@@ -80,7 +80,9 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return syntax.form(form, *arguments)
+            made = syntax.form(form, *arguments)
+            _note_comparison(node, made)
+            return made
         found = indexed(schema, node, arguments)
         if found is not None:
             return found
@@ -220,7 +222,9 @@ class Operators:
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
-        return syntax.form(form, shown[0], shown[1])
+        made = syntax.form(form, shown[0], shown[1])
+        _note_comparison(node, made)
+        return made
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
@@ -296,6 +300,13 @@ _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 _TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
+
+
+def _note_comparison(node: Node, made: ast.expr) -> None:
+    """Note what a comparison of values other than tensors can be turned into."""
+    if isinstance(made, ast.Compare) and node.output.type == BOOL:
+        is_ordered = all(value.type in (INT, STRING) for value in node.inputs)
+        syntax.compares_plainly(made, is_ordered=is_ordered)
 
 
 def known_number(node: Node) -> complex | None:

@@ -117,6 +117,14 @@ class Translation:
         for value, shown in waiting:
             self._assign(value, shown)
 
+    def _flush_to(self, last: Value) -> None:
+        """Assign the waiting expressions to variables, in their order, up to a value."""
+        count = next(i for i, (value, _) in enumerate(self.waiting, 1) if value is last)
+        later = self.waiting[count:]
+        del self.waiting[count:]
+        self.flush()
+        self.waiting = later
+
     def _assign(self, value: Value, shown: ast.expr) -> None:
         name = self.define(value)
         self.comment(value.node)
@@ -166,20 +174,28 @@ class Translation:
             if self.waiting and self.waiting[-1][0] is value:
                 taken[offset] = self.waiting.pop()[1]
             elif any(value is waiting for waiting, _ in self.waiting):
-                self.flush()
+                self._flush_to(value)
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
+
+    def _in_order(self, node: Node, order: Sequence[int]) -> list[ast.expr]:
+        """Return the expressions of the inputs for a form that evaluates them in this order."""
+        if sorted(order) != list(range(len(node.inputs))):
+            self.flush()
+            return self.operands(node)
+        shown = dict(zip(order, self.operands(node, order), strict=True))
+        return [shown[offset] for offset in range(len(order))]
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
-        if node.operator in READABLE_STATEMENTS or numbers != sorted(numbers):
-            # The Python form evaluates its operands in another order: let these be variables and
-            # constants, which may be evaluated in any.
-            self.flush()
-        arguments = self.operands(node)
+        form = READABLE_STATEMENTS.get(node.operator) or READABLE_FORMS.get(node.operator, "")
+        numbers = syntax.parameters(form)
+        if numbers != sorted(numbers):
+            arguments = self._in_order(node, numbers)
+        else:
+            arguments = self.operands(node)
         if node.operator in READABLE_STATEMENTS:
-            form = READABLE_STATEMENTS[node.operator]
-            self.emit(syntax.statement(form, *arguments), node)
+            made = syntax.statement(form, *arguments)
+            self.emit(syntax.augmented(made) or made, node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
                     self._assign(output, arguments[0])

@@ -1,0 +1,80 @@
+"""Statements read as the original ones: stores, conditions, tensors of numbers, names."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import tsarchive
+from tests.decompiler.test_text import without_comments
+from tests.support.archives import torch_saved
+
+
+class Stores(nn.Module):
+    def forward(
+        self, x: torch.Tensor, keys: list[int]
+    ) -> tuple[dict[int, int], dict[str, torch.Tensor]]:
+        counts: dict[int, int] = {}
+        means: dict[str, torch.Tensor] = {}
+        means["whole"] = x.abs().mean()
+        for key in keys:
+            if key in counts:
+                counts[key] += 1
+            else:
+                counts[key] = counts.get(key, 0) + 1
+        return {key: counts[key] for key in keys}, means
+
+
+class Conditions(nn.Module):
+    def forward(self, n: int, text: str, x: float) -> int:
+        if not n != 3:
+            return 0
+        if not n < 5 and not x < 2.0:
+            return 1
+        if n > 0:
+            if text == "b":
+                n = n + 2
+        return n
+
+
+def code_of(module: nn.Module, folder) -> str:
+    """The code of the module of a package where the class of ``module`` is, without comments."""
+    data = torch_saved(torch.jit.script(module))
+    tsarchive.decompile(io.BytesIO(data), folder)
+    name = f"class {type(module).__name__}("
+    texts = [path.read_text() for path in sorted(folder.rglob("*.py"))]
+    return without_comments(next(text for text in texts if name in text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'means["whole"] = x.abs().mean()',
+        "counts[key] += 1",
+        "counts[key] = counts.get(key, 0) + 1",
+        "return ({key: counts[key] for key in keys}, means)",
+    ],
+)
+def test_stores_hold_what_they_store(line, tmp_path):
+    assert line in code_of(Stores(), tmp_path / "stores")
+
+
+@pytest.mark.parametrize("line", ["if n == 3:", "if n >= 5 and (not x < 2.0):", "n > 0 and text"])
+def test_conditions_are_turned_only_where_that_is_the_same(line, tmp_path):
+    """Numbers that are none are neither less than 2.0 nor more."""
+    assert line in code_of(Conditions(), tmp_path / "conditions")
+
+
+def test_conditions_hold_for_what_is_no_number(tmp_path, monkeypatch):
+    module = Conditions()
+    code_of(module, tmp_path / "conditioned")
+    monkeypatch.syspath_prepend(tmp_path)
+    import conditioned  # noqa: PLC0415
+
+    loaded = conditioned.load()
+    for arguments in [(3, "a", 1.0), (7, "a", math.nan), (4, "b", 3.0), (9, "b", 1.0)]:
+        assert loaded(*arguments) == module(*arguments)
