@@ -78,3 +78,42 @@ def test_conditions_hold_for_what_is_no_number(tmp_path, monkeypatch):
     loaded = conditioned.load()
     for arguments in [(3, "a", 1.0), (7, "a", math.nan), (4, "b", 3.0), (9, "b", 1.0)]:
         assert loaded(*arguments) == module(*arguments)
+
+
+class Tensors(nn.Module):
+    def forward(self, x: torch.Tensor, numbers: list[int], y: float) -> torch.Tensor:
+        for i, number in enumerate(numbers):
+            x[i] = max(1, number)
+            x[i, 0] = y
+        x[-1] = x[0] * 2.0
+        x[1:2, 0] = True
+        picked = x[:, [1, -1]] + x[0:2][[1, 0]][:, :2]
+        return picked * torch.tensor(numbers, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x[i] = max(1, number)",
+        "x[i, 0] = y",
+        "x[-1] = x[0] * 2.0",
+        "x[1:2, 0] = True",
+        "picked = x[:, [1, -1]] + x[:2][[1, 0]][:, :2]",
+        "return picked * torch.tensor(numbers, dtype=torch.int64)",
+    ],
+)
+def test_parts_of_tensors_are_assigned_and_taken_as_lists_say(line, tmp_path):
+    assert line in code_of(Tensors(), tmp_path / "tensors")
+
+
+def test_what_is_assigned_to_parts_is_the_same(tmp_path, monkeypatch):
+    code_of(Tensors(), tmp_path / "assigned_parts")
+    monkeypatch.syspath_prepend(tmp_path)
+    import assigned_parts  # noqa: PLC0415
+
+    loaded = assigned_parts.load()
+    for dtype in (torch.float32, torch.float64, torch.int32, torch.bool):
+        ours, theirs = (torch.arange(6).reshape(2, 3).to(dtype) for _ in range(2))
+        expected = torch.jit.script(Tensors())(theirs, [3, 0], 2.5)
+        assert torch.equal(loaded(ours, [3, 0], 2.5), expected)
+        assert torch.equal(ours, theirs)

@@ -28,6 +28,7 @@ from . import syntax
 from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
+from .preparing import STORE
 from .program import Program
 from .syntax import ends, move, moves, names_in
 from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
@@ -446,6 +447,16 @@ def _set_attr(translation: Translation, node: Node) -> None:
     translation.emit(syntax.store(place, value), node)
 
 
+def _store(translation: Translation, node: Node) -> None:
+    """Assign to a part of a tensor; Python computes what is assigned first."""
+    place, value = translation.in_order(node, [1, 0])
+    if isinstance(place, ast.Subscript):
+        place = syntax.subscript(place.value, place.slice)
+    else:
+        place = syntax.subscript(place, syntax.literal(...))
+    translation.emit(syntax.store(place, value), node)
+
+
 def _raise(translation: Translation, node: Node) -> None:
     """Write ``raise ValueError(message)``, with a class of the package where Python has none."""
     message, class_ = translation.operands(node)[0], node.inputs[1]
@@ -524,6 +535,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::TupleUnpack": _unpack,
     "prim::ListUnpack": _unpack,
     "prim::SetAttr": _set_attr,
+    STORE: _store,
     "prim::RaiseException": _raise,
     "prim::fork": _closure,
     "prim::awaitable": _closure,

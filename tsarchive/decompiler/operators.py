@@ -274,17 +274,25 @@ class Operators:
         return None
 
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """Call torch.tensor, which gives the same for ints, and for floats in default precision."""
+        """Call torch.tensor, which gives the same for ints, and for floats in default precision.
+
+        So it does for a dtype that takes nothing from what is stored first.
+        """
         leaf = nesting(node.input.type)[1]
         names = [argument.name for argument in node.schema.arguments] if node.schema else []
         values = dict(zip(names, node.inputs, strict=True))
-        if not must_be_none(values["dtype"]) or leaf not in (FLOAT, INT, BOOL):
+        if leaf not in _KEEPING:
             return None
         form = "torch.tensor(_0"
         made = node.input.node
         has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
-        if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
-            form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
+        if not must_be_none(values["dtype"]):
+            dtype = _ENUM_MEMBERS["ScalarType"].get(values["dtype"].constant)
+            if str(dtype) not in _KEEPING[leaf]:
+                return None
+            form += f", dtype={dtype}"
+        elif leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
+            form += f", dtype={_KEEPING[leaf][0]}"
         for name in ("device", "requires_grad"):
             if name in values and not is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
@@ -295,6 +303,11 @@ _NUMBER_TENSORS: dict[Type, str] = {
     INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
 }  # fmt: skip
+_KEEPING: Mapping[Type, Sequence[str]] = {
+    INT: ("torch.int64", "torch.float64"), BOOL: ("torch.bool", "torch.uint8", "torch.int64"),
+    FLOAT: ("torch.float32",),
+}  # fmt: skip
+"""The dtypes that hold the numbers of a list as the dtype that comes first does."""
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 # Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
 _TEXT = (ast.JoinedStr, ast.Constant)
@@ -591,5 +604,41 @@ def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
     first, last = given[0], given[-1]
     if len(given) != last - first + 1 or (len(given) > 1 and first > 0):
         return None
-    shown = arguments[1].elts[first : last + 1]
-    return syntax.subscript(arguments[0], *[ast.Slice()] * first, *shown)
+    pairs = zip(made.inputs, arguments[1].elts, strict=True)
+    shown = [_position(*pair) for pair in pairs][first : last + 1]
+    base, items = _opened(arguments[0], first)
+    return syntax.subscript(base, *items, *[ast.Slice()] * (first - len(items)), *shown)
+
+
+def _opened(base: ast.expr, most: int) -> tuple[ast.expr, Sequence[ast.expr]]:
+    """Return what a subscript is taken of, and its slices, where they are at most so many."""
+    items: Sequence[ast.expr] = getattr(base, _MARK, ())
+    are_slices = all(isinstance(item, ast.Slice) for item in items)
+    if isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
+        return base.value, items
+    return base, ()
+
+
+def _position(value: Value, shown: ast.expr) -> ast.expr:
+    """Return an index: a list of numbers that was made a tensor for it is one by itself."""
+    if is_index(value.node) and isinstance(shown, ast.Call):
+        return shown.args[0]
+    return shown
+
+
+def is_index(node: Node) -> bool:
+    """Return whether a list of constant ints becomes a tensor only to be an index."""
+    if node.operator != "aten::tensor" or node.input.type != ListType(INT):
+        return False
+    made, dtype, device, _ = node.inputs
+    is_plain = dtype.constant in (None, _INT64) and must_be_none(device)
+    is_list = made.node.kind == "prim::ListConstruct" and bool(made.node.inputs)
+    if not (is_plain and is_list and all(value.node.is_constant for value in made.node.inputs)):
+        return False
+    users = [user for user, _ in node.output.uses]
+    if [user.kind for user in users] != ["prim::ListConstruct"]:
+        return False
+    return [user.operator for user, _ in users[0].output.uses] == ["aten::index.Tensor"]
+
+
+_INT64 = next(number for number, dtype in DTYPES.items() if str(dtype) == "torch.int64")

@@ -14,6 +14,7 @@ import builtins
 import keyword
 import math
 import re
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -142,7 +143,7 @@ def class_(name: str, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassD
 def literal(value: Any) -> ast.expr:
     """Return the literal of a plain value: a number, a string, None, or a container of them."""
     match value:
-        case bool() | None | str() | bytes():
+        case bool() | None | str() | bytes() | types.EllipsisType():
             return ast.Constant(value)
         case int() | float():
             return _number(value)

@@ -11,7 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 from tsarchive.errors import UnsupportedError
@@ -31,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, known_number
+from .operators import Operators, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
@@ -81,7 +80,7 @@ class Translation:
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = made.unchanged
-        self.movable = partial(is_movable, program.assigned)
+        self.movable = lambda node: is_index(node) or is_movable(program.assigned, node)
         self.live_ranges = LiveRanges(self.graph, self.movable)
         self.variables = Variables(self.live_ranges, _names(self.graph, nodes))
         self.statements: list[ast.stmt] = []
@@ -177,7 +176,7 @@ class Translation:
                 self._flush_to(value)
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
 
-    def _in_order(self, node: Node, order: Sequence[int]) -> list[ast.expr]:
+    def in_order(self, node: Node, order: Sequence[int]) -> list[ast.expr]:
         """Return the expressions of the inputs for a form that evaluates them in this order."""
         if sorted(order) != list(range(len(node.inputs))):
             self.flush()
@@ -190,7 +189,7 @@ class Translation:
         form = READABLE_STATEMENTS.get(node.operator) or READABLE_FORMS.get(node.operator, "")
         numbers = syntax.parameters(form)
         if numbers != sorted(numbers):
-            arguments = self._in_order(node, numbers)
+            arguments = self.in_order(node, numbers)
         else:
             arguments = self.operands(node)
         if node.operator in READABLE_STATEMENTS:
