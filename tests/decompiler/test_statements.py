@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -31,11 +33,11 @@ class Stores(nn.Module):
 
 class Conditions(nn.Module):
     def forward(self, n: int, text: str, x: float) -> int:
-        if not n != 3:
+        if not n != 3:  # noqa: SIM202
             return 0
         if not n < 5 and not x < 2.0:
             return 1
-        if n > 0:
+        if n > 0:  # noqa: SIM102
             if text == "b":
                 n = n + 2
         return n
@@ -50,6 +52,13 @@ def code_of(module: nn.Module, folder) -> str:
     return without_comments(next(text for text in texts if name in text))
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The code of a module, by its class: it is decompiled once."""
+    folder = tmp_path_factory.mktemp("statements")
+    return cache(lambda class_: code_of(class_(), folder / class_.__name__))
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -59,23 +68,21 @@ def code_of(module: nn.Module, folder) -> str:
         "return ({key: counts[key] for key in keys}, means)",
     ],
 )
-def test_stores_hold_what_they_store(line, tmp_path):
-    assert line in code_of(Stores(), tmp_path / "stores")
+def test_stores_hold_what_they_store(line, written):
+    assert line in written(Stores)
 
 
 @pytest.mark.parametrize("line", ["if n == 3:", "if n >= 5 and (not x < 2.0):", "n > 0 and text"])
-def test_conditions_are_turned_only_where_that_is_the_same(line, tmp_path):
+def test_conditions_are_turned_only_where_that_is_the_same(line, written):
     """Numbers that are none are neither less than 2.0 nor more."""
-    assert line in code_of(Conditions(), tmp_path / "conditions")
+    assert line in written(Conditions)
 
 
 def test_conditions_hold_for_what_is_no_number(tmp_path, monkeypatch):
     module = Conditions()
     code_of(module, tmp_path / "conditioned")
     monkeypatch.syspath_prepend(tmp_path)
-    import conditioned  # noqa: PLC0415
-
-    loaded = conditioned.load()
+    loaded = importlib.import_module("conditioned").load()
     for arguments in [(3, "a", 1.0), (7, "a", math.nan), (4, "b", 3.0), (9, "b", 1.0)]:
         assert loaded(*arguments) == module(*arguments)
 
@@ -102,18 +109,38 @@ class Tensors(nn.Module):
         "return picked * torch.tensor(numbers, dtype=torch.int64)",
     ],
 )
-def test_parts_of_tensors_are_assigned_and_taken_as_lists_say(line, tmp_path):
-    assert line in code_of(Tensors(), tmp_path / "tensors")
+def test_parts_of_tensors_are_assigned_and_taken_as_lists_say(line, written):
+    assert line in written(Tensors)
 
 
 def test_what_is_assigned_to_parts_is_the_same(tmp_path, monkeypatch):
     code_of(Tensors(), tmp_path / "assigned_parts")
     monkeypatch.syspath_prepend(tmp_path)
-    import assigned_parts  # noqa: PLC0415
-
-    loaded = assigned_parts.load()
+    loaded = importlib.import_module("assigned_parts").load()
     for dtype in (torch.float32, torch.float64, torch.int32, torch.bool):
         ours, theirs = (torch.arange(6).reshape(2, 3).to(dtype) for _ in range(2))
         expected = torch.jit.script(Tensors())(theirs, [3, 0], 2.5)
         assert torch.equal(loaded(ours, [3, 0], 2.5), expected)
         assert torch.equal(ours, theirs)
+
+
+class Named(nn.Module):
+    def forward(self, x: torch.Tensor, rows: list[tuple[int, int]]) -> torch.Tensor:
+        x1, x2 = x.chunk(2, dim=-1)
+        for step in range(len(rows)):
+            x1 = x1 * step + step
+        for row, (low, high) in enumerate(rows):
+            x2 = x2 + row * low + row * high
+        return torch.cat([x1, x2])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x1, x2 = x.chunk(2, dim=-1)",
+        "for step in range(len(rows)):",
+        "for row, (low, high) in enumerate(rows):",
+    ],
+)
+def test_variables_have_the_names_that_lines_assign_to(line, written):
+    assert line in written(Named)

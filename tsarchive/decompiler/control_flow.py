@@ -31,7 +31,7 @@ from .naming import identifier, members_of
 from .preparing import STORE
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
+from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, told_targets
 
 
 def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -310,6 +310,7 @@ def _for(translation: Translation, node: Node) -> None:
     targets = _carry(translation, node, header)
     point = translation.live_ranges.start(body.param_node)
     wanted = node.attributes.get("targets", body.params[0])
+    translation.told |= told_targets(node, wanted)
     target = translation.target(wanted, point, list(targets.values()))
     statements = _whole_body(translation, OpenLoop(node, targets))
     (shown,) = header

@@ -19,7 +19,6 @@ from .iteration import recover_iterables
 from .loops import recover_counts, recover_headers
 from .program import Program
 
-
 STORE: Final = "subscript::store"
 """The kind of a node that sets the part of a tensor that is its first input to the second."""
 _PARTS: Final = frozenset({"aten::select.int", "aten::slice.Tensor"})

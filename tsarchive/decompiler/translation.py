@@ -82,10 +82,13 @@ class Translation:
         self._unchanged = made.unchanged
         self.movable = lambda node: is_index(node) or is_movable(program.assigned, node)
         self.live_ranges = LiveRanges(self.graph, self.movable)
-        self.variables = Variables(self.live_ranges, _names(self.graph, nodes))
+        made_values = [output for node in nodes for output in node.outputs]
+        told = filter(None, map(told_name, made_values))
+        self.variables = Variables(self.live_ranges, _names(self.graph, nodes), told)
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
         self.wishes: dict[Value, str] = {}
+        self.told: dict[Value, str] = {}
         self.block = self.graph
         self.loops: list[OpenLoop] = []
 
@@ -149,10 +152,10 @@ class Translation:
         self.known[value] = syntax.name(name)
 
     def candidate(self, value: Value) -> str:
+        told = self.told[value] if value in self.told else told_name(value)
         if value.name is not None:
-            return value.name
+            return told if _is_version(value.name, told) else value.name
         node = value.node
-        told = told_name(value)
         if told:
             return told
         if node.kind == "prim::Param" and value is node.outputs[0]:
@@ -465,6 +468,31 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     return (value.name for value in values if value.name is not None)
 
 
+def _is_version(name: str, told: str) -> bool:
+    """Return whether a name in an archive is one of the program, told apart by digits behind it."""
+    return bool(told) and name.startswith(told) and name[len(told) :].strip("0123456789") == ""
+
+
+def told_targets(loop: Node, target: Target) -> dict[Value, str]:
+    """Return the variables that the line of a loop names its targets by, none where it differs."""
+    match = _FOR.match(text_of(loop))
+    try:
+        written = ast.parse(match[1], mode="eval").body if match else None
+    except SyntaxError:
+        written = None
+    return dict(_paired(target, written))
+
+
+def _paired(target: Target, written: ast.expr | None) -> Iterator[tuple[Value, str]]:
+    match target, written:
+        case Value(), ast.Name(name) if name != "_":
+            yield target, name
+        case tuple(), ast.Tuple(parts) if len(parts) == len(target):
+            for pair in zip(target, parts, strict=True):
+                yield from _paired(*pair)
+
+
+_FOR = re.compile(r"for (.+?) in ")
 _ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
 
 
