@@ -144,3 +144,42 @@ class Named(nn.Module):
 )
 def test_variables_have_the_names_that_lines_assign_to(line, written):
     assert line in written(Named)
+
+
+class Inner(nn.Module):
+    def forward(
+        self, x: torch.Tensor, mask: torch.Tensor | None = None, scale: float = 2.0
+    ) -> torch.Tensor:
+        return x * scale if mask is None else x * mask
+
+
+class Calls(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: torch.Tensor, text: str) -> tuple[torch.Tensor, int]:
+        x = self.inner(x) + self.inner(x, scale=3.0)
+        x = x.clamp(max=4.0).float()
+        mask = torch.matmul(x, torch.zeros(2, 2)).pow(2)
+        words = 0
+        for word in text.split(" "):
+            if len(word) == 0:
+                continue
+            words += 1
+        return self.inner(x, mask), words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = self.inner(x) + self.inner(x, scale=3.0)",
+        "x = x.clamp(max=4.0).float()",
+        "mask = torch.matmul(x, torch.zeros(2, 2)).pow(2)",
+        'for word in text.split(" "):',
+        "if len(word) == 0:",
+        "return (self.inner(x, mask), words)",
+    ],
+)
+def test_calls_have_the_form_that_lines_have(line, written):
+    assert line in written(Calls)

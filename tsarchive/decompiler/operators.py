@@ -97,7 +97,8 @@ class Operators:
         if key in NON_ZERO_DIVISOR:
             is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
             return None if is_unknown else NON_ZERO_DIVISOR[key]
-        return READABLE_FORMS.get(key)
+        form = READABLE_FORMS.get(key)
+        return None if form and _is_named(schema, form, text_of(node)) else form
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return a call of the function that runs the operator here, copied into the package."""
@@ -124,7 +125,8 @@ class Operators:
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
             if found is not None:
-                positional, keywords = _by_schema(schema, _as_called(schema, kept), text)
+                kept = _as_called(schema, _without_defaults(schema, kept, node.inputs, text))
+                positional, keywords = _by_schema(schema, kept, text)
             if found is not None and _is_called_as_method(schema, text):
                 found = METHOD
             if found == METHOD:
@@ -133,6 +135,8 @@ class Operators:
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
                 if schema.name == "aten::to" and len(positional) > len(schema.arguments) - 2:
                     keywords["memory_format"] = positional.pop()
+            elif schema.name.partition("::")[2] in _SIZED:
+                positional = _spread(schema, positional, (), text)
             if isinstance(found, ast.expr):
                 return self._as_list(node, syntax.call(found, positional, keywords))
         count, outs = necessary_arguments(schema, node.inputs)
@@ -260,6 +264,31 @@ class Operators:
     def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
 
+    def _converted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return ``x.float()`` where a line converts a tensor so."""
+        name = _CONVERSIONS.get(str(DTYPES.get(node.inputs[1].constant)), "")
+        given = zip(node.schema.arguments[2:], node.inputs[2:], strict=True) if node.schema else ()
+        is_plain = all(is_default(argument.default, value) for argument, value in given)
+        if not name or not is_plain or f".{name}()" not in text_of(node):
+            return None
+        return syntax.call(syntax.attribute(arguments[0], name))
+
+    def _length(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return the count of letters where no more is asked than whether there are any."""
+        for user, offset in node.output.uses:
+            other = user.inputs[1 - offset] if user.operator in _ORDERS else None
+            if other is None or other.constant != 0:
+                return None
+        return syntax.form("len(_0)", *arguments)
+
+    def _split(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Call the method of str, which splits text as TorchScript does where ASCII parts it."""
+        separator, most = node.inputs[1].constant, node.inputs[2].constant
+        if not isinstance(separator, str) or not separator or not separator.isascii():
+            return None
+        given = arguments[1:2] if most == -1 else arguments[1:]
+        return syntax.call(syntax.attribute(arguments[0], "split"), given)
+
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
         return None if form is None else syntax.form(form, *arguments)
@@ -308,6 +337,13 @@ _KEEPING: Mapping[Type, Sequence[str]] = {
     FLOAT: ("torch.float32",),
 }  # fmt: skip
 """The dtypes that hold the numbers of a list as the dtype that comes first does."""
+_CONVERSIONS: Mapping[str, str] = {
+    "torch.bfloat16": "bfloat16", "torch.bool": "bool", "torch.float16": "half",
+    "torch.float32": "float", "torch.float64": "double", "torch.int32": "int",
+    "torch.int64": "long", "torch.uint8": "byte",
+}  # fmt: skip
+"""The methods of tensors that convert them."""
+_ORDERS = frozenset(f"aten::{sign}.int" for sign in ("eq", "ne", "lt", "le", "gt", "ge"))
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 # Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
 _TEXT = (ast.JoinedStr, ast.Constant)
@@ -365,14 +401,56 @@ def _by_schema(
     return positional, keywords
 
 
+def _without_defaults(
+    schema: FunctionSchema, arguments: Mapping[int, ast.expr], values: Sequence[Value], text: str
+) -> Mapping[int, ast.expr]:
+    """Leave out the defaults right before the arguments that a line gives by name."""
+    kept = dict(arguments)
+    first = _first_by_name(schema, arguments, text)
+    if first == len(schema.arguments):
+        return kept
+    for offset in sorted((offset for offset in kept if offset < first), reverse=True):
+        argument = schema.arguments[offset]
+        if not argument.has_default or not is_default(argument.default, values[offset]):
+            break
+        del kept[offset]
+    return kept
+
+
+def by_call(
+    schema: FunctionSchema, values: Sequence[Value], arguments: Sequence[ast.expr], text: str
+) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+    """Return arguments of a method by position and by name, without ``self`` and defaults behind.
+
+    ``values`` are those of the arguments, and ``text`` is the line of the call.
+    """
+    kept = dict(enumerate(arguments, 1))
+    while kept:
+        last = max(kept)
+        argument = schema.arguments[last]
+        if not argument.has_default or not is_default(argument.default, values[last]):
+            break
+        del kept[last]
+    return _by_schema(schema, _without_defaults(schema, kept, values, text), text)
+
+
+def _is_named(schema: FunctionSchema, form: str, text: str) -> bool:
+    """Return whether a line calls an operator on tensors by its name, and not by its sign."""
+    name = schema.name.partition("::")[2]
+    is_sign = "(" not in form and schema.arguments[0].type == TENSOR and name.isalpha()
+    is_called = is_sign and re.search(rf"\b{name}\(", text) is not None
+    return is_called and find_native(schema) is None and callee(schema, _OPERANDS) is not None
+
+
 def _first_by_name(schema: FunctionSchema, arguments: Mapping[int, ast.expr], text: str) -> int:
     """Return the first argument that a line gives by its name, as it does all behind it."""
     first = len(schema.arguments)
     if not text or schema.name.partition("::")[2] in FUNCTIONALS:
         return first
+    given = text[text.find("(") :]  # what stands before may assign to such names
     for offset in sorted(arguments, reverse=True):
         argument = schema.arguments[offset]
-        is_named = re.search(rf"\b{re.escape(argument.name)} *=(?!=)", text) is not None
+        is_named = re.search(rf"[(,] *{re.escape(argument.name)} *=(?!=)", given) is not None
         if offset == 0 or not (is_named or argument.kwarg_only):
             break
         first = offset
@@ -389,7 +467,8 @@ def _as_called(schema: FunctionSchema, arguments: Mapping[int, ast.expr]) -> Map
     return found
 
 
-_SPREAD = frozenset({"expand", "flip", "permute", "repeat", "reshape", "tile", "view"})
+_SIZED = frozenset({"empty", "ones", "rand", "randn", "zeros"})
+_SPREAD = _SIZED | {"expand", "flip", "permute", "repeat", "reshape", "tile", "view"}
 
 
 def _spread(
@@ -419,6 +498,9 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "prim::NumToTensor.Scalar": Operators._number_tensor,
     "prim::NumToTensor.bool": Operators._number_tensor,
     "aten::Int.Tensor": Operators._int,
+    "aten::to.dtype": Operators._converted,
+    "aten::len.str": Operators._length,
+    "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
     "aten::as_tensor.list": Operators._tensor_of_list,
 }

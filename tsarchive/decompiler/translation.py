@@ -30,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, is_index, known_number
+from .operators import Operators, by_call, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
@@ -424,6 +424,10 @@ class Translation:
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         receiver, *rest = arguments
         type_ = node.input.type
+        keywords: dict[str, ast.expr] = {}
+        called = called_function(node)
+        if called is not None and len(called.schema.arguments) == len(arguments):
+            rest, keywords = by_call(called.schema, node.inputs, rest, text_of(node))
         is_module = isinstance(type_, ClassType | InterfaceType) and type_.is_module
         # Code that runs hooks itself must not go through ``__call__``.
         has_hooks = isinstance(type_, ClassType) and (
@@ -431,13 +435,13 @@ class Translation:
         )
         is_forward = node.name == "forward" or self._is_overload_of_library(node)
         if is_forward and is_module and not has_hooks:
-            return syntax.call(receiver, rest)
+            return syntax.call(receiver, rest, keywords)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
             found = syntax.attribute(receiver, members.methods[node.name])
-            return found if node.name in members.getters else syntax.call(found, rest)
+            return found if node.name in members.getters else syntax.call(found, rest, keywords)
         name = method_name(node.name, is_module=is_module)
-        return syntax.call(syntax.attribute(receiver, name), rest)
+        return syntax.call(syntax.attribute(receiver, name), rest, keywords)
 
     def _is_overload_of_library(self, node: Node) -> bool:
         """Return whether ``forward__0`` is called of what a library has: one method does it all."""
