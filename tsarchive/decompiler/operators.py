@@ -125,8 +125,8 @@ class Operators:
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
             if found is not None:
-                kept = _as_called(schema, _without_defaults(schema, kept, node.inputs, text))
-                positional, keywords = _by_schema(schema, kept, text)
+                called = _as_called(schema, _without_defaults(schema, kept, node.inputs, text))
+                positional, keywords = _by_schema(schema, called, text)
             if found is not None and _is_called_as_method(schema, text):
                 found = METHOD
             if found == METHOD:

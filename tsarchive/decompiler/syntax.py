@@ -90,7 +90,12 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
         case ast.Assign([ast.Subscript(base, index) as place], ast.BinOp(read) as value):
             sign, operand = getattr(value, _AUGMENTED, (None, None))
             is_plain = is_atom(base) and is_atom(index)
-            if sign and is_plain and same(subscript(base, index), read):
+            if (
+                sign is not None
+                and operand is not None
+                and is_plain
+                and same(subscript(base, index), read)
+            ):
                 return ast.AugAssign(place, sign, operand)
     return None
 

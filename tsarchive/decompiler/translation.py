@@ -80,7 +80,6 @@ class Translation:
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = made.unchanged
-        self.movable = lambda node: is_index(node) or is_movable(program.assigned, node)
         self.live_ranges = LiveRanges(self.graph, self.movable)
         made_values = [output for node in nodes for output in node.outputs]
         told = filter(None, map(told_name, made_values))
@@ -91,6 +90,10 @@ class Translation:
         self.told: dict[Value, str] = {}
         self.block = self.graph
         self.loops: list[OpenLoop] = []
+
+    def movable(self, node: Node) -> bool:
+        """Return whether the value of a node may be computed where it is used."""
+        return is_index(node) or is_movable(self.program.assigned, node)
 
     def unsupported(self, fault: str) -> UnsupportedError:
         """Return an error that says what the function has that Python cannot."""
