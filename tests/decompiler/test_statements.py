@@ -158,7 +158,9 @@ class Calls(nn.Module):
         super().__init__()
         self.inner = Inner()
 
-    def forward(self, x: torch.Tensor, text: str) -> tuple[torch.Tensor, int]:
+    def forward(
+        self, x: torch.Tensor, text: str, table: dict[int, int]
+    ) -> tuple[torch.Tensor, int]:
         x = self.inner(x) + self.inner(x, scale=3.0)
         x = x.clamp(max=4.0).float()
         mask = torch.matmul(x, torch.zeros(2, 2)).pow(2)
@@ -167,6 +169,10 @@ class Calls(nn.Module):
             if len(word) == 0:
                 continue
             words += 1
+        for _, value in table.items():
+            words += value
+        for key, _ in table.items():
+            words += key
         return self.inner(x, mask), words
 
 
@@ -178,6 +184,8 @@ class Calls(nn.Module):
         "mask = torch.matmul(x, torch.zeros(2, 2)).pow(2)",
         'for word in text.split(" "):',
         "if len(word) == 0:",
+        "for value in table.values():",
+        "for key in table:",
         "return (self.inner(x, mask), words)",
     ],
 )

@@ -316,10 +316,21 @@ def _for(translation: Translation, node: Node) -> None:
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
+    target, shown = _halved(target, shown)
     is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
     if is_expression and _comprehension(translation, body, target, shown, statements):
         return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+def _halved(target: ast.expr, iterable: ast.expr) -> tuple[ast.expr, ast.expr]:
+    """Return what goes through the values, or the keys, of a dict where a loop uses no others."""
+    match target, iterable:
+        case ast.Tuple([ast.Name("_"), used]), ast.Call(ast.Attribute(owner, "items"), []):
+            return used, syntax.call(syntax.attribute(owner, "values"))
+        case ast.Tuple([used, ast.Name("_")]), ast.Call(ast.Attribute(owner, "items"), []):
+            return used, owner
+    return target, iterable
 
 
 def _comprehension(
