@@ -28,9 +28,10 @@ from . import syntax
 from .flow import BREAK, CONTINUE, RETURN, is_endless, text_of
 from .layout import without_markers
 from .naming import identifier, members_of
+from .preparing import STORE
 from .program import Program
 from .syntax import ends, move, moves, names_in
-from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter
+from .translation import OpenLoop, Translation, is_call_of_init, is_call_of_setter, told_targets
 
 
 def translate_nodes(translation: Translation, nodes: Sequence[Node]) -> None:
@@ -119,6 +120,7 @@ def _emit_if(
     if shown is not None:
         translation.statements += shown
         return
+    condition, body = _merged(condition, body, other)
     behind: list[ast.stmt] = []
     if ends(body):
         behind, other = other, behind
@@ -132,6 +134,16 @@ def _emit_if(
     else:
         chain.orelse = [made]
     translation.statements += behind
+
+
+def _merged(
+    condition: ast.expr, body: list[ast.stmt], other: list[ast.stmt]
+) -> tuple[ast.expr, list[ast.stmt]]:
+    """Return the condition ``a and b`` and the inner body of an if that holds only an if."""
+    match without_markers(body):
+        case [ast.If(inner, statements, [])] if not without_markers(other):
+            return _joined(ast.And, condition, inner), statements
+    return condition, body
 
 
 def _open_chain(statements: Sequence[ast.stmt]) -> ast.If | None:
@@ -298,15 +310,27 @@ def _for(translation: Translation, node: Node) -> None:
     targets = _carry(translation, node, header)
     point = translation.live_ranges.start(body.param_node)
     wanted = node.attributes.get("targets", body.params[0])
+    translation.told |= told_targets(node, wanted)
     target = translation.target(wanted, point, list(targets.values()))
     statements = _whole_body(translation, OpenLoop(node, targets))
     (shown,) = header
     if "targets" not in node.attributes:
         shown = syntax.call(syntax.builtin("range"), [shown])
+    target, shown = _halved(target, shown)
     is_expression = bool(text_of(node)) and not text_of(node).startswith("for")
     if is_expression and _comprehension(translation, body, target, shown, statements):
         return
     translation.emit(ast.For(target, shown, statements, []), node)
+
+
+def _halved(target: ast.expr, iterable: ast.expr) -> tuple[ast.expr, ast.expr]:
+    """Return what goes through the values, or the keys, of a dict where a loop uses no others."""
+    match target, iterable:
+        case ast.Tuple([ast.Name("_"), used]), ast.Call(ast.Attribute(owner, "items"), []):
+            return used, syntax.call(syntax.attribute(owner, "values"))
+        case ast.Tuple([used, ast.Name("_")]), ast.Call(ast.Attribute(owner, "items"), []):
+            return used, owner
+    return target, iterable
 
 
 def _comprehension(
@@ -344,7 +368,7 @@ def _filled(
         case (
             ast.Assign([ast.Name(name)], ast.Dict([])),
             [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
-        ) if syntax.is_atom(key) and syntax.is_atom(item):
+        ) if syntax.is_atom(key):  # it is evaluated before the item there, behind it here
             parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
         case _:
             return None
@@ -435,6 +459,16 @@ def _set_attr(translation: Translation, node: Node) -> None:
     translation.emit(syntax.store(place, value), node)
 
 
+def _store(translation: Translation, node: Node) -> None:
+    """Assign to a part of a tensor; Python computes what is assigned first."""
+    place, value = translation.in_order(node, [1, 0])
+    if isinstance(place, ast.Subscript):
+        place = syntax.subscript(place.value, place.slice)
+    else:
+        place = syntax.subscript(place, syntax.literal(...))
+    translation.emit(syntax.store(place, value), node)
+
+
 def _raise(translation: Translation, node: Node) -> None:
     """Write ``raise ValueError(message)``, with a class of the package where Python has none."""
     message, class_ = translation.operands(node)[0], node.inputs[1]
@@ -513,6 +547,7 @@ _BY_KIND: dict[str, Callable[[Translation, Node], None]] = {
     "prim::TupleUnpack": _unpack,
     "prim::ListUnpack": _unpack,
     "prim::SetAttr": _set_attr,
+    STORE: _store,
     "prim::RaiseException": _raise,
     "prim::fork": _closure,
     "prim::awaitable": _closure,

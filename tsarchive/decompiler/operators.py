@@ -80,7 +80,9 @@ class Operators:
                 return found
         form = self._form(node, schema)
         if form is not None:
-            return syntax.form(form, *arguments)
+            made = syntax.form(form, *arguments)
+            _note_comparison(node, made)
+            return made
         found = indexed(schema, node, arguments)
         if found is not None:
             return found
@@ -95,7 +97,8 @@ class Operators:
         if key in NON_ZERO_DIVISOR:
             is_unknown = node.inputs[1].constant in (COMPUTED, 0, None)
             return None if is_unknown else NON_ZERO_DIVISOR[key]
-        return READABLE_FORMS.get(key)
+        form = READABLE_FORMS.get(key)
+        return None if form and _is_named(schema, form, text_of(node)) else form
 
     def helper(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         """Return a call of the function that runs the operator here, copied into the package."""
@@ -122,7 +125,8 @@ class Operators:
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
             if found is not None:
-                positional, keywords = _by_schema(schema, _as_called(schema, kept), text)
+                called = _as_called(schema, _without_defaults(schema, kept, node.inputs, text))
+                positional, keywords = _by_schema(schema, called, text)
             if found is not None and _is_called_as_method(schema, text):
                 found = METHOD
             if found == METHOD:
@@ -131,6 +135,8 @@ class Operators:
                 found = syntax.attribute(receiver, schema.name.partition("::")[2])
                 if schema.name == "aten::to" and len(positional) > len(schema.arguments) - 2:
                     keywords["memory_format"] = positional.pop()
+            elif schema.name.partition("::")[2] in _SIZED:
+                positional = _spread(schema, positional, (), text)
             if isinstance(found, ast.expr):
                 return self._as_list(node, syntax.call(found, positional, keywords))
         count, outs = necessary_arguments(schema, node.inputs)
@@ -220,7 +226,9 @@ class Operators:
         if shown[0] is None or shown[1] is None:
             raise UnsupportedError("a dtype is compared with a number that is no dtype")
         form = "_0 == _1" if node.kind == "aten::eq" else "_0 != _1"
-        return syntax.form(form, shown[0], shown[1])
+        made = syntax.form(form, shown[0], shown[1])
+        _note_comparison(node, made)
+        return made
 
     def _shown(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         if not all(value.type in _SHOWN_ALIKE for value in node.inputs):
@@ -256,6 +264,31 @@ class Operators:
     def _popped(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         return syntax.form("_0.pop()", arguments[0]) if node.inputs[1].constant == -1 else None
 
+    def _converted(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return ``x.float()`` where a line converts a tensor so."""
+        name = _CONVERSIONS.get(str(DTYPES.get(node.inputs[1].constant)), "")
+        given = zip(node.schema.arguments[2:], node.inputs[2:], strict=True) if node.schema else ()
+        is_plain = all(is_default(argument.default, value) for argument, value in given)
+        if not name or not is_plain or f".{name}()" not in text_of(node):
+            return None
+        return syntax.call(syntax.attribute(arguments[0], name))
+
+    def _length(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return the count of letters where no more is asked than whether there are any."""
+        for user, offset in node.output.uses:
+            other = user.inputs[1 - offset] if user.operator in _ORDERS else None
+            if other is None or other.constant != 0:
+                return None
+        return syntax.form("len(_0)", *arguments)
+
+    def _split(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Call the method of str, which splits text as TorchScript does where ASCII parts it."""
+        separator, most = node.inputs[1].constant, node.inputs[2].constant
+        if not isinstance(separator, str) or not separator or not separator.isascii():
+            return None
+        given = arguments[1:2] if most == -1 else arguments[1:]
+        return syntax.call(syntax.attribute(arguments[0], "split"), given)
+
     def _number_tensor(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
         form = _NUMBER_TENSORS.get(node.input.type)
         return None if form is None else syntax.form(form, *arguments)
@@ -270,17 +303,25 @@ class Operators:
         return None
 
     def _tensor_of_list(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
-        """Call torch.tensor, which gives the same for ints, and for floats in default precision."""
+        """Call torch.tensor, which gives the same for ints, and for floats in default precision.
+
+        So it does for a dtype that takes nothing from what is stored first.
+        """
         leaf = nesting(node.input.type)[1]
         names = [argument.name for argument in node.schema.arguments] if node.schema else []
         values = dict(zip(names, node.inputs, strict=True))
-        if not must_be_none(values["dtype"]) or leaf not in (FLOAT, INT, BOOL):
+        if leaf not in _KEEPING:
             return None
         form = "torch.tensor(_0"
         made = node.input.node
         has_items = made.kind == "prim::ListConstruct" and bool(made.inputs)
-        if leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
-            form += f", dtype=torch.{'int64' if leaf == INT else 'bool'}"
+        if not must_be_none(values["dtype"]):
+            dtype = _ENUM_MEMBERS["ScalarType"].get(values["dtype"].constant)
+            if str(dtype) not in _KEEPING[leaf]:
+                return None
+            form += f", dtype={dtype}"
+        elif leaf != FLOAT and not (has_items and made.inputs[0].type in (INT, BOOL)):
+            form += f", dtype={_KEEPING[leaf][0]}"
         for name in ("device", "requires_grad"):
             if name in values and not is_default(_DEFAULTS[name], values[name]):
                 form += f", {name}=_{names.index(name)}"
@@ -291,11 +332,30 @@ _NUMBER_TENSORS: dict[Type, str] = {
     INT: "torch.tensor(_0)", BOOL: "torch.tensor(_0)",
     FLOAT: "torch.tensor(_0, dtype=torch.float64)",
 }  # fmt: skip
+_KEEPING: Mapping[Type, Sequence[str]] = {
+    INT: ("torch.int64", "torch.float64"), BOOL: ("torch.bool", "torch.uint8", "torch.int64"),
+    FLOAT: ("torch.float32",),
+}  # fmt: skip
+"""The dtypes that hold the numbers of a list as the dtype that comes first does."""
+_CONVERSIONS: Mapping[str, str] = {
+    "torch.bfloat16": "bfloat16", "torch.bool": "bool", "torch.float16": "half",
+    "torch.float32": "float", "torch.float64": "double", "torch.int32": "int",
+    "torch.int64": "long", "torch.uint8": "byte",
+}  # fmt: skip
+"""The methods of tensors that convert them."""
+_ORDERS = frozenset(f"aten::{sign}.int" for sign in ("eq", "ne", "lt", "le", "gt", "ge"))
 _DEFAULTS: Mapping[str, Any] = {"device": None, "requires_grad": False}
 # Before Python 3.12 an expression in an f-string cannot hold the quotes around it.
 _TEXT = (ast.JoinedStr, ast.Constant)
 _SHOWN_ALIKE: frozenset[Type] = frozenset({INT, BOOL, STRING, NONE})
 """Types whose values Python shows as TorchScript does."""
+
+
+def _note_comparison(node: Node, made: ast.expr) -> None:
+    """Note what a comparison of values other than tensors can be turned into."""
+    if isinstance(made, ast.Compare) and node.output.type == BOOL:
+        is_ordered = all(value.type in (INT, STRING) for value in node.inputs)
+        syntax.compares_plainly(made, is_ordered=is_ordered)
 
 
 def known_number(node: Node) -> complex | None:
@@ -341,14 +401,56 @@ def _by_schema(
     return positional, keywords
 
 
+def _without_defaults(
+    schema: FunctionSchema, arguments: Mapping[int, ast.expr], values: Sequence[Value], text: str
+) -> Mapping[int, ast.expr]:
+    """Leave out the defaults right before the arguments that a line gives by name."""
+    kept = dict(arguments)
+    first = _first_by_name(schema, arguments, text)
+    if first == len(schema.arguments):
+        return kept
+    for offset in sorted((offset for offset in kept if offset < first), reverse=True):
+        argument = schema.arguments[offset]
+        if not argument.has_default or not is_default(argument.default, values[offset]):
+            break
+        del kept[offset]
+    return kept
+
+
+def by_call(
+    schema: FunctionSchema, values: Sequence[Value], arguments: Sequence[ast.expr], text: str
+) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+    """Return arguments of a method by position and by name, without ``self`` and defaults behind.
+
+    ``values`` are those of the arguments, and ``text`` is the line of the call.
+    """
+    kept = dict(enumerate(arguments, 1))
+    while kept:
+        last = max(kept)
+        argument = schema.arguments[last]
+        if not argument.has_default or not is_default(argument.default, values[last]):
+            break
+        del kept[last]
+    return _by_schema(schema, _without_defaults(schema, kept, values, text), text)
+
+
+def _is_named(schema: FunctionSchema, form: str, text: str) -> bool:
+    """Return whether a line calls an operator on tensors by its name, and not by its sign."""
+    name = schema.name.partition("::")[2]
+    is_sign = "(" not in form and schema.arguments[0].type == TENSOR and name.isalpha()
+    is_called = is_sign and re.search(rf"\b{name}\(", text) is not None
+    return is_called and find_native(schema) is None and callee(schema, _OPERANDS) is not None
+
+
 def _first_by_name(schema: FunctionSchema, arguments: Mapping[int, ast.expr], text: str) -> int:
     """Return the first argument that a line gives by its name, as it does all behind it."""
     first = len(schema.arguments)
     if not text or schema.name.partition("::")[2] in FUNCTIONALS:
         return first
+    given = text[text.find("(") :]  # what stands before may assign to such names
     for offset in sorted(arguments, reverse=True):
         argument = schema.arguments[offset]
-        is_named = re.search(rf"\b{re.escape(argument.name)} *=(?!=)", text) is not None
+        is_named = re.search(rf"[(,] *{re.escape(argument.name)} *=(?!=)", given) is not None
         if offset == 0 or not (is_named or argument.kwarg_only):
             break
         first = offset
@@ -365,7 +467,8 @@ def _as_called(schema: FunctionSchema, arguments: Mapping[int, ast.expr]) -> Map
     return found
 
 
-_SPREAD = frozenset({"expand", "flip", "permute", "repeat", "reshape", "tile", "view"})
+_SIZED = frozenset({"empty", "ones", "rand", "randn", "zeros"})
+_SPREAD = _SIZED | {"expand", "flip", "permute", "repeat", "reshape", "tile", "view"}
 
 
 def _spread(
@@ -395,6 +498,9 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "prim::NumToTensor.Scalar": Operators._number_tensor,
     "prim::NumToTensor.bool": Operators._number_tensor,
     "aten::Int.Tensor": Operators._int,
+    "aten::to.dtype": Operators._converted,
+    "aten::len.str": Operators._length,
+    "aten::split.str": Operators._split,
     "aten::tensor": Operators._tensor_of_list,
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
@@ -580,5 +686,41 @@ def _by_tensors(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
     first, last = given[0], given[-1]
     if len(given) != last - first + 1 or (len(given) > 1 and first > 0):
         return None
-    shown = arguments[1].elts[first : last + 1]
-    return syntax.subscript(arguments[0], *[ast.Slice()] * first, *shown)
+    pairs = zip(made.inputs, arguments[1].elts, strict=True)
+    shown = [_position(*pair) for pair in pairs][first : last + 1]
+    base, items = _opened(arguments[0], first)
+    return syntax.subscript(base, *items, *[ast.Slice()] * (first - len(items)), *shown)
+
+
+def _opened(base: ast.expr, most: int) -> tuple[ast.expr, Sequence[ast.expr]]:
+    """Return what a subscript is taken of, and its slices, where they are at most so many."""
+    items: Sequence[ast.expr] = getattr(base, _MARK, ())
+    are_slices = all(isinstance(item, ast.Slice) for item in items)
+    if isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
+        return base.value, items
+    return base, ()
+
+
+def _position(value: Value, shown: ast.expr) -> ast.expr:
+    """Return an index: a list of numbers that was made a tensor for it is one by itself."""
+    if is_index(value.node) and isinstance(shown, ast.Call):
+        return shown.args[0]
+    return shown
+
+
+def is_index(node: Node) -> bool:
+    """Return whether a list of constant ints becomes a tensor only to be an index."""
+    if node.operator != "aten::tensor" or node.input.type != ListType(INT):
+        return False
+    made, dtype, device, _ = node.inputs
+    is_plain = dtype.constant in (None, _INT64) and must_be_none(device)
+    is_list = made.node.kind == "prim::ListConstruct" and bool(made.node.inputs)
+    if not (is_plain and is_list and all(value.node.is_constant for value in made.node.inputs)):
+        return False
+    users = [user for user, _ in node.output.uses]
+    if [user.kind for user in users] != ["prim::ListConstruct"]:
+        return False
+    return [user.operator for user, _ in users[0].output.uses] == ["aten::index.Tensor"]
+
+
+_INT64 = next(number for number, dtype in DTYPES.items() if str(dtype) == "torch.int64")

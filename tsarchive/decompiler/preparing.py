@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from typing import Final
 
 from tsarchive.ir.graph import Block, Node, Value, carried_values, drop_carried
-from tsarchive.ir.rewriting import copy_of, remove, replace
+from tsarchive.ir.rewriting import blocks_in, copy_of, remove, replace
 from tsarchive.ir.types import INT
 from tsarchive.run.passes.alias_analysis import Aliases
 from tsarchive.run.passes.liveness import Liveness, known_result
 from tsarchive.run.passes.peephole import NumberOf
 
 from .exits import recover_exits
-from .flow import constant
+from .flow import constant, text_of
 from .iteration import recover_iterables
 from .loops import recover_counts, recover_headers
 from .program import Program
+
+STORE: Final = "subscript::store"
+"""The kind of a node that sets the part of a tensor that is its first input to the second."""
+_PARTS: Final = frozenset({"aten::select.int", "aten::slice.Tensor"})
+_OF_NUMBERS: Final = frozenset({"aten::tensor.int", "aten::tensor.float", "aten::tensor.bool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ def prepared(graph: Block, program: Program, number_of: NumberOf) -> Prepared:
     recover_exits(copy)
     recover_headers(copy)
     recover_iterables(copy, aliases, program.container_writes)
+    _recover_stores(copy)
     return Prepared(copy, unchanged)
 
 
@@ -64,6 +71,44 @@ def _prune(block: Block, live: Liveness) -> None:
             known = result if node.output.type == INT else bool(result)
             replace(node.output, constant(block, known, node.output.type))
             remove(block, node)
+
+
+def _recover_stores(graph: Block) -> None:
+    """Let nodes of the kind ``STORE`` take the place of copies into parts of tensors."""
+    for block in blocks_in(graph):
+        for node in list(block.nodes):
+            if node.operator == "aten::copy_" and ".copy_(" not in text_of(node):
+                _recover_store(block, node)
+
+
+def _recover_store(block: Block, node: Node) -> None:
+    part, stored, _ = node.inputs
+    made = _of_number(part, stored)
+    users = {user for user, _ in part.uses}
+    is_part = part.node.operator in _PARTS and part.name is None
+    if node.output.uses or not is_part or users != {node, *made[1:]}:
+        return
+    store = Node(STORE, place=node.place)
+    store.add_input(part)
+    store.add_input(made[0].input if made else stored)
+    block.nodes.insert(block.nodes.index(node), store)
+    for one in (node, *made):
+        remove(block, one)
+
+
+def _of_number(part: Value, stored: Value) -> list[Node]:
+    """Return the nodes that make a number a tensor as ``part`` is one; none for other values.
+
+    The first takes what the others tell of the part: its dtype and its device.
+    """
+    node = stored.node
+    if node.operator not in _OF_NUMBERS or len(stored.uses) > 1:
+        return []
+    told = [value.node for value in node.inputs[1:3]]
+    if [one.kind for one in told] != ["prim::dtype", "prim::device"]:
+        return []
+    is_told = all(one.input is part and len(one.output.uses) == 1 for one in told)
+    return [node, *told] if is_told else []
 
 
 def _drop_results(node: Node, live: Container[Value]) -> None:

@@ -14,6 +14,7 @@ import builtins
 import keyword
 import math
 import re
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -83,6 +84,22 @@ def may_augment(value: ast.expr) -> None:
             setattr(value, _AUGMENTED, (_IN_PLACE[name](), operand))
 
 
+def augmented(statement: ast.stmt) -> ast.AugAssign | None:
+    """Return ``a[k] += b`` for ``a[k] = a[k] + b`` that ``may_augment`` allows; None for others."""
+    match statement:
+        case ast.Assign([ast.Subscript(base, index) as place], ast.BinOp(read) as value):
+            sign, operand = getattr(value, _AUGMENTED, (None, None))
+            is_plain = is_atom(base) and is_atom(index)
+            if (
+                sign is not None
+                and operand is not None
+                and is_plain
+                and same(subscript(base, index), read)
+            ):
+                return ast.AugAssign(place, sign, operand)
+    return None
+
+
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]
@@ -131,7 +148,7 @@ def class_(name: str, bases: list[ast.expr], body: list[ast.stmt]) -> ast.ClassD
 def literal(value: Any) -> ast.expr:
     """Return the literal of a plain value: a number, a string, None, or a container of them."""
     match value:
-        case bool() | None | str() | bytes():
+        case bool() | None | str() | bytes() | types.EllipsisType():
             return ast.Constant(value)
         case int() | float():
             return _number(value)
@@ -175,7 +192,9 @@ _PARAMETER = re.compile(r"\b_(\d+)\b")
 @cache
 def parameters(text: str) -> list[int]:
     """Return the numbers of the arguments that a template uses, in the order of evaluation."""
-    return [int(number) for number in _PARAMETER.findall(text)]
+    place, is_assigned, value = text.partition(" = ")
+    ordered = value + place if is_assigned else text
+    return [int(number) for number in _PARAMETER.findall(ordered)]
 
 
 def move(targets: Sequence[str], values: Sequence[ast.expr]) -> ast.stmt | None:
@@ -208,15 +227,34 @@ def moves(targets: Sequence[str], values: Sequence[ast.expr]) -> list[ast.stmt]:
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
+_OPPOSITE_EQUALITY: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+_OPPOSITE_ORDER: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+}  # fmt: skip
+_OPPOSITES = "opposites"
+
+
+def compares_plainly(value: ast.Compare, *, is_ordered: bool) -> None:
+    """Let ``not a == b`` become ``a != b``, since a comparison gives a bool.
+
+    Where the operands are ordered, as ints are and floats are not, ``not a < b`` likewise.
+    """
+    opposites = _OPPOSITE_EQUALITY | (_OPPOSITE_ORDER if is_ordered else {})
+    setattr(value, _OPPOSITES, opposites)
 
 
 def negated(condition: ast.expr) -> ast.expr:
     """Return what is true where a condition is false."""
+    opposites = _OPPOSITE | getattr(condition, _OPPOSITES, {})
     match condition:
         case ast.UnaryOp(ast.Not(), operand):
             return operand
-        case ast.Compare(left, [sign], [right]) if type(sign) in _OPPOSITE:
-            return ast.Compare(left, [_OPPOSITE[type(sign)]()], [right])
+        case ast.Compare(left, [sign], [right]) if type(sign) in opposites:
+            made = ast.Compare(left, [opposites[type(sign)]()], [right])
+            setattr(made, _OPPOSITES, opposites)
+            return made
         case ast.Constant(bool() as value):
             return ast.Constant(not value)
     return ast.UnaryOp(ast.Not(), condition)

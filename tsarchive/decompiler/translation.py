@@ -11,7 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 from tsarchive.errors import UnsupportedError
@@ -31,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, known_number
+from .operators import Operators, by_call, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
@@ -81,14 +80,20 @@ class Translation:
         self.known: dict[Value, ast.expr] = {}
         # Nodes whose result is their first operand.
         self._unchanged = made.unchanged
-        self.movable = partial(is_movable, program.assigned)
         self.live_ranges = LiveRanges(self.graph, self.movable)
-        self.variables = Variables(self.live_ranges, _names(self.graph, nodes))
+        made_values = [output for node in nodes for output in node.outputs]
+        told = filter(None, map(told_name, made_values))
+        self.variables = Variables(self.live_ranges, _names(self.graph, nodes), told)
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
         self.wishes: dict[Value, str] = {}
+        self.told: dict[Value, str] = {}
         self.block = self.graph
         self.loops: list[OpenLoop] = []
+
+    def movable(self, node: Node) -> bool:
+        """Return whether the value of a node may be computed where it is used."""
+        return is_index(node) or is_movable(self.program.assigned, node)
 
     def unsupported(self, fault: str) -> UnsupportedError:
         """Return an error that says what the function has that Python cannot."""
@@ -117,6 +122,14 @@ class Translation:
         for value, shown in waiting:
             self._assign(value, shown)
 
+    def _flush_to(self, last: Value) -> None:
+        """Assign the waiting expressions to variables, in their order, up to a value."""
+        count = next(i for i, (value, _) in enumerate(self.waiting, 1) if value is last)
+        later = self.waiting[count:]
+        del self.waiting[count:]
+        self.flush()
+        self.waiting = later
+
     def _assign(self, value: Value, shown: ast.expr) -> None:
         name = self.define(value)
         self.comment(value.node)
@@ -142,10 +155,10 @@ class Translation:
         self.known[value] = syntax.name(name)
 
     def candidate(self, value: Value) -> str:
+        told = self.told[value] if value in self.told else told_name(value)
         if value.name is not None:
-            return value.name
+            return told if _is_version(value.name, told) else value.name
         node = value.node
-        told = told_name(value)
         if told:
             return told
         if node.kind == "prim::Param" and value is node.outputs[0]:
@@ -166,20 +179,28 @@ class Translation:
             if self.waiting and self.waiting[-1][0] is value:
                 taken[offset] = self.waiting.pop()[1]
             elif any(value is waiting for waiting, _ in self.waiting):
-                self.flush()
+                self._flush_to(value)
         return [taken[i] if i in taken else self.use(node.inputs[i]) for i in chosen]
+
+    def in_order(self, node: Node, order: Sequence[int]) -> list[ast.expr]:
+        """Return the expressions of the inputs for a form that evaluates them in this order."""
+        if sorted(order) != list(range(len(node.inputs))):
+            self.flush()
+            return self.operands(node)
+        shown = dict(zip(order, self.operands(node, order), strict=True))
+        return [shown[offset] for offset in range(len(order))]
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        numbers = syntax.parameters(READABLE_FORMS.get(node.operator, ""))
-        if node.operator in READABLE_STATEMENTS or numbers != sorted(numbers):
-            # The Python form evaluates its operands in another order: let these be variables and
-            # constants, which may be evaluated in any.
-            self.flush()
-        arguments = self.operands(node)
+        form = READABLE_STATEMENTS.get(node.operator) or READABLE_FORMS.get(node.operator, "")
+        numbers = syntax.parameters(form)
+        if numbers != sorted(numbers):
+            arguments = self.in_order(node, numbers)
+        else:
+            arguments = self.operands(node)
         if node.operator in READABLE_STATEMENTS:
-            form = READABLE_STATEMENTS[node.operator]
-            self.emit(syntax.statement(form, *arguments), node)
+            made = syntax.statement(form, *arguments)
+            self.emit(syntax.augmented(made) or made, node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
                     self._assign(output, arguments[0])
@@ -406,6 +427,10 @@ class Translation:
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         receiver, *rest = arguments
         type_ = node.input.type
+        keywords: dict[str, ast.expr] = {}
+        called = called_function(node)
+        if called is not None and len(called.schema.arguments) == len(arguments):
+            rest, keywords = by_call(called.schema, node.inputs, rest, text_of(node))
         is_module = isinstance(type_, ClassType | InterfaceType) and type_.is_module
         # Code that runs hooks itself must not go through ``__call__``.
         has_hooks = isinstance(type_, ClassType) and (
@@ -413,13 +438,13 @@ class Translation:
         )
         is_forward = node.name == "forward" or self._is_overload_of_library(node)
         if is_forward and is_module and not has_hooks:
-            return syntax.call(receiver, rest)
+            return syntax.call(receiver, rest, keywords)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
             found = syntax.attribute(receiver, members.methods[node.name])
-            return found if node.name in members.getters else syntax.call(found, rest)
+            return found if node.name in members.getters else syntax.call(found, rest, keywords)
         name = method_name(node.name, is_module=is_module)
-        return syntax.call(syntax.attribute(receiver, name), rest)
+        return syntax.call(syntax.attribute(receiver, name), rest, keywords)
 
     def _is_overload_of_library(self, node: Node) -> bool:
         """Return whether ``forward__0`` is called of what a library has: one method does it all."""
@@ -450,6 +475,31 @@ def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
     return (value.name for value in values if value.name is not None)
 
 
+def _is_version(name: str, told: str) -> bool:
+    """Return whether a name in an archive is one of the program, told apart by digits behind it."""
+    return bool(told) and name.startswith(told) and name[len(told) :].strip("0123456789") == ""
+
+
+def told_targets(loop: Node, target: Target) -> dict[Value, str]:
+    """Return the variables that the line of a loop names its targets by, none where it differs."""
+    match = _FOR.match(text_of(loop))
+    try:
+        written = ast.parse(match[1], mode="eval").body if match else None
+    except SyntaxError:
+        written = None
+    return dict(_paired(target, written))
+
+
+def _paired(target: Target, written: ast.expr | None) -> Iterator[tuple[Value, str]]:
+    match target, written:
+        case Value(), ast.Name(name) if name != "_":
+            yield target, name
+        case tuple(), ast.Tuple(parts) if len(parts) == len(target):
+            for pair in zip(target, parts, strict=True):
+                yield from _paired(*pair)
+
+
+_FOR = re.compile(r"for (.+?) in ")
 _ASSIGNED = re.compile(r"((?:\w+ *, *)*\w+) *(?::[^=]*)?=(?!=)")
 
 

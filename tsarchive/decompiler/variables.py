@@ -28,12 +28,17 @@ _NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
 class Variables:
     """The local variables of one function. Names of parameters stay as they are.
 
+    ``told`` are those that lines of the program assign to, digits and all.
+
     Each variable has one of the ``types``, as in TorchScript, and holds no values of others.
     """
 
-    def __init__(self, live_ranges: LiveRanges, names: Iterable[str]) -> None:
+    def __init__(
+        self, live_ranges: LiveRanges, names: Iterable[str], told: Iterable[str] = ()
+    ) -> None:
         self._live_ranges = live_ranges
         self._known = frozenset(names)
+        self._told = frozenset(told)
         self._holders: dict[str, Value] = {}
         self.used: set[str] = set()
         self.types: dict[str, Type] = {}
@@ -87,7 +92,7 @@ class Variables:
     def _base(self, candidate: str) -> str:
         """Return the name before it was made unique: ``x1`` where there is an ``x``, too."""
         match = _NUMBERED.fullmatch(candidate)
-        known = match is not None and match[1] in self._known
+        known = match is not None and match[1] in self._known and candidate not in self._told
         return identifier(match[1] if match and known else candidate, private=False)
 
     def _is_free(self, name: str, type_: Type, point: Point) -> bool:
