@@ -148,6 +148,15 @@ class Agreement:
     def ok(self) -> bool:
         return self.problem is None
 
+    @property
+    def summary(self) -> str:
+        """The differences in words."""
+        runtime, source = self.runtime_difference or 0.0, self.source_difference or 0.0
+        return (
+            f"results are {runtime:.3g} from those of the runtime, {source:.3g} from those of its "
+            "source"
+        )
+
 
 def _of_method(
     name: str,

@@ -90,6 +90,12 @@ class OnnxAgreement:
     def ok(self) -> bool:
         return self.problem is None
 
+    @property
+    def summary(self) -> str:
+        """The difference in words."""
+        apart = f"{self.max_difference or 0.0:.3g}"
+        return f"results for {self.inputs} inputs are {apart} from those of onnxruntime"
+
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
@@ -191,6 +197,12 @@ class _Output(NamedTuple):
     def is_constant(self) -> bool:
         return isinstance(self.spec.arg, ConstantArgument)
 
+    @property
+    def note(self) -> str:
+        """A sentence on a constant."""
+        value = getattr(self.spec.arg, "value", None)
+        return f"{self.name} is left out: it is always {value!r}"
+
 
 class _Source:
     """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
@@ -209,9 +221,7 @@ class _Source:
         for spec in user_inputs(self.program):
             if isinstance(spec.arg, ConstantArgument) and spec.arg.value is not None:
                 yield f"the argument {spec.arg.name} is no input: it is always {spec.arg.value!r}"
-        for output in self.outputs:
-            if output.is_constant:
-                yield f"{output.name} is left out: it is always {output.spec.arg.value!r}"
+        yield from (output.note for output in self.outputs if output.is_constant)
 
     def _with_tensors_alone(self) -> ExportedProgram:
         program = self.program
@@ -220,7 +230,7 @@ class _Source:
         if all(output.is_constant for output in self.outputs):
             raise UnsupportedError(
                 "all results of the program are constants, and ONNX has tensors alone",
-                hint="Leave the model out: what it gives does not depend on its arguments",
+                hint="A .pt2 archive holds such results",
             )
         signature = program.graph_signature
         kept = [
@@ -308,7 +318,7 @@ def _values(graph: Any) -> Iterator[Any]:
     from onnx_ir.traversal import RecursiveGraphIterator
 
     nodes = [*RecursiveGraphIterator(graph)]
-    found = {}
+    found: dict[int, Any] = {}
     for inner in {id(graph): graph, **{id(node.graph): node.graph for node in nodes}}.values():
         found |= {id(value): value for value in (*inner.inputs, *inner.initializers.values())}
     found |= {id(value): value for node in nodes for value in node.outputs}

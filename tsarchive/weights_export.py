@@ -58,15 +58,21 @@ def write(
 
     Raises UnsupportedError for an archive without tensors that can be written; OSError.
     """
-    archive = archive_of(opened) if model is None else archive_of(opened).only(model)
-    found = _selected(archive, opened, format_, model)
+    archive = archive_of(opened)
+    prefix = ""
+    if model is not None:
+        whole, archive = archive, archive.only(model)
+        prefix = f"{model}." if len(whole.exported.models) > 1 else ""
+    contents = format_.contents(opened)
+    found = _selected(archive, contents.tensors, prefix)
     written = [each for each in found if each.content is not None]
     if not written:
         raise UnsupportedError(
             "the file has no tensors to write as safetensors",
             hint="'tsarchive tensors' lists what it has",
         )
-    document = _structure(archive, opened, format_, dst, found)
+    modules = contents.outline.modules
+    document = _structure(archive, modules, os.path.basename(os.fspath(dst)), found)
     with ExitStack() as files:
         stream = files.enter_context(replacing(os.fsdecode(dst)))
         step(f"writing {os.fspath(dst)}")
@@ -78,10 +84,9 @@ def write(
 
 
 def _selected(
-    archive: Archive, opened: Opened, format_: Format, model: str | None
+    archive: Archive, contents: Mapping[str, TensorContent], prefix: str
 ) -> list[Selected]:
-    contents = format_.contents(opened).tensors
-    prefix = f"{model}." if model is not None and len(format_.models(opened)) > 1 else ""
+    """Return the tensors of an archive; a prefix comes before their names in the contents."""
     return [
         Selected(name, info, _whole(contents.get(f"{prefix}{name}")))
         for name, info in archive.tensors.items()
@@ -113,18 +118,16 @@ def _notes(found: Sequence[Selected]) -> list[str]:
 
 def _structure(
     archive: Archive,
-    opened: Opened,
-    format_: Format,
-    dst: str | os.PathLike[str],
+    modules: Mapping[str, ModuleContent],
+    weights: str,
     found: Sequence[Selected],
 ) -> dict[str, Any]:
-    """Return what a person needs to build the network again around the weights."""
-    modules = format_.contents(opened).outline.modules
+    """Return what a person needs to build the network again around the file of weights."""
     return {
         "schema": SCHEMA,
         "version": VERSION,
         "kind": archive.kind,
-        "weights": os.path.basename(os.fspath(dst)),
+        "weights": weights,
         "root": tree_document(archive.view.signed_tree()),
         "values": {path: _values(module) for path, module in modules.items()},
         "tensors": [_row(each) for each in found],

@@ -238,9 +238,9 @@ def test_results_that_do_not_agree_are_a_finding(tmp_path):
 
 def test_bounds_that_are_no_bounds(tmp_path):
     message = error(
-        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=few"
+        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=1..few"
     )
-    assert "'x:0=few' is no PLACE:DIM" in str(message)
+    assert "'x:0=1..few' is no PLACE:DIM" in str(message)
 
 
 def test_for_another_torch(tmp_path):

@@ -149,7 +149,7 @@ def test_networks_of_torchscript(name, kind, tmp_path):
     done = tsarchive.convert(source, path, args=inputs)
     assert (done.source_kind, done.agreements[0].inputs) == ("torchscript", "given")
     assert done.agreements[0].ok
-    assert_close(run(path, *inputs), tensors_in(module(*inputs)))
+    assert_close(run(path, *inputs), tensors_in(tsarchive.load(source)(*inputs)))
 
 
 class Scaled(nn.Module):

@@ -72,7 +72,7 @@ def test_the_structure(tied, tmp_path):
     assert (structure["schema"], structure["version"]) == ("tsarchive.structure", 1)
     assert (structure["kind"], structure["weights"]) == ("torchscript", "net.safetensors")
     root = structure["root"]
-    assert root["methods"] == ["forward(x: Tensor, scale: float=2.) -> Tensor"]
+    assert root["methods"] == ["forward(x: Tensor, scale: float=2.0) -> Tensor"]
     assert [child["name"] for child in root["children"]] == [n for n, _ in module.named_children()]
     assert root["children"][1]["class"] == "__torch__.torch.nn.modules.conv.Conv2d"
     assert structure["shared"] == [["embedding.weight", "out.weight"]]

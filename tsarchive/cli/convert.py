@@ -255,16 +255,7 @@ def _gives_tensors(operator: str, release: Release) -> bool:
 def _agreement(found: Agreement | OnnxAgreement) -> str:
     if found.problem is not None:
         return f"{found.method}: results do not agree: {found.problem}"
-    if hasattr(found, "inputs"):
-        return (
-            f"{found.method}: results for {found.inputs} inputs are "
-            f"{found.max_difference or 0.0:.3g} from those of onnxruntime"
-        )
-    apart = (found.runtime_difference or 0.0, found.source_difference or 0.0)
-    return (
-        f"{found.method}: results are {apart[0]:.3g} from those of the runtime, {apart[1]:.3g} "
-        "from those of its source"
-    )
+    return f"{found.method}: {found.summary}"
 
 
 def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ Files of these kinds are made of archives, and not read.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -69,13 +71,21 @@ def destination_named(kind: str) -> Destination | None:
 class OtherTool(NamedTuple):
     """Who writes files of another kind, from a file with the suffix ``source``.
 
-    In ``command``, SOURCE stands for that file and TARGET for the new one.
+    In ``command``, of a shell or (``is_python``) of Python, SOURCE stands for that file and TARGET
+    for the new one.
     """
 
     title: str
     tool: str
     source: str
     command: str
+    is_python: bool = False
+
+    def command_for(self, source: str, target: str) -> str:
+        """Return what to type in a shell."""
+        quoted = json.dumps if self.is_python else shlex.quote
+        text = self.command.replace("SOURCE", quoted(source)).replace("TARGET", quoted(target))
+        return f"python -c {shlex.quote(text)}" if self.is_python else text
 
 
 _TENSORRT: Final = OtherTool(
@@ -85,9 +95,10 @@ OTHER_TOOLS: Final[Mapping[str, OtherTool]] = MappingProxyType(
     {
         ".mlpackage": OtherTool(
             "Core ML", "coremltools", ".pt2",
-            'python -c "import coremltools, torch; '
-            "program = torch.export.load('SOURCE').run_decompositions({}); "
-            "coremltools.convert(program).save('TARGET')\"",
+            "import coremltools, torch; "
+            "program = torch.export.load(SOURCE).run_decompositions({}); "
+            "coremltools.convert(program).save(TARGET)",
+            is_python=True,
         ),
         ".engine": _TENSORRT,
         ".plan": _TENSORRT,
@@ -95,8 +106,9 @@ OTHER_TOOLS: Final[Mapping[str, OtherTool]] = MappingProxyType(
         ".xml": OtherTool("OpenVINO", "openvino", ".onnx", "ovc SOURCE --output_model TARGET"),
         ".tflite": OtherTool(
             "LiteRT", "litert-torch", ".pt2",
-            'python -c "import litert_torch, torch; program = torch.export.load(\'SOURCE\'); '
-            "litert_torch.convert(program.module(), program.example_inputs[0]).export('TARGET')\"",
+            "import litert_torch, torch; program = torch.export.load(SOURCE); "
+            "litert_torch.convert(program.module(), program.example_inputs[0]).export(TARGET)",
+            is_python=True,
         ),
         ".ort": OtherTool(
             "ONNX Runtime for small builds", "onnxruntime", ".onnx",
@@ -112,8 +124,7 @@ def _refuse_others(path: str, suffix: str) -> None:
     if other is None:
         return
     source = f"{path[: -len(suffix)]}{other.source}"
-    command = other.command.replace("SOURCE", source).replace("TARGET", path)
     raise UnsupportedError(
         f"files of {other.title} ({suffix}) are written by a tool of its own, {other.tool}",
-        hint=f"Convert to {source}, then run: {command}",
+        hint=f"Convert to {source}, then run: {other.command_for(source, path)}",
     )
