@@ -40,6 +40,23 @@ class Selected(NamedTuple):
         """Return whether safetensors has its dtype; others are written as bytes."""
         return self.info.dtype in DTYPES
 
+    @property
+    def note(self) -> str | None:
+        """A sentence on a tensor that is not written as it is."""
+        if self.content is None:
+            return f"{self.name} is left out: {self._why_not}"
+        if not self.has_dtype:
+            return f"{self.name} is written as bytes: safetensors has no {self.info.dtype}"
+        return None
+
+    @property
+    def _why_not(self) -> str:
+        if self.info.storage is None:
+            return "it is sparse, or quantized by channel"
+        if self.info.offset is None:
+            return "its elements are in another file"
+        return "it is an example, and no part of the model"
+
 
 def write(
     opened: Opened,
@@ -53,8 +70,8 @@ def write(
     """Write the tensors of an archive by name, and the structure file; return what to know.
 
     ``model`` is one of several in a PT2 archive. Tensors of a dtype that safetensors lacks are
-    written as bytes, and sparse ones and those that are quantized by channel are left out: the
-    structure has all of them. Either both files are replaced, or none.
+    written as bytes, and sparse ones, those that are quantized by channel, and those of other
+    files are left out: the structure has all of them. Either both files are replaced, or none.
 
     Raises UnsupportedError for an archive without tensors that can be written; OSError.
     """
@@ -80,7 +97,7 @@ def write(
         beside = files.enter_context(replacing(os.fsdecode(structure)))
         text = json.dumps(as_json(document), indent=_INDENT, allow_nan=False)
         beside.write(f"{text}\n".encode())
-    return tuple(_notes(found))
+    return tuple(each.note for each in found if each.note is not None)
 
 
 def _selected(
@@ -103,17 +120,6 @@ def _tensor(each: Selected) -> Tensor:
     if each.has_dtype:
         return Tensor(each.name, DTYPES[each.info.dtype], each.info.shape, nbytes, pieces)
     return Tensor(each.name, RAW, (nbytes,), nbytes, pieces)
-
-
-def _notes(found: Sequence[Selected]) -> list[str]:
-    """Return sentences on tensors that are not in the file as they are."""
-    return [
-        f"{each.name} is left out: it is sparse, or quantized by channel"
-        if each.content is None
-        else f"{each.name} is written as bytes: safetensors has no {each.info.dtype}"
-        for each in found
-        if each.content is None or not each.has_dtype
-    ]
 
 
 def _structure(

@@ -145,6 +145,39 @@ def test_what_safetensors_lacks_is_told(tmp_path):
     assert done.notes == ("wide is written as bytes: safetensors has no complex128",)
 
 
+def test_tensors_of_other_files_are_told(tmp_path):
+    tensors, _, done = converted(FIXTURES / "executorch" / "state.pte", tmp_path)
+    assert {*tensors} == {"count", "step.2"}
+    assert done.notes == ("net.weight is left out: its elements are in another file",)
+
+
+def test_examples_are_left_out(tmp_path):
+    tensors, structure, done = converted(FIXTURES / "executorch" / "linear.bpte", tmp_path)
+    assert {*tensors} == {"forward.0", "forward.2"}
+    assert len(done.notes) == len(structure["tensors"]) - len(tensors) == 2
+    assert done.notes[0].endswith("it is an example, and no part of the model")
+
+
+def test_sparse_tensors_are_left_out(tmp_path):
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("thin", torch.eye(3).to_sparse())
+            self.register_buffer("plain", torch.ones(2))
+
+        def forward(self) -> torch.Tensor:
+            return self.plain
+
+    path = tmp_path / "net.pt"
+    path.write_bytes(saved(torch.jit.script(Sparse())))
+    tensors, structure, done = converted(path, tmp_path)
+    assert {*tensors} == {"plain"}
+    assert {row["name"]: row["stored"] for row in structure["tensors"]} == {
+        "thin": "no", "plain": "yes",
+    }  # fmt: skip
+    assert done.notes == ("thin is left out: it is sparse, or quantized by channel",)
+
+
 def test_files_without_tensors(tmp_path):
     path = tmp_path / "net.pt"
     path.write_bytes(saved(torch.jit.script(nn.ReLU())))
