@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import torch
 
@@ -281,7 +281,7 @@ def _to_executorch(
         "map_location",
         "programs of ExecuTorch run on the CPU alone",
     )
-    methods, examples, kind = _methods_of(src, request)
+    methods, examples, kind, extras = _methods_of(src, request)
     from tsarchive.executorch_export import check, write
 
     beside = data if write(methods, dst, data, backends=request.backends, step=step) else None
@@ -289,7 +289,7 @@ def _to_executorch(
     agreements = check(methods, examples, dst, beside)
     shown = None if beside is None else os.fsdecode(beside)
     done = _conversion(src, kind, dst, destination.kind)
-    return replace(done, data=shown, agreements=agreements)
+    return replace(done, data=shown, agreements=agreements, extra_files_left_out=extras)
 
 
 def _written_as(
@@ -310,7 +310,7 @@ def _to_onnx(
 ) -> Conversion:
     from tsarchive.onnx_export import write
 
-    methods, examples, kind = _methods_of(src, request)
+    methods, examples, kind, extras = _methods_of(src, request)
     if len(methods) > 1:
         raise CallError(
             f"an ONNX file holds one model, and there are several: {', '.join(methods)}",
@@ -325,7 +325,7 @@ def _to_onnx(
     agreements = () if done.agreement is None else (done.agreement,)
     return replace(
         _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
-        opset=done.opset, agreements=agreements, notes=done.notes,
+        opset=done.opset, agreements=agreements, notes=done.notes, extra_files_left_out=extras,
     )  # fmt: skip
 
 
@@ -343,9 +343,10 @@ def _to_safetensors(
     with closing(opened):
         found = format_of(opened)
         notes = write(opened, found, dst, structure, model=request.model, step=request.step)
+        extras = tuple(OpenedArchive(opened, found).extra_files)
     kind = _EXPORTED if is_program else found.kind
     done = _conversion(src, kind, dst, SAFETENSORS.kind)
-    return replace(done, data=os.fsdecode(structure), notes=notes)
+    return replace(done, data=os.fsdecode(structure), notes=notes, extra_files_left_out=extras)
 
 
 def _from_archive(
@@ -469,10 +470,18 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, torch.export.ExportedProgram)
 
 
-def _methods_of(
-    src: Any, request: _Request
-) -> tuple[Mapping[str, ExportedProgram], Mapping[str, ExampleCall], str]:
-    """Return programs by method, example arguments of those that have any, and the kind of source.
+class _Programs(NamedTuple):
+    """Programs by method, example arguments of those that have any, the kind of the source, and
+    the names of its extra files."""
+
+    methods: Mapping[str, ExportedProgram]
+    examples: Mapping[str, ExampleCall]
+    kind: str
+    extra_files: tuple[str, ...] = ()
+
+
+def _methods_of(src: Any, request: _Request) -> _Programs:
+    """Return the programs to lower.
 
     They are the given programs, those of a PT2 archive, or what torch.export traces of TorchScript.
     Several models of a PT2 archive become methods of their names, unless ``model`` selects one.
@@ -482,7 +491,7 @@ def _methods_of(
     if _is_program(src):
         methods = dict(src) if isinstance(src, Mapping) else {_FORWARD: src}
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
-        return methods, _examples(methods, call), _EXPORTED
+        return _Programs(methods, _examples(methods, call), _EXPORTED)
     opened, found = _opened_archive(src)
     guard = Guard() if request.policy is None else Guard(request.policy)
     options = LoadOptions(None, guard, request.model)
@@ -494,7 +503,9 @@ def _methods_of(
         module = load_opened(opened, options)
         program = _traced(module, call)
         methods, samples = {_FORWARD: program}, {}
-    return methods, _examples(methods, call) if call.is_given else samples, found.kind
+    examples = _examples(methods, call) if call.is_given else samples
+    extra_files = tuple(OpenedArchive(opened, found).extra_files)
+    return _Programs(methods, examples, found.kind, extra_files)
 
 
 def _traced(module: ArchiveModule, call: Example) -> ExportedProgram:
@@ -503,7 +514,10 @@ def _traced(module: ArchiveModule, call: Example) -> ExportedProgram:
     These are looked up now: they are known as long as the module is loaded.
     """
     program = traced_program(
-        module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
+        module,
+        () if call.args is None else call.args,
+        call.kwargs,
+        dynamic_shapes=call.dynamic_shapes,
     )
     for graph in graphs_of(program.graph_module):
         for node in graph.graph.nodes:

@@ -132,6 +132,7 @@ def write(
     form in ONNX, with the operator and its line; OSError.
     """
     _require_packages()
+    _require_translator()
     _check_opset(opset)
     refuse_packed_constants(program)
     step("translating to ONNX")
@@ -164,6 +165,15 @@ def _require_packages() -> None:
                 f"be imported: {error}",
                 hint='pip install "tsarchive[onnx]"',
             ) from error
+
+
+def _require_translator() -> None:
+    """Raise UnsupportedError for a torch whose translator lacks what is needed here."""
+    if not hasattr(torch.onnx.ONNXProgram, "rename_axes"):
+        raise UnsupportedError(
+            f"the torch.onnx of torch {torch.__version__} does not name open sizes",
+            hint="torch 2.13 was tried, and does",
+        )
 
 
 def _check_opset(opset: int | None) -> None:

@@ -151,6 +151,13 @@ def test_tensors_of_other_files_are_told(tmp_path):
     assert done.notes == ("net.weight is left out: its elements are in another file",)
 
 
+def test_extra_files_are_told(tmp_path):
+    path = tmp_path / "net.pt"
+    tsarchive.save(torch.jit.script(nn.Linear(2, 2)), path, extra_files={"notes.txt": b"x"})
+    _, _, done = converted(path, tmp_path)
+    assert done.extra_files_left_out == ("notes.txt",)
+
+
 def test_examples_are_left_out(tmp_path):
     tensors, structure, done = converted(FIXTURES / "executorch" / "linear.bpte", tmp_path)
     assert {*tensors} == {"forward.0", "forward.2"}
