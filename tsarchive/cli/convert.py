@@ -50,7 +50,7 @@ _SIZE = re.compile(
     "--dynamic",
     "sizes",
     multiple=True,
-    metavar="PLACE:DIM[=NAME][=[MIN..]MAX]",
+    metavar="PLACE:DIM[=NAME|=[NAME:][MIN..]MAX]",
     help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, a name "
     "for it, and the sizes that it may have: x:0, x:0=8, x:0=batch, x:0=batch:1..8. Sizes of one "
     "name are equal.",
