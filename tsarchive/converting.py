@@ -142,8 +142,8 @@ def convert(
       the operators of ``opset``; packages of the extra ``onnx`` do the work. Open sizes have the
       names of their ``torch.export.Dim``. Weights of more than 1.5 GiB go to a file beside it,
       ``.onnx.data``. onnxruntime runs it for ``args`` and ``kwargs``, the inputs that the program
-      was exported with, or random ones: the result tells whether its results are those of the
-      program, and the file is written in any case.
+      was exported with, or random ones, and for other sizes where they are open: the result tells
+      whether its results are those of the program, and the file is written in any case.
     * to safetensors: every tensor by its name, from archives of any kind, programs of ExecuTorch
       among them, and beside it a ``.json`` with modules, signatures, constants, attributes and
       tensors, of which it tells which are one. Nothing of the archive runs.
@@ -322,10 +322,9 @@ def _to_onnx(
         program, examples.get(name), dst, data, is_stored=not example.is_given,
         opset=request.opset, dynamic_shapes=example.dynamic_shapes, step=request.step,
     )  # fmt: skip
-    agreements = () if done.agreement is None else (done.agreement,)
     return replace(
         _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
-        opset=done.opset, agreements=agreements, notes=done.notes, extra_files_left_out=extras,
+        opset=done.opset, agreements=done.agreements, notes=done.notes, extra_files_left_out=extras,
     )  # fmt: skip
 
 

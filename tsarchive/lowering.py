@@ -123,6 +123,39 @@ def random_call(program: ExportedProgram) -> ExampleCall:
     return args, kwargs
 
 
+def call_of_other_sizes(program: ExportedProgram, call: ExampleCall) -> ExampleCall | None:
+    """Return the arguments of a call with other sizes where a program leaves them open.
+
+    Each open size is one more or, at its bound, one less; tensors repeat their first elements or
+    lack their last ones. None where no size is open. Raises KeyError for missing arguments.
+    """
+    pairs = list(zip(declared_inputs(program), flat_arguments(program, call), strict=True))
+    sizes = {
+        size.node.expr: leaf.shape[place]
+        for declared, leaf in pairs
+        for place, size in enumerate(getattr(declared, "shape", ()))
+        if isinstance(size, torch.SymInt) and size.node.expr.is_symbol
+    }
+    if not sizes:
+        return None
+    ranges = program.range_constraints
+    others = {
+        symbol: size + 1 if symbol not in ranges or size < ranges[symbol].upper else size - 1
+        for symbol, size in sizes.items()
+    }
+    leaves = [_resized(declared, leaf, others) for declared, leaf in pairs]
+    args, kwargs = tree_unflatten(leaves, program.call_spec.in_spec)
+    return args, kwargs
+
+
+def _resized(declared: Any, leaf: Any, sizes: Mapping[Any, int]) -> Any:
+    for place, size in enumerate(getattr(declared, "shape", ())):
+        if isinstance(size, torch.SymInt):
+            indices = torch.arange(int(size.node.expr.subs(sizes))) % leaf.shape[place]
+            leaf = leaf.index_select(place, indices)
+    return leaf
+
+
 def _drawn(declared: Any, program: ExportedProgram, generator: torch.Generator) -> Any:
     if not isinstance(declared, torch.Tensor):
         return _size(declared, program)

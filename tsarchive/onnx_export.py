@@ -36,6 +36,7 @@ from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.pt2.metadata import user_line
 from tsarchive.lowering import (
     ExampleCall,
+    call_of_other_sizes,
     copy_of_graph,
     declared_inputs,
     flat_arguments,
@@ -72,7 +73,8 @@ _OPERATOR_OF: Final = "original_aten"
 class OnnxAgreement:
     """The agreement of onnxruntime with the program that an ONNX file was made from, for one call.
 
-    ``inputs`` are ``given``, ``stored`` with the program, or ``random``. Elements agree within
+    ``inputs`` are ``given``, ``stored`` with the program, or ``random``; ``is_resized`` says that
+    sizes which the program leaves open are others in this call. Elements agree within
     ``absolute_tolerance + relative_tolerance * |expected|``. ``max_difference`` is the largest
     difference of an element, ``relative_difference`` the largest as a part of the largest element
     of its output; None where there are none to compare. ``problem`` says what disagrees, or fails.
@@ -85,6 +87,7 @@ class OnnxAgreement:
     absolute_tolerance: float
     relative_tolerance: float
     problem: str | None
+    is_resized: bool = False
 
     @property
     def ok(self) -> bool:
@@ -94,18 +97,20 @@ class OnnxAgreement:
     def summary(self) -> str:
         """The difference in words."""
         apart = f"{self.max_difference or 0.0:.3g}"
-        return f"results for {self.inputs} inputs are {apart} from those of onnxruntime"
+        given = f"{self.inputs} inputs{' of other sizes' if self.is_resized else ''}"
+        return f"results for {given} are {apart} from those of onnxruntime"
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
     """What was written: the version of the operators, whether weights went to a file of their own,
-    what the program does and the file does not, and the agreement, where a call was compared."""
+    what the program does and the file does not, and the agreement for each call that was
+    compared."""
 
     opset: int
     has_data: bool
     notes: tuple[str, ...]
-    agreement: OnnxAgreement | None
+    agreements: tuple[OnnxAgreement, ...]
 
 
 def write(
@@ -146,12 +151,12 @@ def write(
         step("comparing with onnxruntime")
         inputs = "random" if call is None else "stored" if is_stored else "given"
         with torch.random.fork_rng(devices=()):
-            agreement, unheld = _compared(source, call, path, inputs)
+            agreements, unheld = _compared(source, call, path, inputs)
         step(f"writing {os.fspath(dst)}")
         beside = Path(f"{path}.data")
         _place([(path, dst), *([(beside, data)] if has_data else [])])
     notes = (*source.notes, *_lost_state(made.exported_program), *unheld)
-    return OnnxFile(made.model.opset_imports[_ONNX_DOMAIN], has_data, notes, agreement)
+    return OnnxFile(made.model.opset_imports[_ONNX_DOMAIN], has_data, notes, agreements)
 
 
 def _require_packages() -> None:
@@ -472,27 +477,39 @@ def _lost_state(program: ExportedProgram) -> Iterator[str]:
 
 def _compared(
     source: _Source, call: ExampleCall | None, path: Path, inputs: str
-) -> tuple[OnnxAgreement | None, list[str]]:
+) -> tuple[tuple[OnnxAgreement, ...], list[str]]:
     """Return how a file agrees with its source, or why they were not compared."""
     given = random_call(source.program) if call is None else call
     try:
-        outputs = source_outputs(source.program, given)
-        random = _random_operator(source.program, given, outputs)
-        feeds = _feeds(source, given)
+        expected = source_outputs(source.program, given)
+        random = _random_operator(source.program, given, expected)
+        first = _agreement(source, path, given, expected, inputs)
     except Exception as error:  # whatever code of the model raises
-        first = str(error).strip().partition("\n")[0]
+        reason = str(error).strip().partition("\n")[0]
         if inputs == "given":
-            raise CallError(f"the program does not take these arguments: {first}") from error
-        why = f"the program does not take {inputs} arguments ({first})"
-        return None, [f"results were not compared: {why}; give the inputs of a call"]
+            raise CallError(f"the program does not take these arguments: {reason}") from error
+        why = f"the program does not take {inputs} arguments ({reason})"
+        return (), [f"results were not compared: {why}; give the inputs of a call"]
     if random is not None:
-        return None, [f"results were not compared: {random} gives random numbers"]
-    expected = [
-        output
-        for output, named in zip(outputs, source.outputs, strict=True)
-        if not named.is_constant
-    ]
-    return _agreement(path, feeds, expected, inputs), []
+        return (), [f"results were not compared: {random} gives random numbers"]
+    return (first, *_with_other_sizes(source, path, given, inputs)), []
+
+
+def _with_other_sizes(
+    source: _Source, path: Path, call: ExampleCall, inputs: str
+) -> Iterator[OnnxAgreement]:
+    """Yield how the file agrees for other sizes: they must not be those of the call for good.
+
+    Sizes that the program does not take are not compared, as when one has to be a multiple.
+    """
+    other = call_of_other_sizes(source.program, call)
+    if other is None:
+        return
+    try:
+        expected = source_outputs(source.program, other)
+    except Exception:  # whatever code of the model raises
+        return
+    yield replace(_agreement(source, path, other, expected, inputs), is_resized=True)
 
 
 def _random_operator(
@@ -528,9 +545,13 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _agreement(
-    path: Path, feeds: Mapping[str, Any], expected: Sequence[Any], inputs: str
+    source: _Source, path: Path, call: ExampleCall, outputs: Sequence[Any], inputs: str
 ) -> OnnxAgreement:
+    """Return how a file agrees with the outputs of its source for a call."""
+    named = zip(outputs, source.outputs, strict=True)
+    expected = [output for output, place in named if not place.is_constant]
     rtol = _relative_tolerance(expected)
+    feeds = _feeds(source, call)
     try:
         found = _run(path, feeds)
     except Exception as error:  # onnxruntime raises errors of many unrelated classes

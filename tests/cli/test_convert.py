@@ -150,8 +150,8 @@ def test_torchscript_to_onnx(tmp_path):
     found = document("convert", SEQUENTIAL, out, "--random", "2x3", *sizes)
     assert found.keys() == KEYS
     assert (found["kind"], found["opset"], found["notes"]) == ("onnx", 20, [])
-    (agreement,) = found["agreements"]
-    assert (agreement["inputs"], agreement["problem"]) == ("given", None)
+    told = [(one["inputs"], one["is_resized"], one["problem"]) for one in found["agreements"]]
+    assert told == [("given", False, None), ("given", True, None)]
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(out))

@@ -320,8 +320,8 @@ def test_random_inputs_have_the_declared_sizes(tmp_path):
         dynamic_shapes=({0: BATCH}, None),
     )  # fmt: skip
     done = tsarchive.convert(without_inputs(open_sizes), tmp_path / "net.onnx")
-    (agreement,) = done.agreements
-    assert (agreement.ok, agreement.inputs) == (True, "random")
+    found = [(each.ok, each.inputs, each.is_resized) for each in done.agreements]
+    assert found == [(True, "random", False), (True, "random", True)]
 
 
 def test_random_inputs_that_do_not_fit(tmp_path):
@@ -365,6 +365,49 @@ def test_other_results_are_a_finding(tmp_path, monkeypatch):
     assert agreement.problem == "output 0 is up to 1 apart"
     assert agreement.max_difference == pytest.approx(1, abs=1e-3)
     assert (tmp_path / "net.onnx").exists()
+
+
+def test_sizes_that_stay_for_good_are_a_finding(tmp_path, monkeypatch):
+    run_file = onnx_export._run
+    rows = len(Twice()(ROWS))
+    monkeypatch.setattr(
+        onnx_export, "_run", lambda *args: [found[:rows] for found in run_file(*args)]
+    )
+    source = archive(tmp_path, Twice())
+    options = {"args": (ROWS,), "dynamic_shapes": ({0: BATCH},)}
+    first, resized = tsarchive.convert(source, tmp_path / "net.onnx", **options).agreements
+    assert first.ok
+    assert (resized.is_resized, resized.problem) == (
+        True, f"output 0 is float32[{rows}, 4], not float32[{rows + 2}, 4]",
+    )  # fmt: skip
+
+
+class Even(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(2, -1)
+
+
+CALLS = {
+    "one more": (Twice(), Dim("rows", min=2, max=9), [3, 4]),
+    "one less, at the bound": (Twice(), Dim("rows", min=2, max=3), [3, 2]),
+    "none that the program takes": (Even(), 2 * Dim("half", min=1, max=9), [4]),
+    "none that are open": (Twice(), None, [3]),
+}
+
+
+@pytest.mark.sample(2, gaps="each takes seconds")
+@pytest.mark.parametrize("name", CALLS)
+def test_open_sizes_are_tried(name, tmp_path, monkeypatch):
+    module, rows, expected = CALLS[name]
+    run_file, sizes = onnx_export._run, []
+    monkeypatch.setattr(
+        onnx_export, "_run",
+        lambda path, feeds: (sizes.append(len(feeds["x"])), run_file(path, feeds))[1],
+    )  # fmt: skip
+    options = {"args": (torch.ones(expected[0], 4),), "dynamic_shapes": ({0: rows},)}
+    done = tsarchive.convert(archive(tmp_path, module), tmp_path / "net.onnx", **options)
+    assert sizes == expected
+    assert all(each.ok for each in done.agreements)
 
 
 def test_what_onnxruntime_does_not_run_is_a_finding(tmp_path, monkeypatch):
