@@ -483,7 +483,6 @@ def _compared(
     try:
         expected = source_outputs(source.program, given)
         random = _random_operator(source.program, given, expected)
-        first = _agreement(source, path, given, expected, inputs)
     except Exception as error:  # whatever code of the model raises
         reason = str(error).strip().partition("\n")[0]
         if inputs == "given":
@@ -492,7 +491,21 @@ def _compared(
         return (), [f"results were not compared: {why}; give the inputs of a call"]
     if random is not None:
         return (), [f"results were not compared: {random} gives random numbers"]
+    lacking = _dtype_without_numpy([*flat_arguments(source.program, given), *expected])
+    if lacking is not None:
+        return (), [f"results were not compared: onnxruntime takes and gives no {lacking} here"]
+    first = _agreement(source, path, given, expected, inputs)
     return (first, *_with_other_sizes(source, path, given, inputs)), []
+
+
+def _dtype_without_numpy(values: Iterable[Any]) -> torch.dtype | None:
+    """Return the dtype of a tensor that NumPy lacks, through which onnxruntime takes them."""
+    for dtype in {value.dtype for value in values if isinstance(value, torch.Tensor)}:
+        try:
+            torch.empty(0, dtype=dtype).numpy()
+        except TypeError:
+            return dtype
+    return None
 
 
 def _with_other_sizes(

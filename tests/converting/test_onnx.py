@@ -342,6 +342,21 @@ def test_given_inputs_that_do_not_fit(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.sample(1, gaps="each takes seconds")
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [(lambda self, x: x * 2, ROWS.bfloat16()), (lambda self, x: x.bfloat16() * 2, ROWS)],
+    ids=["inputs", "outputs"],
+)
+def test_dtypes_that_numpy_lacks_are_not_compared(function, given, tmp_path):
+    program = torch.export.export(network(function), (given,))
+    done = tsarchive.convert(program, tmp_path / "net.onnx", args=(given,))
+    assert done.agreements == ()
+    assert done.notes == (
+        "results were not compared: onnxruntime takes and gives no torch.bfloat16 here",
+    )
+
+
 def test_random_numbers_are_not_compared(tmp_path):
     program = torch.export.export(network(lambda self, x: x + torch.rand_like(x)), (ROWS,))
     done = tsarchive.convert(program, tmp_path / "net.onnx")
