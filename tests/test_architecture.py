@@ -133,8 +133,17 @@ MAY_IMPORT = {
         "tsarchive.loading", "tsarchive.policy", "tsarchive.remote", "tsarchive.run",
         "tsarchive.saving",
     },
+    "tsarchive.lowering": {"tsarchive.run"},
     "tsarchive.executorch_export": {
-        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading", "tsarchive.run",
+        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading",
+        "tsarchive.lowering", "tsarchive.run",
+    },
+    "tsarchive.onnx_export": {
+        "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
+        "tsarchive.lowering",
+    },
+    "tsarchive.weights_export": {
+        "tsarchive.archive", "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
     },
     "tsarchive.salvaging": {
         "tsarchive.container", "tsarchive.describing", "tsarchive.formats",
@@ -154,8 +163,9 @@ MAY_IMPORT = {
     "tsarchive.converting": {
         "tsarchive.container", "tsarchive.executorch_export", "tsarchive.formats",
         "tsarchive.formats.pt2", "tsarchive.formats.registry", "tsarchive.formats.torchscript",
-        "tsarchive.loading", "tsarchive.operators", "tsarchive.policy", "tsarchive.remote",
-        "tsarchive.run", "tsarchive.saving",
+        "tsarchive.loading", "tsarchive.lowering", "tsarchive.onnx_export", "tsarchive.operators",
+        "tsarchive.policy", "tsarchive.remote", "tsarchive.run", "tsarchive.saving",
+        "tsarchive.weights_export",
     },
     "tsarchive.optimizing": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.torchscript",
@@ -186,7 +196,8 @@ WITHOUT_TORCH = (
     "tsarchive.caching", "tsarchive.comparing", "tsarchive.compatibility", "tsarchive.container",
     "tsarchive.describing", "tsarchive.diffing", "tsarchive.errors", "tsarchive.findings",
     "tsarchive.fingerprinting", "tsarchive.formats.base", "tsarchive.formats.compatibility",
-    "tsarchive.formats.contents", "tsarchive.formats.diagnosing", "tsarchive.formats.executorch",
+    "tsarchive.formats.contents", "tsarchive.formats.destinations",
+    "tsarchive.formats.diagnosing", "tsarchive.formats.executorch",
     "tsarchive.formats.foreign", "tsarchive.formats.legacy.contents",
     "tsarchive.formats.legacy.format", "tsarchive.formats.legacy.inspection",
     "tsarchive.formats.legacy.verifying", "tsarchive.formats.pt2.audit",

@@ -1,6 +1,7 @@
 """Converting: TorchScript archives to PT2 archives and back, and old layouts to those of today.
 
-Archives also become programs of torch.export, and of ExecuTorch.
+Archives also become programs of torch.export and of ExecuTorch, ONNX files, and weights as
+safetensors.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import torch
 
@@ -25,24 +26,37 @@ from tsarchive.formats.base import (
     ZipFormat,
     leave_out,
 )
+from tsarchive.formats.destinations import ONNX, SAFETENSORS, Destination, destination_of
 from tsarchive.formats.pt2.exporter import exported_program, traced_program
 from tsarchive.formats.pt2.importer import sample_values
+from tsarchive.formats.pt2.metadata import without_runner
 from tsarchive.formats.pt2.records import Records
-from tsarchive.formats.registry import FORMATS, file_format, format_of, opened_zip, zip_format
+from tsarchive.formats.registry import (
+    FORMATS,
+    file_format,
+    format_of,
+    opened_file,
+    opened_zip,
+    zip_format,
+)
 from tsarchive.formats.requests import Example, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
+from tsarchive.lowering import graphs_of
 from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.tracebacks import with_user_lines
 from tsarchive.saving import format_of_module, save
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from tsarchive.executorch_export import Agreement, ExampleCall
+    from tsarchive.executorch_export import Agreement
+    from tsarchive.lowering import ExampleCall
+    from tsarchive.onnx_export import OnnxAgreement
 
 _FORWARD: Final = "forward"
 _EXPORTED: Final = "exported program"
@@ -58,16 +72,18 @@ class Conversion:
     """A conversion: the kind of the archive that was read, and that of the one written.
 
     ``kind`` and ``source_kind`` are ``torchscript``, ``torchscript-legacy`` (of before torch
-    1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``nbytes`` is the
-    size of the file that was written.
+    1.3), ``pt2`` or ``pte``, or ``exported program`` where no archive was read; ``kind`` may be
+    ``onnx`` or ``safetensors`` as well. ``nbytes`` is the size of the file that was written.
 
     ``rewritten`` tells of TorchScript which calls were written with other operators, ``left_out``
     which records were not written: the bytecode for phones, where the code is another now.
     ``extra_files_left_out`` are the names of extra files that the new file has not.
 
-    Of a program of ExecuTorch, ``data`` is the data file that was written beside it, and
-    ``agreements`` tell of each method with an example call whether our runner, the runtime and
-    the source give the same.
+    ``data`` is the file that was written beside it: constants of a program of ExecuTorch, large
+    weights of an ONNX file, the structure that belongs to weights. ``agreements`` tell of each
+    method with an example call whether the runtime, the source and, for ExecuTorch, our runner
+    give the same. ``opset`` is the version of the operators of an ONNX file. ``notes`` are
+    sentences on what the new file does not have as the source has it.
     """
 
     source: str
@@ -76,10 +92,12 @@ class Conversion:
     kind: str
     nbytes: int
     data: str | None = None
-    agreements: tuple[Agreement, ...] = ()
+    agreements: tuple[Agreement | OnnxAgreement, ...] = ()
     rewritten: tuple[RewrittenCalls, ...] = ()
     left_out: tuple[str, ...] = ()
     extra_files_left_out: tuple[str, ...] = ()
+    opset: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def convert(
@@ -95,6 +113,7 @@ def convert(
     data: str | os.PathLike[str] | None = None,
     backends: Sequence[str] = (),
     for_torch: str | None = None,
+    opset: int | None = None,
     canonical: bool = False,
     debug: bool = True,
     step: Callable[[str], None] = no_step,
@@ -102,7 +121,8 @@ def convert(
     """Write the model of one archive, or an exported program, as one of the kind ``dst`` says.
 
     ``.pt2`` is a PT2 archive, which torch.export loads; ``.pt``, ``.pth`` and ``.ts`` are
-    TorchScript, which torch.jit and libtorch load; ``.pte`` is a program of ExecuTorch. The ways:
+    TorchScript, which torch.jit and libtorch load; ``.pte`` is a program of ExecuTorch, ``.onnx``
+    an ONNX file, ``.safetensors`` the weights alone. The ways:
 
     * PT2 to TorchScript: the graph of the program is printed as TorchScript code, with its
       checks of arguments, branches and loops. All buffers become attributes that are saved.
@@ -118,6 +138,18 @@ def convert(
       ``backends`` (``"xnnpack"``) are delegated to. Initial values of buffers are kept. Each
       method is run for ``args`` and ``kwargs``, or the inputs that its program was exported
       with, by our runner, the runtime, and as it was: the result tells whether they agree.
+    * to ONNX: torch.onnx translates what torch.export traced of TorchScript, or one program, with
+      the operators of ``opset``; packages of the extra ``onnx`` do the work. Open sizes have the
+      names of their ``torch.export.Dim``. Weights of more than 1.5 GiB go to a file beside it,
+      ``.onnx.data``. onnxruntime runs it for ``args`` and ``kwargs``, the inputs that the program
+      was exported with, or random ones, and for other sizes where they are open: the result tells
+      whether its results are those of the program, and the file is written in any case.
+    * to safetensors: every tensor by its name, from archives of any kind, programs of ExecuTorch
+      among them, and beside it a ``.json`` with modules, signatures, constants, attributes and
+      tensors, of which it tells which are one. Nothing of the archive runs.
+
+    Files of Core ML, TensorRT, OpenVINO and LiteRT are written by their own tools: the error for
+    such a name tells the command.
 
     TorchScript is written for the newest torch, or the version that ``for_torch`` names, such as
     "2.9": the format version, the operators with their overloads and defaults, and the spelling
@@ -128,26 +160,68 @@ def convert(
     source, and neither it nor a file without ``debug`` says where code came from. They serve as
     well where source and destination are of one kind. Programs of ExecuTorch have no such forms.
 
-    Extra files are kept, but by ExecuTorch, which has none. ``model`` is one of those in a PT2
-    archive; ``policy`` and ``map_location`` are those of ``load``; ``step`` is called with what is
-    being done. ``dst`` is replaced only when the new file is complete; it may be ``src``. Each may
-    be a URL.
+    Extra files are kept, but by ExecuTorch, ONNX and safetensors, which have none. ``model`` is
+    one of those in a PT2 archive; ``policy`` and ``map_location`` are those of ``load``; ``step``
+    is called with what is being done. ``dst`` is replaced only when the new file is complete, and
+    the file beside it with it; it may be ``src``. Each may be a URL.
 
     Raises CallError for a ``dst`` of another name and for arguments that the way does not take
-    or lacks, and for a version of torch whose operators are not known; UnsupportedError for what
-    the other format cannot hold, TargetError for all that the other torch cannot read; what
+    or lacks, for packages that are not installed, and for a version of torch whose operators are
+    not known; UnsupportedError for what the other format cannot hold, by operator and line of the
+    user's source where they are known; TargetError for all that the other torch cannot read; what
     ``load`` and ``save`` raise.
     """
     to, beside = located(dst), located(data)
-    example, options = Example(args, kwargs, dynamic_shapes), SaveOptions({}, debug, canonical)
+    request = _Request(
+        Example(args, kwargs, dynamic_shapes), SaveOptions({}, debug, canonical), model, policy,
+        map_location, tuple(backends), for_torch, opset, step,
+    )  # fmt: skip
+    other = destination_of(os.fspath(to))
+    if other is not None:
+        request.require_taken(other, data)
+        beside = other.path_beside(os.fspath(to))
     with ExitStack() as uploads:
-        written = _converted(
-            located(src), _to_write(to, uploads), beside and _to_write(beside, uploads),
-            example, options, model=model, policy=policy, map_location=map_location,
-            backends=backends, for_torch=for_torch, step=step,
-        )  # fmt: skip
+        paths = _to_write(to, uploads), beside and _to_write(beside, uploads)
+        if other is None:
+            written = _converted(located(src), *paths, request)
+        else:
+            written = _written_as(other, located(src), *paths, request)
     shown = os.fsdecode(beside) if beside and written.data is not None else None
     return replace(written, destination=os.fspath(to), data=shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The arguments of ``convert`` that say how."""
+
+    example: Example
+    options: SaveOptions
+    model: str | None
+    policy: Policy | None
+    map_location: str | torch.device | None
+    backends: tuple[str, ...]
+    for_torch: str | None
+    opset: int | None
+    step: Callable[[str], None]
+
+    def require_taken(self, other: Destination, data: object) -> None:
+        """Raise CallError for an argument that files of another kind do not take."""
+        given = {
+            "args": self.example.args is not None,
+            "kwargs": self.example.kwargs is not None,
+            "dynamic_shapes": self.example.dynamic_shapes is not None,
+            "model": self.model is not None,
+            "policy": self.policy is not None,
+            "map_location": self.map_location is not None,
+            "data": data is not None,
+            "backends": bool(self.backends),
+            "for_torch": self.for_torch is not None,
+            "opset": self.opset is not None,
+            "canonical": self.options.canonical,
+            "debug": not self.options.debug,
+        }
+        for argument in (name for name, is_given in given.items() if is_given):
+            other.require(argument)
 
 
 def _to_write(place: str | os.PathLike[str], uploads: ExitStack) -> str | os.PathLike[str]:
@@ -163,49 +237,115 @@ def _converted(
     src: Any,
     dst: str | os.PathLike[str],
     data: str | os.PathLike[str] | None,
-    example: Example,
-    options: SaveOptions,
-    *,
-    model: str | None,
-    policy: Policy | None,
-    map_location: str | torch.device | None,
-    backends: Sequence[str],
-    for_torch: str | None,
-    step: Callable[[str], None],
+    request: _Request,
 ) -> Conversion:
     destination = _format_of_name(dst)
+    for_torch, options = request.for_torch, request.options
     release = None if for_torch is None else _release(for_torch)
     _require(
         release is None or destination.has_releases,
         "for_torch",
         "only TorchScript is written for other versions of torch",
     )
+    _require(request.opset is None, "opset", "only ONNX files have an opset")
     if destination.is_lowered:
-        _require(
-            not options.canonical, "canonical", "programs of ExecuTorch have no canonical form"
-        )
-        _require(
-            options.debug, "debug", "programs of ExecuTorch have no debug records to leave out"
-        )
-        _require(
-            map_location is None, "map_location", "programs of ExecuTorch run on the CPU alone"
-        )
-        methods, examples, kind = _methods_of(src, example, model=model, policy=policy)
-        from tsarchive.executorch_export import check, write
-
-        beside = data if write(methods, dst, data, backends=backends, step=step) else None
-        step("comparing with the runtime")
-        agreements = check(methods, examples, dst, beside)
-        shown = None if beside is None else os.fsdecode(beside)
-        return replace(_conversion(src, kind, dst, destination), data=shown, agreements=agreements)
+        return _to_executorch(src, dst, data, destination, request)
     _require(data is None, "data", "only programs of ExecuTorch (.pte) have data beside them")
-    _require(not backends, "backends", "only programs of ExecuTorch (.pte) have parts for backends")
+    _require(
+        not request.backends,
+        "backends",
+        "only programs of ExecuTorch (.pte) have parts for backends",
+    )
     if _is_program(src):
-        return _from_programs(src, dst, destination, example, release, options)
-    guard = Guard() if policy is None else Guard(policy)
-    loading = LoadOptions(given_device(map_location), guard, model)
+        return _from_programs(src, dst, destination, request.example, release, options)
+    guard = Guard() if request.policy is None else Guard(request.policy)
+    loading = LoadOptions(given_device(request.map_location), guard, request.model)
     path = cast("str | os.PathLike[str]", src)
-    return _from_archive(path, dst, destination, loading, example, step, release, options)
+    return _from_archive(
+        path, dst, destination, loading, request.example, request.step, release, options
+    )
+
+
+def _to_executorch(
+    src: Any,
+    dst: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None,
+    destination: Format,
+    request: _Request,
+) -> Conversion:
+    options, step = request.options, request.step
+    _require(not options.canonical, "canonical", "programs of ExecuTorch have no canonical form")
+    _require(options.debug, "debug", "programs of ExecuTorch have no debug records to leave out")
+    _require(
+        request.map_location is None,
+        "map_location",
+        "programs of ExecuTorch run on the CPU alone",
+    )
+    methods, examples, kind, extras = _methods_of(src, request)
+    from tsarchive.executorch_export import check, write
+
+    beside = data if write(methods, dst, data, backends=request.backends, step=step) else None
+    step("comparing with the runtime")
+    agreements = check(methods, examples, dst, beside)
+    shown = None if beside is None else os.fsdecode(beside)
+    done = _conversion(src, kind, dst, destination.kind)
+    return replace(done, data=shown, agreements=agreements, extra_files_left_out=extras)
+
+
+def _written_as(
+    other: Destination,
+    src: Any,
+    dst: str | os.PathLike[str],
+    beside: str | os.PathLike[str] | None,
+    request: _Request,
+) -> Conversion:
+    """Write a model as what is no archive, with a file beside it."""
+    assert beside is not None
+    way = {ONNX.kind: _to_onnx, SAFETENSORS.kind: _to_safetensors}[other.kind]
+    return way(src, dst, beside, request)
+
+
+def _to_onnx(
+    src: Any, dst: str | os.PathLike[str], data: str | os.PathLike[str], request: _Request
+) -> Conversion:
+    from tsarchive.onnx_export import write
+
+    methods, examples, kind, extras = _methods_of(src, request)
+    if len(methods) > 1:
+        raise CallError(
+            f"an ONNX file holds one model, and there are several: {', '.join(methods)}",
+            hint="Choose one with the argument model, or give one program",
+        )
+    ((name, program),) = methods.items()
+    example = request.example
+    done = write(
+        program, examples.get(name), dst, data, is_stored=not example.is_given,
+        opset=request.opset, dynamic_shapes=example.dynamic_shapes, step=request.step,
+    )  # fmt: skip
+    return replace(
+        _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
+        opset=done.opset, agreements=done.agreements, notes=done.notes, extra_files_left_out=extras,
+    )  # fmt: skip
+
+
+def _to_safetensors(
+    src: Any, dst: str | os.PathLike[str], structure: str | os.PathLike[str], request: _Request
+) -> Conversion:
+    from tsarchive.weights_export import write
+
+    source, is_program = src, _is_program(src)
+    if is_program:
+        source = io.BytesIO()
+        save(src, source)
+        source.seek(0)
+    opened = opened_file(source, whole=True)
+    with closing(opened):
+        found = format_of(opened)
+        notes = write(opened, found, dst, structure, model=request.model, step=request.step)
+        extras = tuple(OpenedArchive(opened, found).extra_files)
+    kind = _EXPORTED if is_program else found.kind
+    done = _conversion(src, kind, dst, SAFETENSORS.kind)
+    return replace(done, data=os.fsdecode(structure), notes=notes, extra_files_left_out=extras)
 
 
 def _from_archive(
@@ -236,7 +376,7 @@ def _from_archive(
         written = destination.convert(module, source, dst, example, release, options)
     kept = _extra_files(dst) if extra_files else ()
     left_out = tuple(name for name in extra_files if name not in kept)
-    done = _conversion(src, source.kind, dst, destination, written)
+    done = _conversion(src, source.kind, dst, destination.kind, written)
     return replace(done, extra_files_left_out=left_out)
 
 
@@ -266,20 +406,20 @@ def _from_programs(
         loaded = load(stream)
         own = format_of_module(loaded)
         written = destination.convert(loaded, own, dst, example, release, options)
-    return _conversion(src, _EXPORTED, dst, destination, written)
+    return _conversion(src, _EXPORTED, dst, destination.kind, written)
 
 
 def _conversion(
     src: Any,
     source_kind: str,
     dst: str | os.PathLike[str],
-    destination: Format,
+    kind: str,
     written: Written | None = None,
 ) -> Conversion:
     source = _EXPORTED if source_kind == _EXPORTED else os.fspath(src)
     size = os.path.getsize(dst)
     path = os.fspath(dst)
-    kinds = source_kind, path, destination.kind
+    kinds = source_kind, path, kind
     return Conversion(source, *kinds, size, **(written or Written())._asdict())
 
 
@@ -303,7 +443,8 @@ def _format_of_name(path: str | os.PathLike[str]) -> Format:
         raise CallError(
             f"the name {os.path.basename(os.fspath(path))!r} does not say what to write",
             hint="Names of PT2 archives end in .pt2, those of TorchScript in .pt, .pth or .ts, "
-            "those of programs of ExecuTorch in .pte" + (_NO_BYTECODE if suffix == ".ptl" else ""),
+            "those of programs of ExecuTorch in .pte, of ONNX files in .onnx, of weights in "
+            ".safetensors" + (_NO_BYTECODE if suffix == ".ptl" else ""),
         )
     return found
 
@@ -328,32 +469,61 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, torch.export.ExportedProgram)
 
 
-def _methods_of(
-    src: Any, call: Example, *, model: str | None, policy: Policy | None
-) -> tuple[Mapping[str, ExportedProgram], Mapping[str, ExampleCall], str]:
-    """Return programs by method, example arguments of those that have any, and the kind of source.
+class _Programs(NamedTuple):
+    """Programs by method, example arguments of those that have any, the kind of the source, and
+    the names of its extra files."""
+
+    methods: Mapping[str, ExportedProgram]
+    examples: Mapping[str, ExampleCall]
+    kind: str
+    extra_files: tuple[str, ...] = ()
+
+
+def _methods_of(src: Any, request: _Request) -> _Programs:
+    """Return the programs to lower.
 
     They are the given programs, those of a PT2 archive, or what torch.export traces of TorchScript.
     Several models of a PT2 archive become methods of their names, unless ``model`` selects one.
     Raises CallError for missing or surplus arguments, and what ``load`` raises.
     """
+    call = request.example
     if _is_program(src):
         methods = dict(src) if isinstance(src, Mapping) else {_FORWARD: src}
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
-        return methods, _examples(methods, call), _EXPORTED
+        return _Programs(methods, _examples(methods, call), _EXPORTED)
     opened, found = _opened_archive(src)
-    options = LoadOptions(None, Guard() if policy is None else Guard(policy), model)
+    guard = Guard() if request.policy is None else Guard(request.policy)
+    options = LoadOptions(None, guard, request.model)
     if found.has_programs:
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
         methods, samples = _models(opened, options)
     else:
         _check_example(call, is_traced=True)
         module = load_opened(opened, options)
-        program = traced_program(
-            module, call.args or (), call.kwargs, dynamic_shapes=call.dynamic_shapes
-        )
+        program = _traced(module, call)
         methods, samples = {_FORWARD: program}, {}
-    return methods, _examples(methods, call) if call.is_given else samples, found.kind
+    examples = _examples(methods, call) if call.is_given else samples
+    extra_files = tuple(OpenedArchive(opened, found).extra_files)
+    return _Programs(methods, examples, found.kind, extra_files)
+
+
+def _traced(module: ArchiveModule, call: Example) -> ExportedProgram:
+    """Return the program of one call, whose nodes tell lines of the user's source.
+
+    These are looked up now: they are known as long as the module is loaded.
+    """
+    program = traced_program(
+        module,
+        () if call.args is None else call.args,
+        call.kwargs,
+        dynamic_shapes=call.dynamic_shapes,
+    )
+    for graph in graphs_of(program.graph_module):
+        for node in graph.graph.nodes:
+            if node.meta.get("stack_trace"):
+                stack = without_runner(node.meta["stack_trace"])
+                node.meta["stack_trace"] = with_user_lines(stack)
+    return program
 
 
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
@@ -428,4 +598,4 @@ def to_exported_program(
         )
     if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
-    return traced_program(module, example_inputs, kwargs, dynamic_shapes=dynamic_shapes)
+    return _traced(module, Example(example_inputs, kwargs, dynamic_shapes))

@@ -12,17 +12,14 @@ import copy
 import importlib
 import io
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from tsarchive.container.writer import replacing
@@ -30,102 +27,18 @@ from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.executorch.modules.comparing import compare_outputs
 from tsarchive.formats.executorch.modules.delegates import Backends
 from tsarchive.loading import load
-from tsarchive.run.packed import refuse_packed
+from tsarchive.lowering import (
+    ExampleCall,
+    outputs_of,
+    quietly,
+    refuse_packed_constants,
+    source_outputs,
+    with_core_operators,
+)
 from tsarchive.steps import no_step
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-_ATEN: Final = torch.ops.aten
-_Call = tuple[Any, tuple[Any, ...]]
-"""An operator and its arguments."""
-ExampleCall = tuple[Sequence[Any], Mapping[str, Any]]
-"""Positional and keyword arguments of a method."""
-
-
-def with_core_operators(program: ExportedProgram) -> ExportedProgram:
-    """Return the program without such operators; the program itself where it has none."""
-    if not any(_replacements(program.graph_module)):
-        return program
-    module = _copy(program.graph_module)
-    for node, (target, arguments) in _replacements(module):
-        node.target, node.args, node.kwargs = target, arguments, {}
-    for graph in _graphs(module):
-        graph.recompile()
-    return program._update(module, program.graph_signature)
-
-
-def _copy(module: GraphModule) -> GraphModule:
-    """Copy a graph module, undoing the renaming of nodes that signatures refer to."""
-    copied = copy.deepcopy(module)
-    for old, new in zip(_graphs(module), _graphs(copied), strict=True):
-        for node, node_copy in zip(old.graph.nodes, new.graph.nodes, strict=True):
-            node_copy.name = node.name
-    return copied
-
-
-def _replacements(module: GraphModule) -> Iterator[tuple[Node, _Call]]:
-    for graph in _graphs(module):
-        for node in graph.graph.nodes:
-            form = _FORMS.get(node.target)
-            call = None if form is None else form(node, _named_arguments(node))
-            if call is not None:
-                yield node, call
-
-
-def _graphs(module: GraphModule) -> Iterator[GraphModule]:
-    return (found for found in module.modules() if isinstance(found, GraphModule))
-
-
-def _named_arguments(node: Node) -> dict[str, Any]:
-    """Return the arguments of a node by name, including defaults."""
-    target: Any = node.target
-    schema = target._schema.arguments
-    defaults = {argument.name: argument.default_value for argument in schema}
-    names = [argument.name for argument in schema]
-    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
-def _convolution(_node: Node, given: Mapping[str, Any]) -> _Call:
-    """Drop the backend flags that traces record with a convolution."""
-    return _ATEN.convolution.default, tuple(given.values())[:9]
-
-
-def _upsample(
-    target: Any, names: Sequence[str], node: Node, given: Mapping[str, Any]
-) -> _Call | None:
-    """Return the overload that takes sizes or scales; None where both are needed.
-
-    Scales determine the sampling positions, so given ones are kept.
-    """
-    image, scales = given["self"], [given[name] for name in names]
-    if all(scale is None for scale in scales):
-        return target, (image, given["output_size"], None)
-    if None in scales or not _are_enough(image, node, scales):
-        return None
-    return target, (image, None, scales)
-
-
-def _are_enough(image: Node, node: Node, scales: list[float]) -> bool:
-    old, new = (list(found.meta["val"].shape[2:]) for found in (image, node))
-    if not all(isinstance(size, int) for size in old + new):
-        return False
-    return new == [int(size * scale) for size, scale in zip(old, scales, strict=True)]
-
-
-_FORMS: Final[Mapping[Any, Callable[[Node, Mapping[str, Any]], _Call | None]]] = MappingProxyType(
-    {
-        _ATEN._convolution.default: _convolution,
-        _ATEN._convolution.deprecated: _convolution,
-        _ATEN.upsample_nearest1d.default: partial(
-            _upsample, _ATEN.upsample_nearest1d.vec, ("scales",)
-        ),
-        _ATEN.upsample_nearest2d.default: partial(
-            _upsample, _ATEN.upsample_nearest2d.vec, ("scales_h", "scales_w")
-        ),
-    }
-)
-
 
 # Name of a backend -> location of its partitioner, which selects the subgraphs to delegate.
 BACKENDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
@@ -147,8 +60,7 @@ def lower(
     programs, such as those with tensors that oneDNN packed.
     """
     for program in methods.values():
-        for name, value in program.constants.items():
-            refuse_packed(name, value, UnsupportedError, "Convert")
+        refuse_packed_constants(program)
     require_package()
     partitioners = [_partitioner(name) for name in backends]
     # With gradients enabled, retracing fails for buffers that are assigned results of weights.
@@ -214,14 +126,6 @@ def _changed_buffers(program: ExportedProgram) -> Iterator[str]:
             yield placeholder
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Suppress the package's warnings about its own plans, which callers cannot act on."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 # The runtime's kernels add in another order than torch's.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
 
@@ -244,6 +148,15 @@ class Agreement:
     def ok(self) -> bool:
         return self.problem is None
 
+    @property
+    def summary(self) -> str:
+        """The differences in words."""
+        runtime, source = self.runtime_difference or 0.0, self.source_difference or 0.0
+        return (
+            f"results are {runtime:.3g} from those of the runtime, {source:.3g} from those of its "
+            "source"
+        )
+
 
 def _of_method(
     name: str,
@@ -253,19 +166,16 @@ def _of_method(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Agreement:
-    with quietly():
-        original = copy.deepcopy(source.module())  # whose buffers are left unchanged
-    with torch.no_grad():
-        expected = _outputs(original(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+    expected = source_outputs(source, (args, kwargs))
     try:
         module: Any = load(io.BytesIO(program), data=None if data is None else io.BytesIO(data))
-        found = _outputs(getattr(module, name)(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
+        found = outputs_of(getattr(module, name)(*copy.deepcopy(args), **copy.deepcopy(kwargs)))
     except (ArchiveError, RuntimeError) as error:
         return Agreement(name, None, None, f"our runner: {error}")
     beside = compare_outputs(found, expected, rtol=_RELATIVE, atol=_ABSOLUTE)
     try:
         runtime = Backends(program, () if data is None else (data,))
-        there = _outputs(
+        there = outputs_of(
             runtime.run(name, tree_leaves((copy.deepcopy(args), copy.deepcopy(kwargs))))
         )
     except ArchiveError as error:
@@ -275,12 +185,6 @@ def _of_method(
     if problem is None and beside.problem is not None:
         problem = f"the program it was made from: {beside.problem}"
     return Agreement(name, other.max_difference, beside.max_difference, problem)
-
-
-def _outputs(result: Any) -> list[Any]:
-    return [
-        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)
-    ]
 
 
 def write(

@@ -17,7 +17,7 @@ from tsarchive.container import NewRecord, write_container
 
 KEYS = {
     "source", "source_kind", "destination", "kind", "bytes", "data", "agreements", "rewritten",
-    "left_out", "extra_files_left_out",
+    "left_out", "extra_files_left_out", "opset", "notes",
 }  # fmt: skip
 
 
@@ -95,11 +95,15 @@ def test_text_says_what_was_made(exported, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("net.onnx",), "does not say what to write"),
+        (("net.model",), "does not say what to write"),
+        (("net.engine",), "are written by a tool of its own, trtexec"),
+        (("net.pt2", "--random", "2x3", "--opset", "18"), "only ONNX files have an opset"),
         (("net.pt2",), "example arguments"),
         (("net.pt", "--random", "2x3"), "takes no arguments"),
         (("net.pt2", "--random", "2x4"), "cannot"),
         (("net.pt2", "--random", "2x3", "--dynamic", "x"), "is no PLACE:DIM"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x:0:3"), "is no PLACE:DIM"),
+        (("net.pt2", "--random", "2x3", "--dynamic", "x:0=a=3"), "is no PLACE:DIM"),
         (
             ("net.pt2", "--random", "2x3", "--dynamic", "y:0"),
             "no tensor 'y' is given; there are: x",
@@ -128,6 +132,60 @@ def test_a_process(exported, tmp_path):
     done = torch_process("-m", "tsarchive", "convert", exported, "net.pt", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["destination"] == "net.pt"
+
+
+# ONNX, weights, and what other tools write
+
+
+@pytest.fixture
+def _onnx():
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+
+
+@pytest.mark.usefixtures("_onnx")
+def test_torchscript_to_onnx(tmp_path):
+    out = tmp_path / "net.onnx"
+    sizes = ("--dynamic", "x:0=batch:1..8", "--opset", "20")
+    found = document("convert", SEQUENTIAL, out, "--random", "2x3", *sizes)
+    assert found.keys() == KEYS
+    assert (found["kind"], found["opset"], found["notes"]) == ("onnx", 20, [])
+    told = [(one["inputs"], one["is_resized"], one["problem"]) for one in found["agreements"]]
+    assert told == [("given", False, None), ("given", True, None)]
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(out))
+    assert session.get_inputs()[0].shape == ["batch", 3]
+    x = torch.ones(7, 3)
+    (result,) = session.run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(result), torch.jit.load(SEQUENTIAL)(x))
+
+
+@pytest.mark.long("test_torchscript_to_onnx")
+@pytest.mark.usefixtures("_onnx")
+def test_onnx_in_words(exported, tmp_path, monkeypatch):
+    out = tmp_path / "net.onnx"
+    done = run("convert", exported, out)
+    assert done.exit_code == 0
+    assert f"is now {out} (ONNX opset " in done.stdout
+    assert "forward: results for stored inputs are " in done.stdout
+    assert "Warning" not in done.output + done.stderr
+    from tsarchive import onnx_export
+
+    monkeypatch.setattr(onnx_export, "_run", lambda *_: [torch.zeros(4, 2)])
+    done = run("convert", exported, out)
+    assert done.exit_code == 1
+    assert "forward: results do not agree: output 0 is up to" in done.stdout
+    assert out.exists()
+
+
+def test_weights(tmp_path):
+    out = tmp_path / "net.safetensors"
+    found = document("convert", SEQUENTIAL, out)
+    assert (found["kind"], found["data"]) == ("safetensors", str(tmp_path / "net.json"))
+    assert out.stat().st_size == found["bytes"]
+    shown = run("convert", SEQUENTIAL, out).stdout
+    assert f"its modules and values are in {tmp_path / 'net.json'}" in shown
 
 
 # Programs of ExecuTorch
@@ -180,9 +238,9 @@ def test_results_that_do_not_agree_are_a_finding(tmp_path):
 
 def test_bounds_that_are_no_bounds(tmp_path):
     message = error(
-        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=few"
+        "convert", SEQUENTIAL, tmp_path / "x.pt2", "--random", "2x3", "--dynamic", "x:0=1..few"
     )
-    assert "'x:0=few' is no PLACE:DIM" in str(message)
+    assert "'x:0=1..few' is no PLACE:DIM" in str(message)
 
 
 def test_for_another_torch(tmp_path):

@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate
 
 import tsarchive
 from tests.support.archives import TORCH
-from tsarchive.executorch_export import with_core_operators
+from tsarchive.lowering import with_core_operators
 
 ATEN = torch.ops.aten
 IMAGE = torch.linspace(-1, 1, 2 * 4 * 6 * 6).view(2, 4, 6, 6)

@@ -14,26 +14,8 @@ import torch
 import tsarchive
 from tests.support.archives import ARCHIVES, FIXTURES
 from tests.support.command_line import document, error, process, run
+from tests.support.safetensors_files import parsed
 from tsarchive.formats.executorch import view
-
-TORCH_DTYPES = {
-    "F32": torch.float32, "I64": torch.int64, "C64": torch.complex64, "U8": torch.uint8,
-    "BF16": torch.bfloat16,
-}  # fmt: skip
-
-
-def parsed(data: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Return the tensors and the metadata of a safetensors file."""
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    metadata = header.pop("__metadata__")
-    found = {}
-    for name, facts in header.items():
-        begin, end = (8 + size + offset for offset in facts["data_offsets"])
-        flat = torch.frombuffer(bytearray(data[begin:end] or b"\0"), dtype=torch.uint8)
-        values = flat[: end - begin].view(TORCH_DTYPES[facts["dtype"]])
-        found[name] = values.reshape(facts["shape"])
-    return found, metadata
 
 
 def salvaged(data: bytes) -> tuple[tsarchive.SalvageReport, dict[str, torch.Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import click
 
 import tsarchive
 from tsarchive.describing.text import in_commands, plural
+from tsarchive.formats.destinations import ONNX, SAFETENSORS, destination_named
 from tsarchive.formats.registry import format_named
 from tsarchive.operators.registry import schema_texts
 from tsarchive.operators.releases import Release, newest_release, release_named
@@ -26,13 +28,18 @@ if TYPE_CHECKING:
     from tsarchive.converting import Conversion
     from tsarchive.executorch_export import Agreement
     from tsarchive.formats.requests import RewrittenCalls
+    from tsarchive.onnx_export import OnnxAgreement
 
+# What stands beside a file, of whatever kind it is not constants.
+_BESIDE = {ONNX.kind: "weights", SAFETENSORS.kind: "modules and values"}
 _RAISE = "prim::RaiseException"
 _NO_OPERATOR = "code without operators"
 _STEPS = 2
-_STEPS_TO_EXECUTORCH = 3
+_STEPS_OF_OTHERS = {".pte": 3, ".onnx": 3, ".safetensors": 1}
 _SIZE = re.compile(
-    r"(?P<place>[^:]+):(?P<dimension>\d+)(=((?P<least>\d+)\.\.)?(?P<most>\d+))?", re.ASCII
+    r"(?P<place>[^:]+):(?P<dimension>\d+)(=(?P<name>[A-Za-z_]\w*))?"
+    r"((?(name):|=)((?P<least>\d+)\.\.)?(?P<most>\d+))?",
+    re.ASCII,
 )
 
 
@@ -43,9 +50,16 @@ _SIZE = re.compile(
     "--dynamic",
     "sizes",
     multiple=True,
-    metavar="PLACE:DIM[=[MIN..]MAX]",
-    help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, and the "
-    "sizes that it may have.",
+    metavar="PLACE:DIM[=NAME|=[NAME:][MIN..]MAX]",
+    help="Leave a size open: the argument, such as x or x.key.0, which of its dimensions, a name "
+    "for it, and the sizes that it may have: x:0, x:0=8, x:0=batch, x:0=batch:1..8. Sizes of one "
+    "name are equal.",
+)
+@click.option(
+    "--opset",
+    type=int,
+    metavar="N",
+    help="The version of the operators of an ONNX file; by default that of torch.onnx.",
 )
 @click.option(
     "--data",
@@ -77,6 +91,7 @@ def command(
     *,
     seed: int,
     sizes: tuple[str, ...],
+    opset: int | None,
     data: str | None,
     backends: tuple[str, ...],
     model: str | None,
@@ -91,18 +106,22 @@ def command(
     """Write the model of one archive as another.
 
     The name of DESTINATION says which kind it is: .pt2 for torch.export, .pt, .pth or .ts for
-    TorchScript, which torch.jit and libtorch load, .pte for ExecuTorch. Of TorchScript,
-    torch.export traces one call: INPUTS, --arg and --random are its arguments, as for
-    'tsarchive run'. Sizes are those of this call unless --dynamic leaves them open; in arguments
-    that are containers, keys and positions lead to the tensor. DESTINATION is replaced when the
-    new file is complete; it may be SOURCE.
+    TorchScript, which torch.jit and libtorch load, .pte for ExecuTorch, .onnx for ONNX,
+    .safetensors for the weights alone. Of TorchScript, torch.export traces one call: INPUTS, --arg
+    and --random are its arguments, as for 'tsarchive run'. Sizes are those of this call unless
+    --dynamic leaves them open; in arguments that are containers, keys and positions lead to the
+    tensor. DESTINATION is replaced when the new file is complete; it may be SOURCE.
 
     TorchScript is written with operators that the newest torch has, or the one of --for-torch,
     back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
     the way is named, and the exit code is 1.
 
     Programs of ExecuTorch are made by its package, and run for one call here, in its runtime, and
-    as they were: the exit code is 1 where the results do not agree.
+    as they were: the exit code is 1 where the results do not agree. So are ONNX files, by
+    onnxruntime: for INPUTS, or those that a PT2 archive holds, or random ones. Operators that ONNX
+    lacks are named with the line that calls them. With weights goes a .json file of modules,
+    signatures, constants and tensors; nothing of the archive runs. For Core ML, TensorRT, OpenVINO
+    and LiteRT, the error tells the command of their own tools.
 
     \b
     Examples:
@@ -112,13 +131,15 @@ def command(
       tsarchive convert model.pt older.pt --for-torch 2.9
       tsarchive convert model.pt same.pt --canonical
       tsarchive convert model.pt model.pte --random 1x8 --dynamic x:0=1..16 --data model.ptd
+      tsarchive convert model.pt model.onnx --random 2x3x224x224 --dynamic x:0=batch --opset 20
+      tsarchive convert model.pt model.safetensors
     """
     destination, rest = split_file(arguments)
     if file is None or destination is None:
         missing = "'SOURCE'" if file is None else "'DESTINATION'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
     inputs = gather(rest, seed) if rest else None
-    steps = _STEPS_TO_EXECUTORCH if destination.endswith(".pte") else _STEPS
+    steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
     try:
         with _without_logs(), progress(steps) as step:
             done = tsarchive.convert(
@@ -133,6 +154,7 @@ def command(
                 data=data,
                 backends=backends,
                 for_torch=for_torch,
+                opset=opset,
                 canonical=canonical,
                 debug=not no_debug,
                 step=step,
@@ -180,23 +202,34 @@ def _document(done: Conversion) -> dict[str, Any]:
 def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     release = newest_release() if for_torch is None else release_named(for_torch)
     target = f"the newest torch, {release}," if for_torch is None else f"torch {release}"
-    kinds = format_named(done.source_kind).family, format_named(done.kind).family
-    made = f"{done.destination} ({kinds[1]}, {done.nbytes:,} bytes)"
-    say(f"{done.source} ({kinds[0]}) is now {made}")
+    version = "" if done.opset is None else f" opset {done.opset}"
+    made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
+    say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
     if done.extra_files_left_out:
         say(f"extra files are left out: {', '.join(done.extra_files_left_out)}", "bold yellow")
+    for note in done.notes:
+        say(note, "yellow")
     if done.data is not None:
-        say(f"its constants are in {done.data}")
+        say(f"its {_BESIDE.get(done.kind, 'constants')} are in {done.data}")
     elif asked is not None:
         say(f"no constants are left for {asked}, which was not written")
     for found in done.agreements:
         say(_agreement(found))
-    if format_named(done.kind).is_lowered and not done.agreements:
+    if _is_lowered(done.kind) and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
+
+
+def _family(kind: str) -> str:
+    other = destination_named(kind)
+    return format_named(kind).family if other is None else other.title
+
+
+def _is_lowered(kind: str) -> bool:
+    return destination_named(kind) is None and format_named(kind).is_lowered
 
 
 def _rewritten(calls: RewrittenCalls, release: Release, target: str) -> str:
@@ -219,14 +252,10 @@ def _gives_tensors(operator: str, release: Release) -> bool:
     return "Tensor" in heads.get(operator, "")
 
 
-def _agreement(found: Agreement) -> str:
+def _agreement(found: Agreement | OnnxAgreement) -> str:
     if found.problem is not None:
         return f"{found.method}: results do not agree: {found.problem}"
-    apart = (found.runtime_difference or 0.0, found.source_difference or 0.0)
-    return (
-        f"{found.method}: results are {apart[0]:.3g} from those of the runtime, {apart[1]:.3g} "
-        "from those of its source"
-    )
+    return f"{found.method}: {found.summary}"
 
 
 def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
@@ -242,7 +271,10 @@ def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[s
     for size in sizes:
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise _not_open(f"{size!r} is no PLACE:DIM, PLACE:DIM=MAX or PLACE:DIM=MIN..MAX")
+            raise _not_open(
+                f"{size!r} is no PLACE:DIM, PLACE:DIM=MAX, PLACE:DIM=MIN..MAX, PLACE:DIM=NAME or "
+                "PLACE:DIM=NAME:MIN..MAX"
+            )
         place, dimension = match["place"], int(match["dimension"])
         if place not in tensors:
             known = ", ".join(tensors) or "none"
@@ -261,13 +293,13 @@ def _key_text(key: Any) -> str:
 
 
 def _open_size(match: re.Match[str]) -> Any:
-    """Return any size, or one between bounds, under a name that no other size has."""
+    """Return any size, or one under the name given or a name that no other size has."""
     from torch.export import Dim
 
     if match["most"] is None:
-        return Dim.DYNAMIC
-    name = re.sub(r"\W", "_", f"size_{match['place']}_{match['dimension']}", flags=re.ASCII)
-    return Dim(name, min=int(match["least"] or 1), max=int(match["most"]))
+        return Dim.DYNAMIC if match["name"] is None else Dim(match["name"])
+    own = re.sub(r"\W", "_", f"size_{match['place']}_{match['dimension']}", flags=re.ASCII)
+    return Dim(match["name"] or own, min=int(match["least"] or 1), max=int(match["most"]))
 
 
 def _not_open(message: str) -> click.BadParameter:

@@ -6,13 +6,11 @@ escapes control characters.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from enum import Enum
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
@@ -20,7 +18,7 @@ from unicodedata import category, east_asian_width
 
 import click
 
-from tsarchive.describing.text import LAYOUT, escaped, visible
+from tsarchive.describing.text import LAYOUT, as_json, visible
 from tsarchive.errors import ArchiveWarning
 
 if TYPE_CHECKING:
@@ -360,32 +358,11 @@ def _print(text: str, *, stderr: bool = False) -> None:
 def print_json(document: Any) -> None:
     """Print a document of plain values, dataclasses, members of enumerations, and bytes.
 
-    A dataclass becomes an object of its fields, where ``nbytes`` is called ``bytes`` as in all
-    documents, a member its value, and bytes ASCII text with escapes. NaN and infinities, which JSON
-    lacks, become strings.
+    They take the forms of :func:`as_json`.
     """
     import json
 
-    _print(json.dumps(_as_json(document), indent=2, allow_nan=False) + "\n")
-
-
-def _as_json(value: Any) -> Any:
-    from dataclasses import fields, is_dataclass
-
-    if isinstance(value, dict):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(item) for item in value]
-    if is_dataclass(value):
-        named = {field.name: _as_json(getattr(value, field.name)) for field in fields(value)}
-        return {"bytes" if name == "nbytes" else name: item for name, item in named.items()}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, bytes):
-        return escaped(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    _print(json.dumps(as_json(document), indent=2, allow_nan=False) + "\n")
 
 
 STYLES: Final = {"info": "cyan", "warning": "yellow", "error": "bold red"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import tsarchive
-from tsarchive.describing.contents import totals_of, totals_text
+from tsarchive.describing.contents import tensor_document, totals_of, totals_text
 from tsarchive.describing.text import plural, shape
 
 from .command import (
@@ -101,7 +101,7 @@ def command(
     if sort is not None:
         found.sort(key=_ORDERS[sort])
     if as_json:
-        rows = [_document(name, info) for name, info in found]
+        rows = [tensor_document(name, info) for name, info in found]
         print_json({"file": file, "tensors": rows, "total": totals_of(info for _, info in found)})
     elif match is not None and not found:
         say(f"no tensor has a name that fits {match}")
@@ -144,20 +144,6 @@ def _show_salvage(file: str, out: str, report: SalvageReport) -> None:
         say(f"parts of {report.archives:,} archives are in the file: {numbered}", "bold yellow")
     if not report.has_checksums:
         say("the file has no checksums: whether elements have been changed is not known")
-
-
-def _document(name: str, info: TensorInfo) -> dict[str, Any]:
-    return {
-        "name": name,
-        "dtype": info.dtype,
-        "shape": info.shape,
-        "strides": info.strides,
-        "bytes": info.nbytes,
-        "record": info.storage,
-        "storages": info.storages,
-        "device": info.device,
-        "role": info.role,
-    }
 
 
 def _show(found: list[Named]) -> None:

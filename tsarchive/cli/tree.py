@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import tsarchive
+from tsarchive.describing.contents import level_below, module_totals, tree_document
 from tsarchive.describing.text import plural, size, visible
 
 from .command import Command, chosen_model, file_argument, json_option, model_option
@@ -45,42 +46,9 @@ def command(file: str, *, depth: int | None, typed: bool, model: str | None, as_
         archive = chosen_model(opened, model)
         root = archive.view.signed_tree() if typed else archive.tree()
     if as_json:
-        print_json({"file": file, "root": document(root, depth)})
+        print_json({"file": file, "root": tree_document(root, depth)})
     else:
         show(_lines(root, depth))
-
-
-def totals(module: ModuleInfo) -> tuple[int, int]:
-    """Parameter elements and bytes of a module with everything below it."""
-    parameters, nbytes = module.parameters, module.nbytes
-    for child in module.children:
-        more_parameters, more_bytes = totals(child)
-        parameters, nbytes = parameters + more_parameters, nbytes + more_bytes
-    return parameters, nbytes
-
-
-def document(module: ModuleInfo, depth: int | None) -> dict[str, Any]:
-    """Return the JSON form. ``parameters`` and ``bytes`` are the module's own, ``total_*`` not.
-
-    ``children`` is null where the depth ends the listing.
-    """
-    total_parameters, total_bytes = totals(module)
-    return {
-        "name": module.name,
-        "class": module.qualified_class,
-        "methods": list(module.methods),
-        "parameters": module.parameters,
-        "bytes": module.nbytes,
-        "total_parameters": total_parameters,
-        "total_bytes": total_bytes,
-        "children": None
-        if depth == 0
-        else [document(child, _below(depth)) for child in module.children],
-    }
-
-
-def _below(depth: int | None) -> int | None:
-    return None if depth is None else depth - 1
 
 
 def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
@@ -92,11 +60,11 @@ def _lines(root: ModuleInfo, depth: int | None) -> Iterator[str]:
         shown = () if left == 0 else module.children
         ends = ("└── ", "    "), *[("├── ", "│   ")] * (len(shown) - 1)
         for child, (corner, bar) in zip(reversed(shown), ends, strict=False):
-            pending.append((child, below + corner, below + bar, _below(left)))
+            pending.append((child, below + corner, below + bar, level_below(left)))
 
 
 def _label(module: ModuleInfo) -> str:
-    parameters, nbytes = totals(module)
+    parameters, nbytes = module_totals(module)
     parts = [
         styled(visible(module.name or "(root)"), "bold"),
         styled(visible(module.qualified_class), "cyan"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from .text import NAMES_SHOWN, OPERATORS_SHOWN, Lines, counts_text, listed, named, plural, size
 
@@ -166,6 +166,55 @@ def totals_text(totals: TensorTotals) -> str:
     """``19 tensors in 5 storages, 654.6 KiB``"""
     storages = plural(totals.storages, "storage")
     return f"{plural(totals.count, 'tensor')} in {storages}, {size(totals.bytes)}"
+
+
+def module_totals(module: ModuleInfo) -> tuple[int, int]:
+    """Return parameter elements and bytes of a module with everything below it."""
+    parameters, nbytes = module.parameters, module.nbytes
+    for child in module.children:
+        more_parameters, more_bytes = module_totals(child)
+        parameters, nbytes = parameters + more_parameters, nbytes + more_bytes
+    return parameters, nbytes
+
+
+def tree_document(module: ModuleInfo, depth: int | None = None) -> dict[str, Any]:
+    """Return a tree as JSON. ``parameters`` and ``bytes`` are the module's own, ``total_*`` not.
+
+    ``children`` is null where the depth ends the listing.
+    """
+    total_parameters, total_bytes = module_totals(module)
+    return {
+        "name": module.name,
+        "class": module.qualified_class,
+        "methods": list(module.methods),
+        "parameters": module.parameters,
+        "bytes": module.nbytes,
+        "total_parameters": total_parameters,
+        "total_bytes": total_bytes,
+        "children": None
+        if depth == 0
+        else [tree_document(child, level_below(depth)) for child in module.children],
+    }
+
+
+def level_below(depth: int | None) -> int | None:
+    """Return how many levels are left below a module; None where there is no bound."""
+    return None if depth is None else depth - 1
+
+
+def tensor_document(name: str, info: TensorInfo) -> dict[str, Any]:
+    """Return a tensor as JSON: as everywhere, sizes are ``bytes``."""
+    return {
+        "name": name,
+        "dtype": info.dtype,
+        "shape": info.shape,
+        "strides": info.strides,
+        "bytes": info.nbytes,
+        "record": info.storage,
+        "storages": info.storages,
+        "device": info.device,
+        "role": info.role,
+    }
 
 
 @dataclass(slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from enum import Enum
+from typing import Any, Final, TypeAlias
 
 _METHODS = {0: "stored", 8: "deflated", 9: "deflate64"}
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -88,6 +90,31 @@ def visible(text: str, *, keep: str = "\n") -> str:
 def escaped(data: bytes) -> str:
     """Return bytes as ASCII text with escapes."""
     return ascii(data)[2:-1]
+
+
+def as_json(value: Any) -> Any:
+    """Return a value in the forms that JSON has.
+
+    A dataclass becomes an object of its fields, where ``nbytes`` is called ``bytes`` as in all
+    documents, a member of an enumeration its value, and bytes ASCII text with escapes. NaN,
+    infinities and complex numbers, which JSON lacks, become strings.
+    """
+    from dataclasses import fields, is_dataclass
+
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if is_dataclass(value):
+        named = {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
+        return {"bytes" if name == "nbytes" else name: item for name, item in named.items()}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return escaped(value)
+    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value
 
 
 _NAME = r"'[^']*'|\"[^\"]*\""

@@ -27,7 +27,7 @@ from .modules import call_module, foreign_method, is_foreign_module, is_plain, r
 from .natives.conversions import to_dtype
 from .packed import call_method
 from .slots import get_slot
-from .tracebacks import FUNCTION, LAYERS, PLACES
+from .tracebacks import FUNCTION, GENERATED, LAYERS, PLACES
 
 if TYPE_CHECKING:
     from tsarchive.ir.graph import Placed
@@ -138,6 +138,7 @@ def _define(source: Source, qualified_name: str) -> Callable[..., Any]:
     compiled: Callable[..., Any] = namespace[source.name]
     compiled.__module__ = qualified_name.rpartition(".")[0]
     weakref.finalize(compiled, linecache.cache.pop, filename, None)
+    GENERATED[filename] = compiled
     return compiled
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from tsarchive.ir.names import to_identifier
 
@@ -31,6 +33,13 @@ FUNCTION: Final = "__tsarchive_function__"
 LAYERS: Final = "__tsarchive_layers__"
 """The global of generated code that has the method whose operator each of some lines runs."""
 
+GENERATED: Final[WeakValueDictionary[str, Callable[..., Any]]] = WeakValueDictionary()
+"""The functions of generated code, by the file names that tracebacks have for them."""
+
+# A frame of generated code in the text of a stack, with the line of code below it.
+_GENERATED_FRAME: Final = re.compile(
+    r'^ *File "(<tsarchive [^"\n]*>)", line (\d{1,9}), in (.*)(?:\n {4,}.*)*', re.MULTILINE
+)
 _UNKNOWN: Final = "<unknown>"
 # No source has more lines, but an archive may claim so.
 _MOST_LINES: Final = 200_000
@@ -75,12 +84,19 @@ def _origins(entry: TracebackType) -> Iterator[tuple[str, Location]]:
     These are several where a line runs the operator of a layer in place of its method.
     """
     frame = entry.tb_frame
-    method = frame.f_globals.get(LAYERS, {}).get(entry.tb_lineno)
+    return _origins_at(frame.f_globals, entry.tb_lineno, frame.f_code.co_name)
+
+
+def _origins_at(
+    namespace: Mapping[str, Any], line: int, function: str
+) -> Iterator[tuple[str, Location]]:
+    """The same for a line of a function, in the namespace of its generated code."""
+    method = namespace.get(LAYERS, {}).get(line)
     if method is not None:
         yield from _origins_within(method.call.function)
-    origin = origin_of(frame, entry.tb_lineno)
+    origin = _origin(_place(namespace, line))
     if origin is not None:
-        yield frame.f_code.co_name, origin
+        yield function, origin
 
 
 def _origins_within(method: Function) -> Iterator[tuple[str, Location]]:
@@ -96,7 +112,10 @@ def _origins_within(method: Function) -> Iterator[tuple[str, Location]]:
 
 def origin_of(frame: FrameType, line: int) -> Location | None:
     """The line of user source behind a line of generated code; None where nothing tells."""
-    place = _place(frame, line)
+    return _origin(_place(frame.f_globals, line))
+
+
+def _origin(place: Placed | None) -> Location | None:
     range_ = None if place is None else place.range
     return None if range_ is None else range_.location
 
@@ -111,8 +130,8 @@ def caller_origin() -> Location | None:
     return None
 
 
-def _place(frame: FrameType, line: int) -> Placed | None:
-    places: Sequence[Placed | None] = frame.f_globals.get(PLACES, ())
+def _place(namespace: Mapping[str, Any], line: int) -> Placed | None:
+    places: Sequence[Placed | None] = namespace.get(PLACES, ())
     return places[line - 1] if 0 < line <= len(places) else None
 
 
@@ -121,7 +140,7 @@ def place_of_frame(frame: FrameType) -> str:
 
     The line is that of user source, or of the code record where the archive does not tell.
     """
-    shown = origin_of(frame, frame.f_lineno) or _place(frame, frame.f_lineno)
+    shown = origin_of(frame, frame.f_lineno) or _place(frame.f_globals, frame.f_lineno)
     name = str(frame.f_globals[FUNCTION])
     return name if shown is None else f"{name}, {shown}"
 
@@ -137,6 +156,27 @@ def _is_within_operator(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
     is_native = name.startswith(_PACKAGE) and _NATIVES in f"{name}."
     return is_native or name == "torch._ops" or name.startswith(_OF_OPERATORS)
+
+
+def with_user_lines(stack: str) -> str:
+    """Return the text of a stack, as torch.export records it, with lines of user source.
+
+    They stand behind the frames of generated code of archives that are still loaded, as in
+    tracebacks. Text without such frames stays as it is.
+    """
+    return _GENERATED_FRAME.sub(_with_origins_of, stack)
+
+
+def _with_origins_of(frame: re.Match[str]) -> str:
+    function = GENERATED.get(frame[1])
+    namespace = {} if function is None else function.__globals__
+    origins = reversed([*_origins_at(namespace, int(frame[2]), frame[3])])
+    return "\n".join([frame[0], *(_frame_text(name, origin) for name, origin in origins)])
+
+
+def _frame_text(function: str, origin: Location) -> str:
+    head = f'  File "{origin.filename or _UNKNOWN}", line {origin.line}, in {function}'
+    return f"{head}\n    {origin.text}" if origin.text else head
 
 
 def innermost_origin(error: BaseException) -> Location | None:

@@ -172,9 +172,7 @@ class _Stable:
         self._numbers: dict[Any, int] = {}
 
     def stack_trace(self, text: str) -> str:
-        without = _RUNNER.sub("", text)
-        if without != text:
-            text = without.strip()
+        text = without_runner(text)
         if not self._paths:
             text = without_paths(text)
         return _COUNTED.sub(lambda match: match[1] or match[2], text)
@@ -194,6 +192,12 @@ class _Stable:
             else self._renumbered(item)
             for key, item in value.items()
         }
+
+
+def without_runner(stack: str) -> str:
+    """Leave out of the text of a stack the frames of what runs code of archives."""
+    without = _RUNNER.sub("", stack)
+    return stack if without == stack else without.strip()
 
 
 def without_paths(stack_trace: str) -> str:
@@ -238,7 +242,7 @@ class Places:
     def of(self, node: schema.Node) -> ProgramPlace:
         stack = node.metadata.get("stack_trace", "")
         if stack not in self._ranges:
-            self._ranges[stack] = _user_line(stack)
+            self._ranges[stack] = user_line(stack)
         return ProgramPlace(f"{self.record}: node {name_of(node)!r}", self._ranges[stack])
 
 
@@ -253,8 +257,11 @@ def name_of(node: schema.Node) -> str:
     return node.target
 
 
-def _user_line(stack: str) -> Range | None:
-    """Return the innermost line of the stack that is not torch's own."""
+def user_line(stack: str) -> Range | None:
+    """Return the innermost line of the text of a stack that is not torch's own.
+
+    None for text that names no line.
+    """
     found = _frames(stack)
     mine = [frame for frame in found if not _INNER.search(frame.file)]
     if not found:

@@ -24,12 +24,14 @@ ABSOLUTE: Final = 1e-8
 class Comparison:
     """The comparison of all outputs.
 
-    ``max_difference`` is the maximum over all elements, None where there are none to compare.
-    ``problem`` says why the results are not equal, None where they are.
+    ``max_difference`` is the maximum over all elements, None where there are none to compare;
+    ``relative_difference`` is the maximum over outputs of what an output differs by, as a part of
+    its largest element. ``problem`` says why the results are not equal, None where they are.
     """
 
     max_difference: float | None
     problem: str | None
+    relative_difference: float | None = None
 
 
 def compare_outputs(
@@ -41,16 +43,22 @@ def compare_outputs(
     """
     if len(found) != len(expected):
         return Comparison(None, f"{len(found)} outputs, and {len(expected)} are expected")
-    differences: list[float] = []
+    differences: list[tuple[float, float]] = []
+    problem = None
     for position, (one, other) in enumerate(zip(found, expected, strict=True)):
-        problem = _difference(one, other, (rtol, atol), differences)
-        if problem is not None:
-            return Comparison(max(differences, default=None), f"output {position} {problem}")
-    return Comparison(max(differences, default=None), None)
+        unequal = _difference(one, other, (rtol, atol), differences)
+        if unequal is not None:
+            problem = f"output {position} {unequal}"
+            break
+    most, relative = map(max, zip(*differences, strict=True)) if differences else (None, None)
+    return Comparison(most, problem, relative)
 
 
 def _difference(
-    found: Any, expected: Any, tolerances: tuple[float, float], differences: list[float]
+    found: Any,
+    expected: Any,
+    tolerances: tuple[float, float],
+    differences: list[tuple[float, float]],
 ) -> str | None:
     if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
         is_same = type(found) is type(expected) and found == expected
@@ -60,11 +68,12 @@ def _difference(
     rtol, atol = tolerances
     one, other = found.to(torch.float64), expected.to(torch.float64)
     if one.numel():
-        apart = (one - other).abs().nan_to_num(0.0)
-        differences.append(float(apart.max()))
+        apart = float((one - other).abs().nan_to_num(0.0).max())
+        largest = float(other.abs().nan_to_num(0.0, posinf=0.0).max())
+        differences.append((apart, apart / largest if largest else apart))
     if torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True):
         return None
-    return f"is up to {differences[-1]:.3g} apart"
+    return f"is up to {differences[-1][0]:.3g} apart"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,598 @@
+"""Programs of torch.export as ONNX files, which are run beside their source.
+
+torch.onnx translates the graph, and onnxruntime runs the file. Names are made readable here, what
+the file cannot say is told, and the file is what was asked for or is not written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from traceback import walk_tb
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    OutputKind,
+    OutputSpec,
+)
+from torch.fx import Node
+from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_unflatten
+
+from tsarchive.container.writer import replacing
+from tsarchive.errors import CallError, UnsupportedError
+from tsarchive.formats.executorch.modules.comparing import compare_outputs
+from tsarchive.formats.pt2.metadata import user_line
+from tsarchive.lowering import (
+    ExampleCall,
+    call_of_other_sizes,
+    copy_of_graph,
+    declared_inputs,
+    flat_arguments,
+    graphs_of,
+    quietly,
+    random_call,
+    refuse_packed_constants,
+    source_outputs,
+    user_inputs,
+    with_core_operators,
+)
+from tsarchive.steps import no_step
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
+# Of weights in the file itself: a message of protobuf ends at 2 GiB.
+_MOST_INLINE: Final = 1536 << 20
+_COPIED_AT_ONCE: Final = 16 << 20
+_ONNX_DOMAIN: Final = ""
+_OUTPUT: Final = "output"
+# The kernels of onnxruntime add in another order than torch's.
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-4
+# Of element types with fewer digits: so many units in the last place.
+_ULPS: Final = 8
+_CHANGED: Final[Mapping[OutputKind, str]] = MappingProxyType(
+    {OutputKind.BUFFER_MUTATION: "buffers", OutputKind.USER_INPUT_MUTATION: "arguments"}
+)
+_OPERATOR_OF: Final = "original_aten"
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxAgreement:
+    """The agreement of onnxruntime with the program that an ONNX file was made from, for one call.
+
+    ``inputs`` are ``given``, ``stored`` with the program, or ``random``; ``is_resized`` says that
+    sizes which the program leaves open are others in this call. Elements agree within
+    ``absolute_tolerance + relative_tolerance * |expected|``. ``max_difference`` is the largest
+    difference of an element, ``relative_difference`` the largest as a part of the largest element
+    of its output; None where there are none to compare. ``problem`` says what disagrees, or fails.
+    """
+
+    method: str
+    inputs: str
+    max_difference: float | None
+    relative_difference: float | None
+    absolute_tolerance: float
+    relative_tolerance: float
+    problem: str | None
+    is_resized: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.problem is None
+
+    @property
+    def summary(self) -> str:
+        """The difference in words."""
+        apart = f"{self.max_difference or 0.0:.3g}"
+        given = f"{self.inputs} inputs{' of other sizes' if self.is_resized else ''}"
+        return f"results for {given} are {apart} from those of onnxruntime"
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxFile:
+    """What was written: the version of the operators, whether weights went to a file of their own,
+    what the program does and the file does not, and the agreement for each call that was
+    compared."""
+
+    opset: int
+    has_data: bool
+    notes: tuple[str, ...]
+    agreements: tuple[OnnxAgreement, ...]
+
+
+def write(
+    program: ExportedProgram,
+    call: ExampleCall | None,
+    dst: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    *,
+    is_stored: bool = False,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    step: Callable[[str], None] = no_step,
+) -> OnnxFile:
+    """Translate a program, write it, and compare what onnxruntime gives for a call.
+
+    ``call`` is compared, random arguments without one; ``is_stored`` says that it came with the
+    program. ``data`` is where weights go that are too large for one file, and has the name of
+    ``dst`` with ``.data`` behind it. ``opset`` is the version of ONNX's operators, by default that
+    of torch.onnx. ``dynamic_shapes`` are those that the program was exported with: open sizes have
+    the names given there. Either both files are replaced, or none.
+
+    Raises CallError where the packages are not installed, for an opset that ONNX does not have,
+    and for arguments that the program does not take; UnsupportedError for a program that has no
+    form in ONNX, with the operator and its line; OSError.
+    """
+    _require_packages()
+    _require_translator()
+    _check_opset(opset)
+    refuse_packed_constants(program)
+    step("translating to ONNX")
+    source = _Source(program)
+    made = _translated(source.graph, opset)
+    _rename(made, source, dynamic_shapes)
+    with tempfile.TemporaryDirectory(prefix="tsarchive-") as folder:
+        path = Path(folder, os.path.basename(os.fspath(dst)))
+        has_data = _weight_bytes(made.model) > _MOST_INLINE
+        made.save(path, external_data=has_data)
+        step("comparing with onnxruntime")
+        inputs = "random" if call is None else "stored" if is_stored else "given"
+        with torch.random.fork_rng(devices=()):
+            agreements, unheld = _compared(source, call, path, inputs)
+        step(f"writing {os.fspath(dst)}")
+        beside = Path(f"{path}.data")
+        _place([(path, dst), *([(beside, data)] if has_data else [])])
+    notes = (*source.notes, *_lost_state(made.exported_program), *unheld)
+    return OnnxFile(made.model.opset_imports[_ONNX_DOMAIN], has_data, notes, agreements)
+
+
+def _require_packages() -> None:
+    """Raise CallError unless all packages can be imported."""
+    for name in _PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise CallError(
+                f"ONNX files are made with the packages {', '.join(_PACKAGES)}, and {name} cannot "
+                f"be imported: {error}",
+                hint='pip install "tsarchive[onnx]"',
+            ) from error
+
+
+def _require_translator() -> None:
+    """Raise UnsupportedError for a torch whose translator lacks what is needed here."""
+    if not hasattr(torch.onnx.ONNXProgram, "rename_axes"):
+        raise UnsupportedError(
+            f"the torch.onnx of torch {torch.__version__} does not name open sizes",
+            hint="torch 2.13 was tried, and does",
+        )
+
+
+def _check_opset(opset: int | None) -> None:
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and not 1 <= opset <= newest:
+        raise CallError(f"ONNX has no opset {opset}", hint=f"The installed onnx has 1 to {newest}")
+
+
+def _place(files: Iterable[tuple[Path, str | os.PathLike[str]]]) -> None:
+    with ExitStack() as streams:
+        for written, target in files:
+            stream = streams.enter_context(replacing(os.fsdecode(target)))
+            with written.open("rb") as content:
+                shutil.copyfileobj(content, stream, _COPIED_AT_ONCE)
+
+
+def _weight_bytes(model: Any) -> int:
+    values = model.graph.initializers.values()
+    return sum(value.const_value.nbytes for value in values if value.const_value is not None)
+
+
+# Outputs that are constants, which torch.onnx does not take
+
+
+class _Output(NamedTuple):
+    name: str
+    spec: OutputSpec
+
+    @property
+    def is_constant(self) -> bool:
+        return isinstance(self.spec.arg, ConstantArgument)
+
+    @property
+    def note(self) -> str:
+        """A sentence on a constant."""
+        value = getattr(self.spec.arg, "value", None)
+        return f"{self.name} is left out: it is always {value!r}"
+
+
+class _Source:
+    """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.program = with_core_operators(program)
+        self.inputs = [
+            spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
+        ]
+        self.outputs = _named_outputs(program, {spec.arg.name for spec in self.inputs})
+        self.graph = self._with_tensors_alone()
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Sentences on arguments and results that are constants."""
+        for spec in user_inputs(self.program):
+            if isinstance(spec.arg, ConstantArgument) and spec.arg.value is not None:
+                yield f"the argument {spec.arg.name} is no input: it is always {spec.arg.value!r}"
+        yield from (output.note for output in self.outputs if output.is_constant)
+
+    def _with_tensors_alone(self) -> ExportedProgram:
+        program = self.program
+        if not any(output.is_constant for output in self.outputs):
+            return program
+        if all(output.is_constant for output in self.outputs):
+            raise UnsupportedError(
+                "all results of the program are constants, and ONNX has tensors alone",
+                hint="A .pt2 archive holds such results",
+            )
+        signature = program.graph_signature
+        kept = [
+            not isinstance(spec.arg, ConstantArgument) or spec.kind is not OutputKind.USER_OUTPUT
+            for spec in signature.output_specs
+        ]
+        module = copy_of_graph(program.graph_module)
+        node = module.graph.output_node()
+        node.args = (_kept(node.args[0], kept),)
+        module.recompile()
+        specs = list(_kept(signature.output_specs, kept))
+        made = program._update(module, ExportGraphSignature(signature.input_specs, specs))
+        made._module_call_graph = _with_flat_results(program, self._number_of_tensors)
+        return made
+
+    @property
+    def _number_of_tensors(self) -> int:
+        return sum(not output.is_constant for output in self.outputs)
+
+
+def _kept(items: Any, kept: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(item for item, is_kept in zip(items, kept, strict=True) if is_kept)
+
+
+def _with_flat_results(program: ExportedProgram, number: int) -> list[Any]:
+    """Return the calls of a program's modules, whose first gives a tuple of so many results."""
+    (first, *others) = program.module_call_graph
+    assert first.signature is not None
+    _, structure = tree_flatten((*range(number),))
+    return [replace(first, signature=replace(first.signature, out_spec=structure)), *others]
+
+
+def _named_outputs(program: ExportedProgram, taken: set[str]) -> list[_Output]:
+    """Return the results of a program, in order, under the names of keys that lead to them.
+
+    A result without a key is ``output``, with its positions behind it; names that inputs have are
+    changed.
+    """
+    specs = program.graph_signature.output_specs
+    results = [spec for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    structure = program.call_spec.out_spec
+    places, _ = tree_flatten_with_path(tree_unflatten([*range(len(results))], structure))
+    found = []
+    for (path, _), spec in zip(places, results, strict=True):
+        name = _free(_name_at(path), taken)
+        taken = taken | {name}
+        found.append(_Output(name, spec))
+    return found
+
+
+def _name_at(path: Sequence[Any]) -> str:
+    keys = [str(getattr(key, "key", getattr(key, "idx", key))) for key in path]
+    name = re.sub(r"\W", "_", "_".join(keys))
+    return name if name[:1].isalpha() else "_".join(filter(None, [_OUTPUT, name]))
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """Return a name, with a number behind it where it is taken."""
+    numbered = (f"{name}_{number}" for number in count(1))
+    return name if name not in taken else next(free for free in numbered if free not in taken)
+
+
+# Names
+
+
+def _rename(made: Any, source: _Source, dynamic_shapes: Any) -> None:
+    """Give inputs, outputs and open sizes of a translation the names that people know."""
+    graph = made.model.graph
+    names = [spec.arg.name for spec in source.inputs]
+    names += [output.name for output in source.outputs if not output.is_constant]
+    wanted = dict(zip([*graph.inputs, *graph.outputs], names, strict=True))
+    known = [*_values(graph)]
+    taken = {value.name for value in known} | set(names)
+    for value in known:
+        if value in wanted or value.name in names:
+            value.name = _free(f"{value.name}_value", taken)
+            taken.add(value.name)
+    for value, name in wanted.items():
+        value.name = name
+    made.rename_axes(_names_of_sizes(source.program, dynamic_shapes))
+
+
+def _values(graph: Any) -> Iterator[Any]:
+    """Yield every value of a graph and of the graphs inside it, once."""
+    from onnx_ir.traversal import RecursiveGraphIterator
+
+    nodes = [*RecursiveGraphIterator(graph)]
+    found: dict[int, Any] = {}
+    for inner in {id(graph): graph, **{id(node.graph): node.graph for node in nodes}}.values():
+        found |= {id(value): value for value in (*inner.inputs, *inner.initializers.values())}
+    found |= {id(value): value for node in nodes for value in node.outputs}
+    yield from found.values()
+
+
+def _names_of_sizes(program: ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
+    """Return the name of each open size by its symbol: the one given, or that of its place.
+
+    The first name of a size counts.
+    """
+    declared = declared_inputs(program)
+    names: dict[str, str] = {}
+    for spec, value in zip(user_inputs(program), declared, strict=True):
+        for place, symbol in _open_sizes(value):
+            names.setdefault(symbol, f"{spec.arg.name}_dim_{place}")
+    args, kwargs = tree_unflatten(declared, program.call_spec.in_spec)
+    arguments: Any = [*args, *kwargs.values()]
+    if isinstance(dynamic_shapes, Mapping):
+        arguments = dict(zip(_argument_names(program), arguments, strict=True))
+    given: dict[str, str] = {}
+    for symbol, name in _given_names(arguments, dynamic_shapes):
+        given.setdefault(symbol, name)
+    return names | given
+
+
+def _argument_names(program: ExportedProgram) -> list[str]:
+    signature = program.module_call_graph[0].signature
+    return list(signature.forward_arg_names or ()) if signature is not None else []
+
+
+def _open_sizes(value: Any) -> Iterator[tuple[int, str]]:
+    """Yield the dimensions of a tensor whose size is a symbol, and the symbol."""
+    for place, size in enumerate(getattr(value, "shape", ())):
+        if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+            yield place, str(size)
+
+
+def _given_names(value: Any, shapes: Any) -> Iterator[tuple[str, str]]:
+    """Yield symbols of sizes and the names that ``dynamic_shapes`` of torch.export has for them."""
+    if not shapes:
+        return
+    if isinstance(value, torch.Tensor):
+        sizes = shapes if isinstance(shapes, Mapping) else dict(enumerate(shapes))
+        for place, symbol in _open_sizes(value):
+            name = getattr(sizes.get(place), "__name__", None)
+            if name is not None:
+                yield symbol, name
+        return
+    pairs = [(value[key], shapes.get(key)) for key in value] if isinstance(value, Mapping) else []
+    for item, inner in pairs or zip(value, shapes, strict=True):
+        yield from _given_names(item, inner)
+
+
+# Translation
+
+
+def _translated(program: ExportedProgram, opset: int | None) -> Any:
+    with quietly():
+        try:
+            made = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False)
+        except Exception as error:  # torch.onnx raises errors of many unrelated classes
+            raise _refusal(error) from error
+    assert made is not None
+    written = made.model.opset_imports[_ONNX_DOMAIN]
+    if opset is not None and written != opset:
+        raise UnsupportedError(
+            f"the program cannot be said with the operators of opset {opset}",
+            hint=f"With those of opset {written} it can",
+        )
+    return made
+
+
+def _refusal(error: Exception) -> UnsupportedError:
+    """Return the error for what torch.onnx cannot translate, with the operator and its line."""
+    node = _failing_node(error)
+    reason = str(_first_cause(error)).strip().partition("\n")[0].rstrip(".")
+    hint = "Another opset may have it; a .pt2 archive holds the program as it is"
+    if node is None or node.op != "call_function":
+        return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
+    called = f"{_operator_text(node)}{_where(node)}"
+    return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+
+
+def _where(node: Node) -> str:
+    """Return where the source calls a node, in words; "" where that is not recorded."""
+    range_ = user_line(node.meta.get("stack_trace") or "")
+    location = None if range_ is None else range_.location
+    if location is None:
+        return ""
+    has_text = location.text != location.filename  # which stands for a text that is not recorded
+    return f", called at {location if has_text else location._replace(text='')}"
+
+
+def _operator_text(node: Node) -> str:
+    """Return the operator that the source calls, and the one in it that a node stands for."""
+    name, original = _operator_name(node.target), node.meta.get(_OPERATOR_OF)
+    whole = name if original is None else _operator_name(original)
+    return name if whole == name else f"{whole} ({name} in it)"
+
+
+def _operator_name(target: Any) -> str:
+    schema = getattr(target, "_schema", None)
+    return str(target) if schema is None else schema.name
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _failing_node(error: BaseException | None) -> Node | None:
+    """Return the node that torch.onnx was translating when an error was raised, if any.
+
+    Its errors tell the text of the node alone, so the frames of the traceback are asked.
+    """
+    while error is not None:
+        for frame, _ in walk_tb(error.__traceback__):
+            node = frame.f_locals.get("node")
+            if isinstance(node, Node):
+                return node
+        error = error.__cause__
+    return None
+
+
+def _lost_state(program: ExportedProgram) -> Iterator[str]:
+    """Yield sentences on what calls of a program change, and those of an ONNX model do not."""
+    changed: dict[OutputKind, list[str]] = {}
+    for spec in program.graph_signature.output_specs:
+        changed.setdefault(spec.kind, []).append(spec.target or "")
+    for kind, what in _CHANGED.items():
+        if kind in changed:
+            names = ", ".join(changed[kind])
+            yield f"calls do not change {what}, as those of the source do: {names}"
+
+
+# Comparison
+
+
+def _compared(
+    source: _Source, call: ExampleCall | None, path: Path, inputs: str
+) -> tuple[tuple[OnnxAgreement, ...], list[str]]:
+    """Return how a file agrees with its source, or why they were not compared."""
+    given = random_call(source.program) if call is None else call
+    try:
+        expected = source_outputs(source.program, given)
+        random = _random_operator(source.program, given, expected)
+    except Exception as error:  # whatever code of the model raises
+        reason = str(error).strip().partition("\n")[0]
+        if inputs == "given":
+            raise CallError(f"the program does not take these arguments: {reason}") from error
+        why = f"the program does not take {inputs} arguments ({reason})"
+        return (), [f"results were not compared: {why}; give the inputs of a call"]
+    if random is not None:
+        return (), [f"results were not compared: {random} gives random numbers"]
+    lacking = _dtype_without_numpy([*flat_arguments(source.program, given), *expected])
+    if lacking is not None:
+        return (), [f"results were not compared: onnxruntime takes and gives no {lacking} here"]
+    first = _agreement(source, path, given, expected, inputs)
+    return (first, *_with_other_sizes(source, path, given, inputs)), []
+
+
+def _dtype_without_numpy(values: Iterable[Any]) -> torch.dtype | None:
+    """Return the dtype of a tensor that NumPy lacks, through which onnxruntime takes them."""
+    for dtype in {value.dtype for value in values if isinstance(value, torch.Tensor)}:
+        try:
+            torch.empty(0, dtype=dtype).numpy()
+        except TypeError:
+            return dtype
+    return None
+
+
+def _with_other_sizes(
+    source: _Source, path: Path, call: ExampleCall, inputs: str
+) -> Iterator[OnnxAgreement]:
+    """Yield how the file agrees for other sizes: they must not be those of the call for good.
+
+    Sizes that the program does not take are not compared, as when one has to be a multiple.
+    """
+    other = call_of_other_sizes(source.program, call)
+    if other is None:
+        return
+    try:
+        expected = source_outputs(source.program, other)
+    except Exception:  # whatever code of the model raises
+        return
+    yield replace(_agreement(source, path, other, expected, inputs), is_resized=True)
+
+
+def _random_operator(
+    program: ExportedProgram, call: ExampleCall, outputs: Sequence[Any]
+) -> str | None:
+    """Return the operator that lets two calls give other results, None where they are the same."""
+    drawing = [
+        _operator_name(node.target)
+        for graph in graphs_of(program.graph_module)
+        for node in graph.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
+    if not drawing:
+        return None
+    torch.seed()
+    again = source_outputs(program, call)
+    return None if compare_outputs(again, outputs, rtol=0, atol=0).problem is None else drawing[0]
+
+
+def _feeds(source: _Source, call: ExampleCall) -> dict[str, Any]:
+    """Return the arguments of a call as onnxruntime takes them, by the names of inputs."""
+    given = zip(user_inputs(source.program), flat_arguments(source.program, call), strict=True)
+    return {
+        spec.arg.name: _real(torch.as_tensor(value)).numpy(force=True)
+        for spec, value in given
+        if not isinstance(spec.arg, ConstantArgument)
+    }
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return complex numbers as pairs, which they are in ONNX."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _agreement(
+    source: _Source, path: Path, call: ExampleCall, outputs: Sequence[Any], inputs: str
+) -> OnnxAgreement:
+    """Return how a file agrees with the outputs of its source for a call."""
+    named = zip(outputs, source.outputs, strict=True)
+    expected = [output for output, place in named if not place.is_constant]
+    rtol = _relative_tolerance(expected)
+    feeds = _feeds(source, call)
+    try:
+        found = _run(path, feeds)
+    except Exception as error:  # onnxruntime raises errors of many unrelated classes
+        problem = f"onnxruntime: {str(error).strip().partition(chr(10))[0]}"
+        return OnnxAgreement("forward", inputs, None, None, _ABSOLUTE, rtol, problem)
+    wanted = [
+        _real(value) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=like.dtype)
+        for value, like in zip(expected, found, strict=True)
+    ]
+    outcome = compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+    return OnnxAgreement(
+        "forward", inputs, outcome.max_difference, outcome.relative_difference,
+        _ABSOLUTE, rtol, outcome.problem,
+    )  # fmt: skip
+
+
+def _run(path: Path, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
+    import numpy
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors alone: it would print warnings
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+    return [torch.from_numpy(numpy.asarray(output)) for output in session.run(None, dict(feeds))]
+
+
+def _relative_tolerance(expected: Iterable[Any]) -> float:
+    dtypes = {value.dtype for value in expected if isinstance(value, torch.Tensor)}
+    epsilons = [torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point]
+    return max(_RELATIVE, _ULPS * max(epsilons, default=0.0))
