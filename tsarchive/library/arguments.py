@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -36,6 +37,7 @@ _WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _MOST_NUMBERS: Final = 48
 _MOST_STARTS: Final = 256
+_ENOUGH_STARTS: Final = 24
 _MOST_PROPOSALS: Final = 16
 
 
@@ -86,7 +88,9 @@ class Proposals:
     def __init__(self, class_: type[nn.Module], evidence: Evidence) -> None:
         self._class = class_
         self._evidence = evidence
-        self._choices = {each.name: self._values(each) for each in parameters_of(class_)}
+        parameters = parameters_of(class_)
+        self._required = {each.name for each in parameters if each.default is each.empty}
+        self._choices = {each.name: self._values(each) for each in parameters}
         self.misfit = f"no arguments of {class_.__name__} give its tensors and attributes"
 
     def __iter__(self) -> Iterator[Proposal]:
@@ -129,27 +133,30 @@ class Proposals:
         told = [] if is_required else [default]
         if name in self._evidence.values:
             return _distinct([self._evidence.values[name], *told])
-        found = [*self._evidence.arguments.get(name, ()), *told, *_WORDS.get(name, ())]
-        found = [simpler for value in found for simpler in _one_for_all(value)]
+        named = [*self._evidence.arguments.get(name, ()), *told, *_WORDS.get(name, ())]
+        named = [simpler for value in named for simpler in _one_for_all(value)]
+        others: list[Any] = []
         if isinstance(default, bool):
-            found = [each for each in found if isinstance(each, bool)] + [not default]
+            others = [not default]
         elif is_required or isinstance(default, int):
-            found += self._numbers
+            others = self._numbers
         elif default is None:
-            found += [*self._sizes, True, False]
+            others = [*self._sizes, True, False]
         elif isinstance(default, float):
-            found += [each for each in self._evidence.constants if type(each) is float]
-        return _distinct(found)
+            others = [each for each in self._evidence.constants if type(each) is float]
+        return _distinct(value for value in [*named, *others] if is_required or _is_like(value, default))
 
     @property
-    def _sizes(self) -> Iterator[int]:
-        return iter(_distinct(size for shape in self._evidence.shapes.values() for size in shape))
+    def _sizes(self) -> list[int]:
+        """The sizes of tensors, the most frequent first."""
+        counted = Counter(size for shape in self._evidence.shapes.values() for size in shape)
+        return [size for size, _ in counted.most_common()]
 
     @property
     def _numbers(self) -> list[Any]:
         """Sizes, parts of shapes, products of sizes and numbers in the code, and these numbers."""
         evidence = self._evidence
-        sizes = [*self._sizes]
+        sizes = self._sizes
         tails = [shape[at:] for shape in evidence.shapes.values() for at in range(len(shape))]
         numbers = [each for each in evidence.constants if type(each) is int and each > 1]
         products = [size * number for size in sizes for number in numbers]
@@ -177,14 +184,19 @@ class Proposals:
         return None if misfits else arguments
 
     def _start(self) -> tuple[Arguments, nn.Module] | None:
-        names = [*self._choices]
-        combinations = _likeliest_first([*self._choices.values()])
+        """Return the best arguments among the likeliest that the class takes."""
+        required = [name for name, values in self._choices.items() if name in self._required]
+        likely = {name: values[0] for name, values in self._choices.items() if values}
+        found: list[tuple[int, Arguments, nn.Module]] = []
+        combinations = _likeliest_first([self._choices[name] for name in required])
         for values in itertools.islice(combinations, _MOST_STARTS):
-            arguments = dict(zip(names, values, strict=True))
+            arguments = {**likely, **dict(zip(required, values, strict=True))}
             built = construct(self._class, arguments)
             if built is not None:
-                return arguments, built
-        return None
+                found.append((len(self._misfits(built)), arguments, built))
+            if found and (found[-1][0] == 0 or len(found) >= _ENOUGH_STARTS):
+                break
+        return min(found, key=lambda each: each[0])[1:] if found else None
 
     def _fits(self, arguments: Arguments) -> bool:
         built = construct(self._class, arguments)
@@ -221,6 +233,15 @@ def _different_sizes(path: str, one: Sequence[int], other: Sequence[int]) -> Ite
 
 def _equal(one: Any, other: Any) -> bool:
     return bool(is_plain_value(one) and is_plain_value(other) and one == other)
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    """Return whether a value is of a type that may stand for a default."""
+    if default is None or value is None:
+        return True
+    if isinstance(default, (bool, str)) or isinstance(value, (bool, str)):
+        return type(value) is type(default)
+    return True
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -23,7 +23,8 @@ _SEED: Final = 20
 _MOST_ELEMENTS: Final = 1 << 19
 _MOST_SIZES: Final = 16
 _MOST_SPACE: Final = 64
-_MOST_RANK: Final = 5
+_RANK_OF_SEQUENCES: Final = 3
+_MOST_BESIDE_OTHERS: Final = 100
 _MOST_SQUARED: Final = 16
 _SCALES: Final = (0.1, 1.0, 10.0, 100.0)
 _USUAL_SIZES: Final = (4, 6, 3)
@@ -92,12 +93,19 @@ class Drawing:
 
     def forms(self) -> Iterator[tuple[Form, ...]]:
         """Yield forms for the arguments that must be given; a module may refuse many of them."""
-        more = len(self._required) - 1
-        for first in self._first_forms() if self._required else ():
-            for others in itertools.product(self._related(first), repeat=more):
-                yield (first, *others)
         if not self._required:
             yield ()
+        elif len(self._required) == 1:
+            yield from ((form,) for form in self._first_forms())
+        else:
+            first = [*itertools.islice(self._first_forms(), _MOST_BESIDE_OTHERS)]
+            related = [self._related(form) for form in first]
+            most = max(map(len, related))
+            more = len(self._required) - 1
+            for places in sorted(itertools.product(range(most), repeat=more), key=_rarity):
+                for form, others in zip(first, related, strict=True):
+                    if max(places) < len(others):
+                        yield (form, *(others[place] for place in places))
 
     def without_memory(self, forms: Sequence[Form]) -> Arguments | None:
         """Return arguments of these forms on the device ``meta``; None where there are none."""
@@ -122,7 +130,11 @@ class Drawing:
 
     def _first_forms(self) -> Iterator[Form]:
         """Yield forms of all ranks in turns, those of fewer elements before larger ones."""
-        yield from _in_turns([*map(self._of_rank, range(_MOST_RANK, -1, -1)), self._others()])
+        if is_packed_sequence(self._required[0].type):
+            yield from self._of_rank(_RANK_OF_SEQUENCES)
+        else:
+            ranks = map(self._of_rank, (2, 3, 4, 1, 5, 0))
+            yield from _in_turns([*ranks, self._others()])
 
     def _of_rank(self, rank: int) -> list[Form]:
         """Return shapes of a rank: each known size at each place, and the ends of known shapes."""
@@ -183,6 +195,11 @@ class Drawing:
         for rank, content in itertools.product((2, 3, 1), ("numbers", "flags")):
             for shape in itertools.product(sizes, repeat=rank):
                 yield Form(shape, content)
+
+
+def _rarity(places: tuple[int, ...]) -> tuple[int, int]:
+    """The order in which forms of several tensors are tried: alike ones before different ones."""
+    return len(set(places)), sum(places)
 
 
 def is_drawn(type_: Type) -> bool:

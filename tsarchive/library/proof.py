@@ -30,8 +30,9 @@ _SEED: Final = 7
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
 _MOST_TAKEN: Final = 12
-_MOST_TRIES: Final = 1500
-_MOST_REFUSED: Final = 6
+_MOST_TRIES: Final = 3000
+_MOST_UNLIKELY: Final = 6
+_MOST_REFUSED: Final = 60
 _MOST_OPTIONAL: Final = 4
 _MOST_OPTIONAL_TRIES: Final = 160
 _FEW_ELEMENTS: Final = 1 << 20
@@ -72,35 +73,44 @@ class Trial:
         if drawing.unknown is not None:
             return f"inputs like {drawing.unknown!r} are not drawn"
         taken: Counter[int] = Counter()
-        for forms in self._accepted(drawing):
-            rank = len(forms[0].shape) if forms else 0
-            if taken[rank] < _MOST_OF_RANK:
-                taken[rank] += 1
-                for others in _with_other_batches(forms, is_first=taken[rank] == 1):
-                    found = self._difference_for(drawing.drawn(others))
-                    if found is not None:
-                        return found
-                if taken[rank] == 1:
-                    found = self._difference_with_more(drawing, drawing.drawn(forms))
-                    if found is not None:
-                        return found
-            if taken.total() >= _MOST_TAKEN:
-                break
+        for forms in self._accepted(drawing, taken):
+            found = self._difference_around(drawing, forms, is_first=taken[_rank(forms)] == 1)
+            if found is not None:
+                return found
         enough = taken.total() >= min(_FEWEST, len(arguments))
         return None if enough else "no inputs were found that it takes"
 
-    def _accepted(self, drawing: Drawing) -> Iterator[tuple[Form, ...]]:
-        """Yield forms that the archive takes; few of those that the object is sure to refuse.
+    def _accepted(self, drawing: Drawing, taken: Counter[int]) -> Iterator[tuple[Form, ...]]:
+        """Yield forms that the archive takes, few of each rank, and count them in ``taken``.
 
-        The archive's code is asked first, always: its operators check what kernels trust.
+        The archive's code is asked first, always: its operators check what kernels trust. Where
+        the object is sure to refuse, it is asked few times.
         """
-        refused = 0
+        unlikely = refused = 0
         for forms in itertools.islice(drawing.forms(), _MOST_TRIES):
-            is_likely = self._may_take(drawing, forms)
-            refused += not is_likely
-            if is_likely or refused <= _MOST_REFUSED:
-                if not self._run(self._module, drawing.drawn(forms)).was_refused:
-                    yield forms
+            if taken.total() >= _MOST_TAKEN or refused >= _MOST_REFUSED:
+                break
+            if taken[_rank(forms)] >= _MOST_OF_RANK:
+                continue
+            if not self._may_take(drawing, forms):
+                unlikely += 1
+                if unlikely > _MOST_UNLIKELY:
+                    continue
+            if self._run(self._module, drawing.drawn(forms)).was_refused:
+                refused += 1
+            else:
+                taken[_rank(forms)] += 1
+                yield forms
+
+    def _difference_around(
+        self, drawing: Drawing, forms: tuple[Form, ...], *, is_first: bool
+    ) -> str | None:
+        """Compare at one form; at the first of a rank, other batches and optional arguments."""
+        for others in (forms, *(_other_batches(forms) if is_first else ())):
+            found = self._difference_for(drawing.drawn(others))
+            if found is not None:
+                return found
+        return self._difference_with_more(drawing, drawing.drawn(forms)) if is_first else None
 
     def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
         """Ask the object without memory, which is quick."""
@@ -161,14 +171,15 @@ class Trial:
         return _Outcome(was_refused, result, own, buffers, random, gradients)
 
 
-def _with_other_batches(forms: tuple[Form, ...], *, is_first: bool) -> Iterator[tuple[Form, ...]]:
-    """Yield forms, and for the first of a rank also those of no and of one sample."""
-    yield forms
-    if is_first and forms and forms[0].shape:
+def _rank(forms: Sequence[Form]) -> int:
+    return len(forms[0].shape) if forms else 0
+
+
+def _other_batches(forms: Sequence[Form]) -> Iterator[tuple[Form, ...]]:
+    """Yield the same for no and for one sample."""
+    if forms and forms[0].shape:
         for count in (0, 1):
-            yield tuple(
-                form.of_shape(count, *form.shape[1:]) if form.shape else form for form in forms
-            )
+            yield tuple(f.of_shape(count, *f.shape[1:]) if f.shape else f for f in forms)
 
 
 def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:
