@@ -70,6 +70,9 @@ class Form:
         return Form(shape, self.content)
 
 
+_PROBABILITIES: Final = [Form(shape, "probabilities") for shape in ((3, 4), (5,), (2, 3, 4))]
+
+
 class Drawing:
     """Draws arguments for a method of a module, the same for the same forms."""
 
@@ -134,7 +137,7 @@ class Drawing:
             yield from self._of_rank(_RANK_OF_SEQUENCES)
         else:
             ranks = map(self._of_rank, (2, 3, 4, 1, 5, 0))
-            yield from _in_turns([*ranks, self._others()])
+            yield from _in_turns([*ranks, self._indices(), _PROBABILITIES])
 
     def _of_rank(self, rank: int) -> list[Form]:
         """Return shapes of a rank: each known size at each place, and the ends of known shapes."""
@@ -150,12 +153,10 @@ class Drawing:
         shapes = sorted(found, key=math.prod) if rank else [()]
         return [Form(shape) for shape in shapes if math.prod(shape) <= _MOST_ELEMENTS]
 
-    def _others(self) -> Iterator[Form]:
-        """Yield indices and probabilities."""
+    def _indices(self) -> Iterator[Form]:
         shapes = ((2, 3), (40,), (2, 3, 4), (1,))
         for shape, most in itertools.product(shapes, sorted(self._sizes, reverse=True)):
             yield Form(shape, most)
-        yield from (Form(shape, "probabilities") for shape in ((3, 4), (5,), (2, 3, 4)))
 
     def _spaces(self) -> list[int]:
         largest = max((n for n in self._numbers if n <= _MOST_SPACE), default=1)

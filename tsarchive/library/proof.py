@@ -10,6 +10,7 @@ trace alone.
 from __future__ import annotations
 
 import copy
+import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,10 +33,19 @@ _MOST_OF_RANK: Final = 3
 _MOST_TAKEN: Final = 12
 _MOST_TRIES: Final = 3000
 _MOST_UNLIKELY: Final = 6
-_MOST_REFUSED: Final = 60
+_MOST_REFUSED: Final = 200
 _MOST_OPTIONAL: Final = 4
 _MOST_OPTIONAL_TRIES: Final = 160
 _FEW_ELEMENTS: Final = 1 << 20
+
+
+class _Verdict(enum.Enum):
+    """What came of the comparison of two calls; the text goes before the sizes of inputs."""
+
+    SAME = "it does the same with"
+    REFUSED = "its class refuses"
+    OTHER = "in evaluation it does something else with"
+    OTHER_IN_TRAINING = "in training it does something else with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +137,41 @@ class Trial:
         return True
 
     def _difference_with_more(self, drawing: Drawing, given: Arguments) -> str | None:
-        """Compare calls with arguments that may be left out."""
+        """Compare calls with arguments that may be left out.
+
+        Classes of torch check masks in Python alone and leave that out of scripted code, so the
+        object may refuse some, if it takes others.
+        """
         taken: Counter[str] = Counter()
+        refused: set[str] = set()
         for name, more in itertools.islice(drawing.optional(given), _MOST_OPTIONAL_TRIES):
-            is_taken = taken[name] < _MOST_OPTIONAL
-            if is_taken and not self._run(self._module, more).was_refused:
+            if taken[name] >= _MOST_OPTIONAL or self._run(self._module, more).was_refused:
+                continue
+            verdict = self._verdict(more)
+            if verdict is _Verdict.REFUSED:
+                refused.add(name)
+            elif verdict is not _Verdict.SAME:
+                return f"it does something else when {name!r} is given"
+            else:
                 taken[name] += 1
-                if self._difference_for(more) is not None:
-                    return f"it does something else when {name!r} is given"
-        return None
+        never = next((name for name in sorted(refused) if not taken[name]), None)
+        return None if never is None else f"its class refuses values of {never!r} that it takes"
 
     def _difference_for(self, given: Arguments) -> str | None:
+        verdict = self._verdict(given)
+        sizes = [list(tensor.shape) for tensor in _tensors(given)]
+        return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
+
+    def _verdict(self, given: Arguments) -> _Verdict:
         for is_training in (True, False):
             one = self._run(self._module, given, is_training=is_training)
-            if one.was_refused:
-                continue
-            if not _agree(one, self._run(self._built, given, is_training=is_training)):
-                mode = "training" if is_training else "evaluation"
-                sizes = [list(tensor.shape) for tensor in _tensors(given)]
-                return f"in {mode} it does something else with inputs of sizes {sizes}"
-        return None
+            if not one.was_refused:
+                other = self._run(self._built, given, is_training=is_training)
+                if other.was_refused:
+                    return _Verdict.REFUSED
+                if not _agree(one, other):
+                    return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
+        return _Verdict.SAME
 
     def _run(self, module: nn.Module, given: Arguments, *, is_training: bool = False) -> _Outcome:
         module.train(is_training)
@@ -240,7 +265,7 @@ def _gradients(result: Any, of: Sequence[torch.Tensor]) -> list[torch.Tensor | N
 
 def _agree(one: _Outcome, other: _Outcome) -> bool:
     """Return whether the second did what the first did."""
-    if other.was_refused or not torch.equal(one.random, other.random):
+    if not torch.equal(one.random, other.random):
         return False
     is_same = _same(one.result, other.result) and _same(one.given, other.given)
     is_same = is_same and _same(one.buffers, other.buffers)
