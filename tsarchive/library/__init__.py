@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING
 
 from .known import register
 from .recovery import Recovered, recovered
+from .replacing import Outcome, outcomes, with_library_modules
 
 if TYPE_CHECKING:
     from tsarchive.ir.classes import Function
 
-__all__ = ["Recovered", "recovered", "recovered_function", "register"]
+__all__ = [
+    "Outcome",
+    "Recovered",
+    "outcomes",
+    "recovered",
+    "recovered_function",
+    "register",
+    "with_library_modules",
+]
 
 
 def recovered_function(function: Function) -> str | None:

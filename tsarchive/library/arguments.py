@@ -114,8 +114,8 @@ class Proposals:
         An object is its class and its attributes, so arguments that give equal ones are equal.
         """
         for name, value in proposal.arguments.items():
-            for simpler in _one_for_all(value):
-                proposal = self._if_same(proposal, {**proposal.arguments, name: simpler})
+            simpler = next(_one_for_all(value))
+            proposal = self._if_same(proposal, {**proposal.arguments, name: simpler})
         for name in [*proposal.arguments]:
             changed = {other: value for other, value in proposal.arguments.items() if other != name}
             proposal = self._if_same(proposal, changed)
@@ -237,7 +237,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _is_like(value: Any, default: Any) -> bool:
     """Return whether a value is of a type that may stand for a default."""
-    if default is None or value is None:
+    if default is None or value is None or callable(default):
         return True
     if isinstance(default, (bool, str)) or isinstance(value, (bool, str)):
         return type(value) is type(default)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from tsarchive.errors import LimitError
 from tsarchive.ir.schema import Argument
 from tsarchive.operators.effects import operator_may_write
 from tsarchive.run.modules import ArchiveModule
@@ -188,6 +189,8 @@ class Trial:
             was_refused, random = False, generator.get_state()
             if is_training:
                 gradients = _gradients(result, [*leaves, *module.parameters()])
+        except LimitError:
+            raise
         except Exception:  # noqa: BLE001  # kernels raise errors of any class
             was_refused, result, random = True, None, before
         finally:

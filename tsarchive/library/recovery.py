@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from tsarchive.run.modules import ArchiveModule
+from tsarchive.errors import LimitError
+from tsarchive.run.classes import Classes
+from tsarchive.run.modules import ArchiveModule, is_plain
 
-from .arguments import Proposal, Proposals, parameters_of
-from .evidence import Evidence, evidence_of
+from .arguments import Arguments, Proposals, parameters_of
+from .evidence import Evidence, evidence_of, tensors_of
 from .known import class_named, importable_name
 from .proof import Trial
 
@@ -30,52 +33,84 @@ class Recovered:
     keywords: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The class that a module is proven to be of, and the arguments of its constructor by name."""
+
+    class_: type[nn.Module]
+    arguments: Arguments
+
+    @property
+    def recovered(self) -> Recovered:
+        """The same in the form in which people write it."""
+        parameters = [each for each in parameters_of(self.class_) if each.name in self.arguments]
+        given = {each.name: self.arguments[each.name] for each in parameters}
+        required = [each.name for each in parameters if each.default is each.empty]
+        positional = tuple(given.pop(name) for name in required)
+        return Recovered(importable_name(self.class_), positional, given)
+
+
+# What was found out about modules with the same code, values and shapes.
+_known: WeakKeyDictionary[Classes, dict[Any, Proven | str]] = WeakKeyDictionary()
+
+
 def recovered(module: ArchiveModule) -> Recovered | None:
     """Return the class of a library that a module is proven to be of, and how to make it."""
     found = examined(module)
-    return None if isinstance(found, str) else found[0]
+    return found.recovered if isinstance(found, Proven) else None
 
 
-def examined(module: ArchiveModule) -> tuple[Recovered, Proposal] | str:
-    """Return what a module is proven to be, or why it stays what it is."""
+def examined(module: ArchiveModule) -> Proven | str:
+    """Return what a module is proven to be, or say in words why it stays what it is."""
     class_ = class_named(module.tsarchive_class.qualified_name)
     if class_ is None:
         return "its class is of no library that is known here"
+    obstacle = _obstacle(module, class_)
+    if obstacle is not None:
+        return obstacle
     evidence = evidence_of(module)
-    return _not_comparable(module, class_) or _proven(module, class_, evidence)
+    known = _known.setdefault(type(module).tsarchive_classes, {})
+    key = class_, _code_of(module), repr(evidence), _kinds_of_tensors(module)
+    if key not in known:
+        known[key] = _proven(module, class_, evidence)
+    return known[key]
 
 
-def _proven(
-    module: ArchiveModule, class_: type[nn.Module], evidence: Evidence
-) -> tuple[Recovered, Proposal] | str:
+def _proven(module: ArchiveModule, class_: type[nn.Module], evidence: Evidence) -> Proven | str:
     proposals = Proposals(class_, evidence)
     difference = None
     for proposal in proposals:
-        found = Trial(module, proposal.built, evidence).difference()
+        try:
+            found = Trial(module, proposal.built, evidence).difference()
+        except LimitError as error:
+            return f"the proof reached a limit: {error}"
         if found is None:
-            simplified = proposals.simplified(proposal)
-            return _told(class_, simplified), simplified
+            return Proven(class_, proposals.simplified(proposal).arguments)
         difference = difference or found
     return difference or proposals.misfit
 
 
-def _not_comparable(module: ArchiveModule, class_: type[nn.Module]) -> str:
-    """Say what a module has that no object of the class has; "" where there is nothing."""
+def _obstacle(module: ArchiveModule, class_: type[nn.Module]) -> str | None:
+    """Say what a module has that an object of the class cannot have; None where it has nothing."""
     archived = module.tsarchive_class
+    parts = [*module.modules()]
     if archived.forward_pre_hooks or archived.forward_hooks:
-        return "it has hooks of its own"
-    others = [
-        name for name in archived.methods
-        if name.partition("__")[0] != "forward" and not callable(getattr(class_, name, None))
-    ]
-    if others:
-        return f"{class_.__name__} has no method {others[0]!r}"
-    return ""
+        return "the archive has hooks for it"
+    if not all(isinstance(part, ArchiveModule) and is_plain(part, type(part)) for part in parts):
+        return "it was changed after it was loaded"
+    if any(tensor.device.type != "cpu" for _, tensor in tensors_of(module)):
+        return "its tensors are not on the CPU, where results are compared"
+    for name in archived.methods:
+        if name.partition("__")[0] != "forward" and not callable(getattr(class_, name, None)):
+            return f"{class_.__name__} has no method {name!r}"
+    return None
 
 
-def _told(class_: type[nn.Module], proposal: Proposal) -> Recovered:
-    required = [p.name for p in parameters_of(class_) if p.default is p.empty]
-    given = proposal.arguments
-    positional = tuple(given[name] for name in required)
-    keywords = {p.name: given[p.name] for p in parameters_of(class_) if p.name in given and p.name not in required}
-    return Recovered(importable_name(class_), positional, keywords)
+def _code_of(module: ArchiveModule) -> tuple[int, ...]:
+    """The methods of a module and those in it; equal for classes that differ in mangled names."""
+    classes = [type(part).tsarchive_class for part in module.modules()]
+    return tuple(id(method.original) for class_ in classes for method in class_.methods.values())
+
+
+def _kinds_of_tensors(module: ArchiveModule) -> tuple[Any, ...]:
+    return tuple((path, tensor.dtype, tensor.layout) for path, tensor in tensors_of(module))
