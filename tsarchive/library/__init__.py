@@ -6,14 +6,10 @@ of that class. What is not proven to be one stays what it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .functions import recovered_function
 from .known import register
 from .recovery import Recovered, recovered
 from .replacing import Outcome, outcomes, with_library_modules
-
-if TYPE_CHECKING:
-    from tsarchive.ir.classes import Function
 
 __all__ = [
     "Outcome",
@@ -24,8 +20,3 @@ __all__ = [
     "register",
     "with_library_modules",
 ]
-
-
-def recovered_function(function: Function) -> str | None:
-    """Return the name of the function of a library that one of an archive is proven to be."""
-    return None

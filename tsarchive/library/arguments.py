@@ -25,7 +25,7 @@ Arguments = dict[str, Any]
 # They say where tensors are and of which type; the tensors themselves tell it.
 _OF_TENSORS: Final = frozenset({"device", "dtype"})
 # Words that constructors take, where neither attributes nor code need to tell which.
-_WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
+WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "activation": ("relu", "gelu"),
     "approximate": ("none", "tanh"),
     "mode": ("nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact", "mean",
@@ -102,7 +102,7 @@ class Proposals:
             [value for value in self._choices[name] if self._fits({**first, name: value})]
             for name in first
         ]
-        for values in itertools.islice(_likeliest_first(free), _MOST_PROPOSALS):
+        for values in itertools.islice(likeliest_first(free), _MOST_PROPOSALS):
             arguments = dict(zip(first, values, strict=True))
             built = construct(self._class, arguments)
             if built is not None and not self._misfits(built):
@@ -133,7 +133,7 @@ class Proposals:
         told = [] if is_required else [default]
         if name in self._evidence.values:
             return _distinct([self._evidence.values[name], *told])
-        named = [*self._evidence.arguments.get(name, ()), *told, *_WORDS.get(name, ())]
+        named = [*self._evidence.arguments.get(name, ()), *told, *WORDS.get(name, ())]
         named = [simpler for value in named for simpler in _one_for_all(value)]
         others: list[Any] = []
         if isinstance(default, bool):
@@ -188,7 +188,7 @@ class Proposals:
         required = [name for name, values in self._choices.items() if name in self._required]
         likely = {name: values[0] for name, values in self._choices.items() if values}
         found: list[tuple[int, Arguments, nn.Module]] = []
-        combinations = _likeliest_first([self._choices[name] for name in required])
+        combinations = likeliest_first([self._choices[name] for name in required])
         for values in itertools.islice(combinations, _MOST_STARTS):
             arguments = {**likely, **dict(zip(required, values, strict=True))}
             built = construct(self._class, arguments)
@@ -251,7 +251,7 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return [*found.values()]
 
 
-def _likeliest_first(choices: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+def likeliest_first(choices: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
     """Yield combinations of choices: first those in which few are not the first of their own."""
     positions = [index for index, values in enumerate(choices) if len(values) > 1]
     if not all(choices):

@@ -15,6 +15,7 @@ from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import BOOL, FLOAT, INT, TENSOR, ListType, OptionalType, TupleType, Type
 from tsarchive.run.modules import PACKED_SEQUENCE
 
+from .calls import tensors_in
 from .evidence import Evidence
 
 Arguments = tuple[Any, ...]
@@ -191,7 +192,7 @@ class Drawing:
 
     def _forms_beside(self, given: Arguments) -> Iterator[Form]:
         """Yield forms for states and masks, whose sizes are among those of the inputs."""
-        sizes = _within([n for value in _tensors(given) for n in value.shape])[:4]
+        sizes = _within([n for value in tensors_in(given) for n in value.shape])[:4]
         sizes = _within([*sizes, 1, *self._sizes[:4]])
         for rank, content in itertools.product((2, 3, 1), ("numbers", "flags")):
             for shape in itertools.product(sizes, repeat=rank):
@@ -226,14 +227,6 @@ def _nested(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
     if isinstance(type_, TupleType):
         return tuple(_nested(element, draw) for element in type_.elements)
     return draw() if type_ == TENSOR else [draw(), draw()]
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
 
 
 def _within(sizes: Iterable[int]) -> list[int]:

@@ -14,21 +14,19 @@ import enum
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
 
-from tsarchive.errors import LimitError
 from tsarchive.ir.schema import Argument
 from tsarchive.operators.effects import operator_may_write
 from tsarchive.run.modules import ArchiveModule
 
+from .calls import Outcome, agree, called, is_equal, tensors_in
 from .evidence import Evidence, code_of, tensors_of
 from .inputs import Arguments, Drawing, Form
 
-_SEED: Final = 7
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
 _MOST_TAKEN: Final = 12
@@ -47,18 +45,6 @@ class _Verdict(enum.Enum):
     REFUSED = "its class refuses"
     OTHER = "in evaluation it does something else with"
     OTHER_IN_TRAINING = "in training it does something else with"
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a call did; nothing else counts where it ``was_refused``."""
-
-    was_refused: bool
-    result: Any
-    given: Arguments
-    buffers: dict[str, torch.Tensor]
-    random: torch.Tensor
-    gradients: list[torch.Tensor | None]
 
 
 class Trial:
@@ -107,7 +93,7 @@ class Trial:
                 unlikely += 1
                 if unlikely > _MOST_UNLIKELY:
                     continue
-            if self._run(self._module, drawing.drawn(forms)).was_refused:
+            if self._is_refused(drawing.drawn(forms)):
                 refused += 1
             else:
                 taken[_rank(forms)] += 1
@@ -146,7 +132,7 @@ class Trial:
         taken: Counter[str] = Counter()
         refused: set[str] = set()
         for name, more in itertools.islice(drawing.optional(given), _MOST_OPTIONAL_TRIES):
-            if taken[name] >= _MOST_OPTIONAL or self._run(self._module, more).was_refused:
+            if taken[name] >= _MOST_OPTIONAL or self._is_refused(more):
                 continue
             verdict = self._verdict(more)
             if verdict is _Verdict.REFUSED:
@@ -160,43 +146,33 @@ class Trial:
 
     def _difference_for(self, given: Arguments) -> str | None:
         verdict = self._verdict(given)
-        sizes = [list(tensor.shape) for tensor in _tensors(given)]
+        sizes = [list(tensor.shape) for tensor in tensors_in(given)]
         return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
 
     def _verdict(self, given: Arguments) -> _Verdict:
         for is_training in (True, False):
-            one = self._run(self._module, given, is_training=is_training)
+            one, buffers = self._run(self._module, given, is_training=is_training)
             if not one.was_refused:
-                other = self._run(self._built, given, is_training=is_training)
+                other, of_built = self._run(self._built, given, is_training=is_training)
                 if other.was_refused:
                     return _Verdict.REFUSED
-                if not _agree(one, other):
+                if not (agree(one, other) and is_equal(buffers, of_built)):
                     return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
         return _Verdict.SAME
 
-    def _run(self, module: nn.Module, given: Arguments, *, is_training: bool = False) -> _Outcome:
+    def _is_refused(self, given: Arguments) -> bool:
+        """Return whether the archive refuses arguments."""
+        return self._run(self._module, given, is_training=False)[0].was_refused
+
+    def _run(
+        self, module: nn.Module, given: Arguments, *, is_training: bool
+    ) -> tuple[Outcome, dict[str, torch.Tensor]]:
+        """Call one of the two with the buffers of the beginning; also return those after it."""
         module.train(is_training)
         for path, tensor in module.named_buffers():
             tensor.copy_(self._buffers[path])
-        leaves, own = _own(given, is_training)
-        generator = torch.default_generator
-        before = generator.get_state()
-        generator.manual_seed(_SEED)
-        gradients: list[torch.Tensor | None] = []
-        try:
-            with torch.set_grad_enabled(is_training):
-                result = module(*own)
-            was_refused, random = False, generator.get_state()
-            if is_training:
-                gradients = _gradients(result, [*leaves, *module.parameters()])
-        except LimitError:
-            raise
-        except Exception:  # noqa: BLE001  # kernels raise errors of any class
-            was_refused, result, random = True, None, before
-        finally:
-            generator.set_state(before)
-        buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
-        return _Outcome(was_refused, result, own, buffers, random, gradients)
+        outcome = called(module, given, [*module.parameters()], with_gradients=is_training)
+        return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
 
 
 def _rank(forms: Sequence[Form]) -> int:
@@ -242,73 +218,3 @@ def entries(module: ArchiveModule) -> list[Sequence[Argument]]:
     methods = module.tsarchive_class.methods
     found = [m for name, m in methods.items() if name.partition("__")[0] == "forward"]
     return [method.schema.arguments[1:] for method in found]
-
-
-def _own(given: Any, is_training: bool) -> tuple[list[torch.Tensor], Any]:
-    """Copy arguments; also return the leaves that gradients lead to."""
-    leaves: list[torch.Tensor] = []
-    memo: dict[int, Any] = {}
-    for tensor in _tensors(given):
-        own = tensor.clone()
-        if is_training and tensor.is_floating_point():
-            leaves.append(own.requires_grad_())
-            own = own.clone()
-        memo[id(tensor)] = own
-    return leaves, copy.deepcopy(given, memo)
-
-
-def _gradients(result: Any, of: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-    outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
-    inputs = [tensor for tensor in of if tensor.requires_grad]
-    if not outputs or not inputs:
-        return []
-    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
-    return [*torch.autograd.grad(outputs, inputs, weights, allow_unused=True)]
-
-
-def _agree(one: _Outcome, other: _Outcome) -> bool:
-    """Return whether the second did what the first did."""
-    if not torch.equal(one.random, other.random):
-        return False
-    is_same = _same(one.result, other.result) and _same(one.given, other.given)
-    is_same = is_same and _same(one.buffers, other.buffers)
-    return is_same and _returned(one) == _returned(other) and _near(one.gradients, other.gradients)
-
-
-def _returned(outcome: _Outcome) -> list[int]:
-    """Return the inputs whose memory the result has."""
-    given = [each.data_ptr() for each in _tensors(outcome.given) if each.numel()]
-    return [given.index(p.data_ptr()) for p in _tensors(outcome.result) if p.data_ptr() in given]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether values are equal to the bit, but for the bits of what is no number."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.dtype != other.dtype or one.shape != other.shape or one.layout != other.layout:
-            return False
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
-
-
-def _near(ones: Sequence[torch.Tensor | None], others: Sequence[torch.Tensor | None]) -> bool:
-    """Return whether gradients are equal up to rounding."""
-    rows = itertools.zip_longest(ones, others)
-    return all(
-        one is other
-        if one is None or other is None
-        else one.layout == other.layout
-        and torch.allclose(one.to_dense(), other.to_dense(), 1e-4, 1e-5, equal_nan=True)
-        for one, other in rows
-    )
