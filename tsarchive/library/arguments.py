@@ -54,7 +54,7 @@ def construct(class_: type[nn.Module], arguments: Mapping[str, Any]) -> nn.Modul
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=()):
             return class_(**arguments)
-    except Exception:  # noqa: BLE001  # whatever a constructor makes of arguments of another class
+    except Exception:  # whatever a constructor makes of arguments of another class
         return None
 
 
@@ -144,7 +144,9 @@ class Proposals:
             others = [*self._sizes, True, False]
         elif isinstance(default, float):
             others = [each for each in self._evidence.constants if type(each) is float]
-        return _distinct(value for value in [*named, *others] if is_required or _is_like(value, default))
+        return _distinct(
+            value for value in [*named, *others] if is_required or _is_like(value, default)
+        )
 
     @property
     def _sizes(self) -> list[int]:
@@ -219,7 +221,9 @@ class Proposals:
                 continue
             if not hasattr(built, attribute):
                 found.append(f"{name} has no attribute {attribute!r}")
-            elif not _equal(comparable(attributes.get(attribute, getattr(built, attribute))), value):
+            elif not _equal(
+                comparable(attributes.get(attribute, getattr(built, attribute))), value
+            ):
                 found.append(f"no argument of {name} gives {attribute} the value {value!r}")
         return found
 

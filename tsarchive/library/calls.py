@@ -54,7 +54,7 @@ def called(
         gradients = _gradients(result, [*leaves, *parameters]) if with_gradients else ()
     except LimitError:
         raise
-    except Exception:  # noqa: BLE001
+    except Exception:
         return Outcome(True, None, own, before, ())
     finally:
         generator.set_state(before)

@@ -112,11 +112,11 @@ def code_of(module: ArchiveModule) -> Iterator[Node]:
 
 def _named_inputs(node: Node) -> Iterator[tuple[str, Value]]:
     """Yield the inputs of a call with the names of the parameters."""
-    if node.schema is not None:
-        yield from zip((argument.name for argument in node.schema.arguments), node.inputs)
-    elif node.kind == "prim::CallFunction" and isinstance(node.input.type, FunctionType):
-        arguments = node.input.type.function.schema.arguments
-        yield from zip((argument.name for argument in arguments), node.inputs[1:])
+    schema, inputs = node.schema, node.inputs
+    if node.kind == "prim::CallFunction" and isinstance(node.input.type, FunctionType):
+        schema, inputs = node.input.type.function.schema, inputs[1:]
+    for argument, value in zip(schema.arguments if schema else (), inputs, strict=False):
+        yield argument.name, value
 
 
 def plain_constant(value: Value) -> Any:

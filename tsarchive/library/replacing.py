@@ -13,6 +13,7 @@ from torch import nn
 
 from tsarchive.ir.classes import ClassType, InterfaceType
 from tsarchive.ir.graph import walk
+from tsarchive.ir.types import Type
 from tsarchive.run.modules import ArchiveModule, is_forward
 
 from .arguments import construct
@@ -110,22 +111,17 @@ class _Calls:
 
     def of_others_than_forward(self, class_: ClassType) -> str | None:
         """Return the name of a method that other code calls; None without any."""
-        return next(
-            (
-                name
-                for name in class_.methods
-                if (class_, name) in self._by_class or name in self._by_name
-            ),
-            None,
-        )
+        called = self._by_name | {name for type_, name in self._by_class if type_ is class_}
+        return next((name for name in class_.methods if name in called), None)
 
     def _read(self, owner: ClassType) -> None:
         for method in owner.methods.values():
             for node in walk(method.graph.nodes):
                 if node.kind == "prim::CallMethod":
-                    type_ = node.input.type
-                    if isinstance(type_, InterfaceType) and node.name != "forward":
-                        self._by_name.add(node.name)
-                    elif isinstance(type_, ClassType) and type_ is not owner:
-                        if not is_forward(type_, node.name):
-                            self._by_class.add((type_, node.name))
+                    self._note(owner, node.input.type, node.name)
+
+    def _note(self, owner: ClassType, type_: Type, name: str) -> None:
+        if isinstance(type_, InterfaceType):
+            self._by_name |= {name} - {"forward"}
+        elif isinstance(type_, ClassType) and type_ is not owner and not is_forward(type_, name):
+            self._by_class.add((type_, name))

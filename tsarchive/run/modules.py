@@ -306,7 +306,7 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
 
 
 def _as_library_has_it(value: Any) -> Any:
-    """A packed sequence of an archive as one of torch, whose recurrent modules ask for its class."""
+    """Return a packed sequence of an archive as one of torch, whose modules ask for that class."""
     type_ = type_of_class(type(value))
     is_packed = isinstance(type_, TupleType) and type_.qualified_name == PACKED_SEQUENCE
     return PackedSequence(*value) if is_packed else value
