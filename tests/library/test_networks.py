@@ -85,6 +85,8 @@ def test_outcomes_name_each_module(data):
     assert rows[""].original_name == "Net"
 
 
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_linear_layers_are_quantized(net):
     net.eval()
     quantized = torch.ao.quantization.quantize_dynamic(net, {nn.Linear})

@@ -28,8 +28,10 @@ _OF_TENSORS: Final = frozenset({"device", "dtype"})
 WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "activation": ("relu", "gelu"),
     "approximate": ("none", "tanh"),
-    "mode": ("nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact", "mean",
-             "sum", "max"),
+    "mode": (
+        "nearest", "linear", "bilinear", "bicubic", "trilinear", "nearest-exact", "mean", "sum",
+        "max", "constant", "reflect", "replicate", "circular",
+    ),
     "nonlinearity": ("tanh", "relu"),
     "padding_mode": ("zeros", "reflect", "replicate", "circular"),
     "reduction": ("mean", "sum", "none"),

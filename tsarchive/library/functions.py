@@ -36,8 +36,9 @@ from .inputs import Form
 
 _HOME: Final = "__torch__.torch.nn.functional."
 _NAME: Final = "torch.nn.functional."
-# They have no effect on results, or stand for what code of archives has no values of.
-_NOT_DRAWN: Final = frozenset({"_stacklevel", "out"})
+# They have no effect on results, stand for what code of archives has no values of, or chose in
+# Python which function an archive calls.
+_NOT_DRAWN: Final = frozenset({"_stacklevel", "out", "return_indices"})
 _DTYPE: Final = "dtype"
 _SEED: Final = 11
 _MOST_CALLS: Final = 2500
@@ -45,7 +46,7 @@ _MOST_REFUSED: Final = 100
 _ENOUGH: Final = 24
 _FEWEST: Final = 3
 _FORMS: Final = (
-    Form((2, 4, 6, 6)), Form((2, 4)), Form((2, 4, 6)), Form((4,)), Form((4, 4)),
+    Form((2, 4, 6, 6)), Form((2, 4)), Form((2, 4, 6)), Form((4,)), Form((6,)), Form((4, 4)),
     Form((2, 4), "probabilities"), Form((2,), 4), Form((2, 3), 4), Form((2, 4, 4, 6, 6)),
 )  # fmt: skip
 _PLAIN: Final[Mapping[Type, Sequence[Any]]] = {

@@ -108,8 +108,12 @@ def _obstacle(module: ArchiveModule, class_: type[nn.Module]) -> str | None:
 
 def _code_of(module: ArchiveModule) -> tuple[int, ...]:
     """The methods of a module and those in it; equal for classes that differ in mangled names."""
-    classes = [type(part).tsarchive_class for part in module.modules()]
-    return tuple(id(method.original) for class_ in classes for method in class_.methods.values())
+    return tuple(
+        id(method.original)
+        for part in module.modules()
+        if isinstance(part, ArchiveModule)
+        for method in part.tsarchive_class.methods.values()
+    )
 
 
 def _kinds_of_tensors(module: ArchiveModule) -> tuple[Any, ...]:
