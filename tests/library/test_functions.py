@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from tests.support.archives import loaded, saved
 from tsarchive.ir.classes import FunctionType
 from tsarchive.ir.graph import walk
+from tsarchive.ir.names import unmangled
 from tsarchive.library import recovered_function
 
 
@@ -48,7 +49,7 @@ def test_a_name_alone_makes_no_function_of_torch(monkeypatch):
     monkeypatch.setattr(same_but_for_two, "__module__", "torch.nn.functional")
     monkeypatch.setattr(same_but_for_two, "__name__", "leaky_relu")
     (function,) = functions_of(Other()).values()
-    assert function.qualified_name.endswith("torch.nn.functional.leaky_relu")
+    assert unmangled(function.qualified_name) == "__torch__.torch.nn.functional.leaky_relu"
     assert recovered_function(function) is None
 
 

@@ -38,7 +38,7 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.body(x)
-        return self.drop(self.head(y) + self.tied(y) * self.head.bias)
+        return self.drop(self.head(y) + self.tied(y))
 
 
 X = torch.rand(4, 3, 9, 9)
@@ -109,7 +109,7 @@ def test_hooks_and_wrappers_take_effect(net):
     class Adapted(nn.Module):
         def __init__(self, inner: nn.Linear) -> None:
             super().__init__()
-            self.inner, self.bias = inner, inner.bias
+            self.inner = inner
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.inner(x) + 1

@@ -133,12 +133,15 @@ class Proposals:
         name, default = parameter.name, parameter.default
         is_required = default is inspect.Parameter.empty
         told = [] if is_required else [default]
-        if name in self._evidence.values:
+        is_whether = isinstance(default, bool)  # there is something, which the attribute holds
+        if name in self._evidence.values and not (
+            is_whether and self._evidence.values[name] is None
+        ):
             return _distinct([self._evidence.values[name], *told])
         named = [*self._evidence.arguments.get(name, ()), *told, *WORDS.get(name, ())]
         named = [simpler for value in named for simpler in _one_for_all(value)]
         others: list[Any] = []
-        if isinstance(default, bool):
+        if is_whether:
             others = [not default]
         elif is_required or isinstance(default, int):
             others = self._numbers
