@@ -70,18 +70,23 @@ def parameters_of(class_: type[nn.Module]) -> list[inspect.Parameter]:
                 found.setdefault(parameter.name, parameter)
         if own and not any(parameter.kind in _VARIADIC for parameter in own):
             break
-    if issubclass(class_, nn.RNNBase) and class_ is not nn.RNNBase:
-        found.pop("mode", None)
-        if class_ is nn.RNN:
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            found["nonlinearity"] = inspect.Parameter("nonlinearity", keyword, default="tanh")
-        if class_ is not nn.LSTM:
-            found.pop("proj_size", None)
+    if issubclass(class_, nn.RNNBase):
+        _leave_recurrent(class_, found)
     return [
         parameter
         for name, parameter in found.items()
         if name not in _OF_TENSORS and not name.startswith("_")
     ]
+
+
+def _leave_recurrent(class_: type[nn.Module], found: dict[str, inspect.Parameter]) -> None:
+    """Leave the parameters of a recurrent class, whose constructor does not name its own."""
+    found.pop("mode")
+    if class_ is not nn.LSTM:
+        found.pop("proj_size")
+    if class_ is nn.RNN:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        found["nonlinearity"] = inspect.Parameter("nonlinearity", kind, default="tanh")
 
 
 class Proposals:
@@ -101,7 +106,11 @@ class Proposals:
         if first is None:
             return
         free = [
-            [value for value in self._choices[name] if self._fits({**first, name: value})]
+            [
+                value
+                for value in self._choices[name]
+                if self._misfits_of({**first, name: value}) == []
+            ]
             for name in first
         ]
         for values in itertools.islice(likeliest_first(free), _MOST_PROPOSALS):
@@ -131,27 +140,32 @@ class Proposals:
     def _values(self, parameter: inspect.Parameter) -> list[Any]:
         """The values that a parameter may have had, the likeliest first."""
         name, default = parameter.name, parameter.default
-        is_required = default is inspect.Parameter.empty
-        told = [] if is_required else [default]
-        is_whether = isinstance(default, bool)  # there is something, which the attribute holds
-        if name in self._evidence.values and not (
-            is_whether and self._evidence.values[name] is None
-        ):
-            return _distinct([self._evidence.values[name], *told])
-        named = [*self._evidence.arguments.get(name, ()), *told, *WORDS.get(name, ())]
+        is_required = default is parameter.empty
+        defaults = [] if is_required else [default]
+        if self._is_told(name, default):
+            return _distinct([self._evidence.values[name], *defaults])
+        named = [*self._evidence.arguments.get(name, ()), *defaults, *WORDS.get(name, ())]
         named = [simpler for value in named for simpler in _one_for_all(value)]
-        others: list[Any] = []
-        if is_whether:
-            others = [not default]
-        elif is_required or isinstance(default, int):
-            others = self._numbers
-        elif default is None:
-            others = [*self._sizes, True, False]
-        elif isinstance(default, float):
-            others = [each for each in self._evidence.constants if type(each) is float]
-        return _distinct(
-            value for value in [*named, *others] if is_required or _is_like(value, default)
-        )
+        found = [*named, *self._not_named(default, is_required=is_required)]
+        return _distinct(each for each in found if is_required or _is_like(each, default))
+
+    def _is_told(self, name: str, default: Any) -> bool:
+        """Return whether an attribute is the argument of its name.
+
+        Of what a flag asks for, the attribute is what there is, such as a bias: None without it.
+        """
+        is_absent = isinstance(default, bool) and self._evidence.values.get(name) is None
+        return name in self._evidence.values and not is_absent
+
+    def _not_named(self, default: Any, *, is_required: bool) -> list[Any]:
+        """The values that shapes and code suggest, where no name says which is which."""
+        if isinstance(default, bool):
+            return [not default]
+        if is_required or isinstance(default, int):
+            return self._numbers
+        if isinstance(default, float):
+            return [each for each in self._evidence.constants if type(each) is float]
+        return [*self._sizes, True, False] if default is None else []
 
     @property
     def _sizes(self) -> list[int]:
@@ -175,62 +189,62 @@ class Proposals:
         start = self._start()
         if start is None:
             return None
-        arguments, built = start
-        misfits = self._misfits(built)
-        is_better = True
-        while misfits and is_better:
-            is_better = False
-            for name, values in self._choices.items():
-                for value in values:
-                    tried = construct(self._class, {**arguments, name: value})
-                    found = misfits if tried is None else self._misfits(tried)
-                    if len(found) < len(misfits):
-                        arguments, misfits, is_better = {**arguments, name: value}, found, True
+        arguments, misfits = start
+        before: list[str] | None = None
+        while misfits and misfits != before:
+            before = misfits
+            for name, value in self._single_choices():
+                changed = {**arguments, name: value}
+                found = self._misfits_of(changed)
+                if found is not None and len(found) < len(misfits):
+                    arguments, misfits = changed, found
         if misfits:
             self.misfit = misfits[0]
         return None if misfits else arguments
 
-    def _start(self) -> tuple[Arguments, nn.Module] | None:
-        """Return the best arguments among the likeliest that the class takes."""
-        required = [name for name, values in self._choices.items() if name in self._required]
+    def _single_choices(self) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for name, values in self._choices.items() for value in values)
+
+    def _start(self) -> tuple[Arguments, list[str]] | None:
+        """Return the best of the likeliest arguments that the class takes, and their misfits."""
+        required = [name for name in self._choices if name in self._required]
         likely = {name: values[0] for name, values in self._choices.items() if values}
-        found: list[tuple[int, Arguments, nn.Module]] = []
+        found: list[tuple[Arguments, list[str]]] = []
         combinations = likeliest_first([self._choices[name] for name in required])
         for values in itertools.islice(combinations, _MOST_STARTS):
             arguments = {**likely, **dict(zip(required, values, strict=True))}
-            built = construct(self._class, arguments)
-            if built is not None:
-                found.append((len(self._misfits(built)), arguments, built))
-            if found and (found[-1][0] == 0 or len(found) >= _ENOUGH_STARTS):
+            misfits = self._misfits_of(arguments)
+            if misfits is not None:
+                found.append((arguments, misfits))
+            if misfits == [] or len(found) >= _ENOUGH_STARTS:
                 break
-        return min(found, key=lambda each: each[0])[1:] if found else None
+        return min(found, key=lambda each: len(each[1]), default=None)
 
-    def _fits(self, arguments: Arguments) -> bool:
+    def _misfits_of(self, arguments: Arguments) -> list[str] | None:
+        """The misfits of the object that arguments make; None where the class refuses them."""
         built = construct(self._class, arguments)
-        return built is not None and not self._misfits(built)
+        return None if built is None else self._misfits(built)
 
     def _misfits(self, built: nn.Module) -> list[str]:
         """Say in words where an object differs from what is known of the module."""
-        name, evidence = type(built).__name__, self._evidence
+        name, known = type(built).__name__, self._evidence.shapes
         shapes = {path: tuple(tensor.shape) for path, tensor in built.state_dict().items()}
-        missing = shapes.keys() ^ evidence.shapes.keys()
-        found = [
-            f"{path!r} is a tensor of {'the archive' if path in evidence.shapes else name} alone"
-            for path in sorted(missing)
-        ]
-        for path in shapes.keys() & evidence.shapes.keys():
-            found += _different_sizes(path, shapes[path], evidence.shapes[path])
-        attributes = vars(built)
-        for attribute, value in evidence.values.items():
-            if attribute in evidence.shapes:
-                continue
+        found = []
+        for path in sorted(shapes.keys() | known.keys()):
+            if path in shapes and path in known:
+                found += _different_sizes(path, shapes[path], known[path])
+            else:
+                owner = "the archive" if path in known else name
+                found.append(f"{path!r} is a tensor of {owner} alone")
+        return [*found, *self._different_values(built)]
+
+    def _different_values(self, built: nn.Module) -> Iterator[str]:
+        name = type(built).__name__
+        for attribute, value in self._evidence.values.items():
             if not hasattr(built, attribute):
-                found.append(f"{name} has no attribute {attribute!r}")
-            elif not _equal(
-                comparable(attributes.get(attribute, getattr(built, attribute))), value
-            ):
-                found.append(f"no argument of {name} gives {attribute} the value {value!r}")
-        return found
+                yield f"{name} has no attribute {attribute!r}"
+            elif not _equal(comparable(getattr(built, attribute)), value):
+                yield f"no argument of {name} gives {attribute} the value {value!r}"
 
 
 def _different_sizes(path: str, one: Sequence[int], other: Sequence[int]) -> Iterator[str]:

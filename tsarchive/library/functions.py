@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -68,7 +69,9 @@ def recovered_function(function: Function) -> str | None:
     among them words and flags, and with defaults. A ``dtype`` is a number in the archive.
     """
     if function not in _known:
-        _known[function] = (_recovered(function),)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of arguments that nobody has given
+            _known[function] = (_recovered(function),)
     return _known[function][0]
 
 
@@ -100,13 +103,9 @@ def _takes(found: Callable[..., Any], arguments: Sequence[Argument]) -> bool:
 def _has_default(parameter: inspect.Parameter, argument: Argument) -> bool:
     if not argument.has_default:
         return True
-    default = parameter.default
-    spread = (
-        argument.default == [default] * len(argument.default)
-        if isinstance(argument.default, list)
-        else False
-    )
-    return bool(default == argument.default or spread)
+    is_spread = isinstance(argument.default, list) and isinstance(parameter.default, int)
+    spread = [parameter.default] * len(argument.default) if is_spread else parameter.default
+    return bool(spread == argument.default)
 
 
 class _Comparison:
@@ -188,12 +187,13 @@ class _Comparison:
             for name, value in choice.items()
         }
         try:
-            one = called(self._archived, given)
+            one = called(self._archived, given, with_gradients=True)
         except LimitError:
             return None
         if one.was_refused:
             return None
-        return agree(one, called(self._found, _as_python_has_it(given)))
+        other = called(self._found, _as_python_has_it(given), with_gradients=True)
+        return agree(one, other)
 
 
 def _as_python_has_it(given: Mapping[str, Any]) -> dict[str, Any]:
