@@ -229,7 +229,7 @@ class Proposals:
         """Say in words where an object differs from what is known of the module."""
         name, known = type(built).__name__, self._evidence.shapes
         shapes = {path: tuple(tensor.shape) for path, tensor in built.state_dict().items()}
-        found = []
+        found: list[str] = []
         for path in sorted(shapes.keys() | known.keys()):
             if path in shapes and path in known:
                 found += _different_sizes(path, shapes[path], known[path])
