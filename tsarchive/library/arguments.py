@@ -181,8 +181,8 @@ class Proposals:
         tails = [shape[at:] for shape in evidence.shapes.values() for at in range(len(shape))]
         numbers = [each for each in evidence.constants if type(each) is int and each > 1]
         products = [size * number for size in sizes for number in numbers]
-        listed = [each for each in evidence.constants if isinstance(each, tuple)]
-        return [*sizes, *tails, *evidence.constants, *listed, *products][:_MOST_NUMBERS]
+        others = [each for each in evidence.constants if not isinstance(each, str)]
+        return [*sizes, *tails, *others, *products][:_MOST_NUMBERS]
 
     def _descended(self) -> Arguments | None:
         """Return arguments that fit, found by changing one after the other; None without any."""
@@ -262,9 +262,9 @@ def _is_like(value: Any, default: Any) -> bool:
     """Return whether a value is of a type that may stand for a default."""
     if default is None or value is None or callable(default):
         return True
-    if isinstance(default, (bool, str)) or isinstance(value, (bool, str)):
+    if isinstance(default, (bool, str)) or isinstance(value, bool):
         return type(value) is type(default)
-    return True
+    return True  # the padding of a convolution is a number by default, and may be a word
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

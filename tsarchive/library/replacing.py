@@ -17,6 +17,7 @@ from tsarchive.ir.types import Type
 from tsarchive.run.modules import ArchiveModule, is_forward
 
 from .arguments import construct
+from .known import class_named
 from .proof import with_tensors_of
 from .recovery import Proven, Recovered, examined
 
@@ -94,9 +95,9 @@ def _parts(module: ArchiveModule, calls: _Calls) -> Iterator[tuple[str, ArchiveM
 
 def _examined(part: ArchiveModule, calls: _Calls) -> Proven | str:
     called = calls.of_others_than_forward(part.tsarchive_class)
-    if called is not None:
-        return f"other code of the archive calls its method {called!r}"
-    return examined(part)
+    if called is None or class_named(part.tsarchive_class.qualified_name) is None:
+        return examined(part)
+    return f"other code of the archive calls its method {called!r}"
 
 
 class _Calls:
