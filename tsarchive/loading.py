@@ -127,11 +127,15 @@ def load(
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read; CallError for
-    ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``.
+    ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``, and for other ``modules``.
     """
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
+    if modules not in ("archive", "torch"):
+        raise CallError(
+            f"there are no modules of {modules!r}", hint='modules is "archive" or "torch"'
+        )
     with not_collecting():
         beside = None
         if data is not None:

@@ -197,12 +197,16 @@ def test_what_other_code_calls_by_a_method_stays():
 
 @pytest.mark.parametrize(
     ("file", "options"),
-    [(ARCHIVES / "sequential.pt", {"lazy": True}), (FIXTURES / "pt2" / "control_flow.pt2", {})],
-    ids=["lazy", "pt2"],
+    [
+        (ARCHIVES / "sequential.pt", {"modules": "torch", "lazy": True}),
+        (FIXTURES / "pt2" / "control_flow.pt2", {"modules": "torch"}),
+        (ARCHIVES / "sequential.pt", {"modules": "nn"}),
+    ],
+    ids=["lazy", "pt2", "unknown"],
 )
-def test_what_cannot_be_combined_is_refused(file, options):
+def test_what_cannot_be_loaded_is_refused(file, options):
     with pytest.raises(CallError) as caught:
-        tsarchive.load(file, modules="torch", **options)
+        tsarchive.load(file, **options)
     assert caught.value.hint
 
 
