@@ -127,7 +127,8 @@ def load(
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read; CallError for
-    ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``, and for other ``modules``.
+    ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``, and
+    for other ``modules``.
     """
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
