@@ -149,6 +149,13 @@ def test_saving_is_refused(net, tmp_path):
         tsarchive.save(net, tmp_path / "net.pt")
 
 
+def test_large_weights_are_written_to_by_no_comparison():
+    table = nn.Embedding(1100, 1000, max_norm=1.0)
+    before = table.weight.detach().clone()
+    net = loaded(saved(torch.jit.script(table)), modules="torch")
+    assert torch.equal(net.weight, before)
+
+
 def test_a_network_may_be_one_layer():
     linear = nn.Linear(4, 3)
     net = loaded(saved(torch.jit.script(linear)), modules="torch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ def evidence_of(module: ArchiveModule) -> Evidence:
     """Collect what a module and its code tell."""
     arguments: dict[str, list[Any]] = defaultdict(list)
     constants: list[Any] = []
-    for node in code_of(module):
+    for node in itertools.islice(code_of(module), _MOST_NODES):
         for name, value in _named_inputs(node):
             found = plain_constant(value)
             if found is not COMPUTED:
@@ -99,11 +100,10 @@ def code_of(module: ArchiveModule) -> Iterator[Node]:
     for part in module.modules():
         if isinstance(part, ArchiveModule):
             waiting += part.tsarchive_class.methods.values()
-    seen, count = set(waiting), 0
-    while waiting and count < _MOST_NODES:
+    seen = set(waiting)
+    while waiting:
         for node in walk(waiting.pop().graph.nodes):
             yield node
-            count += 1
             called = node.output.type if node.is_constant else None
             if isinstance(called, FunctionType) and called.function not in seen:
                 seen.add(called.function)

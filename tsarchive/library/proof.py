@@ -56,7 +56,7 @@ class Trial:
     def __init__(self, module: ArchiveModule, built: nn.Module, evidence: Evidence) -> None:
         self._module = _copied(module)
         self._shape_only = built
-        self._built = with_tensors_of(_copied(module), copy.deepcopy(built))
+        self._built = with_tensors_of(copy.deepcopy(module), copy.deepcopy(built))
         self._evidence = evidence
         self._buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
 
@@ -201,7 +201,11 @@ def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:
 
 
 def _copied(module: ArchiveModule) -> ArchiveModule:
-    """A copy, which shares large parameters unless something in its code may write to them."""
+    """A copy, which shares large parameters unless something in its code may write to them.
+
+    The object of the library has its own, as its code may write where that of the archive does not:
+    torch leaves the limit of an embedding's norm out of scripted code.
+    """
     parameters = [*module.parameters()]
     is_large = sum(parameter.numel() for parameter in parameters) > _FEW_ELEMENTS
     is_shared = is_large and not any(map(operator_may_write, code_of(module)))
