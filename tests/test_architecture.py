@@ -106,9 +106,11 @@ MAY_IMPORT = {
         "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.operators", "tsarchive.policy",
         "tsarchive.remote", "tsarchive.run",
     },
+    "tsarchive.library": {"tsarchive.ir", "tsarchive.operators", "tsarchive.run"},
     "tsarchive.loading": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.registry",
-        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.policy", "tsarchive.run",
+        "tsarchive.formats.torchscript", "tsarchive.ir", "tsarchive.library", "tsarchive.policy",
+        "tsarchive.run",
     },
     "tsarchive.saving": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",

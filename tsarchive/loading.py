@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, overload
 
 import torch
 
@@ -36,9 +36,11 @@ _living: weakref.WeakValueDictionary[str, Classes] = weakref.WeakValueDictionary
 _lock = threading.RLock()
 
 
+@overload
 def load(
     f: str | os.PathLike[str] | BinaryIO,
     *,
+    modules: Literal["archive"] = "archive",
     map_location: str | torch.device | None = None,
     policy: Policy | None = None,
     limits: Limits | None = None,
@@ -46,7 +48,33 @@ def load(
     data: DataSource | Sequence[DataSource] | None = None,
     extra_files: dict[str, Any] | None = None,
     lazy: bool = False,
-) -> ArchiveModule:
+) -> ArchiveModule: ...
+
+
+@overload
+def load(
+    f: str | os.PathLike[str] | BinaryIO,
+    *,
+    modules: Literal["torch"],
+    map_location: str | torch.device | None = None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    extra_files: dict[str, Any] | None = None,
+) -> torch.nn.Module: ...
+
+
+def load(
+    f: str | os.PathLike[str] | BinaryIO,
+    *,
+    modules: Literal["archive", "torch"] = "archive",
+    map_location: str | torch.device | None = None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    model: str | None = None,
+    data: DataSource | Sequence[DataSource] | None = None,
+    extra_files: dict[str, Any] | None = None,
+    lazy: bool = False,
+) -> torch.nn.Module:
     """Load a TorchScript or PT2 archive, or a program of ExecuTorch, from a path or file object.
 
     The result is an ``nn.Module``: parameters, buffers, submodules and methods of the archive.
@@ -77,6 +105,14 @@ def load(
     is loaded; by default :meth:`Policy.default`. ``limits`` bounds the code that the load runs,
     in all, and each call later; by default nothing does.
 
+    With ``modules="torch"``, modules of a TorchScript archive whose behaviour is that of a class
+    of torch.nn, or of one that was registered with :func:`tsarchive.library.register`, become
+    objects of that class, with the same tensors: ``nn.Linear`` where the archive has a copy of its
+    code. That is proven by running both, in training and in evaluation, on inputs that are drawn;
+    so code of the archive runs while it is loaded, under ``policy``, and ``limits`` bounds each
+    run. What is not proven stays; :func:`tsarchive.library.outcomes` says why. The network can be
+    called, trained, copied and pickled, and is not saved as an archive again.
+
     ``extra_files`` is a dict that is filled, as torch.jit.load fills its ``_extra_files``: each of
     its names gets the bytes of the extra file of that name, empty ones where there is none. Other
     than there, an empty dict gets all extra files.
@@ -91,11 +127,16 @@ def load(
 
     Raises ArchiveError where the file breaks a rule of the format, names a class or operator
     that this process lacks, or is of another kind; OSError when it cannot be read; CallError for
-    ``lazy`` and a file of another format.
+    ``lazy`` and a file of another format, for ``modules="torch"`` with one, or with ``lazy``, and
+    for other ``modules``.
     """
     guard = Guard(
         Policy.default() if policy is None else policy, Limits() if limits is None else limits
     )
+    if modules not in ("archive", "torch"):
+        raise CallError(
+            f"there are no modules of {modules!r}", hint='modules is "archive" or "torch"'
+        )
     with not_collecting():
         beside = None
         if data is not None:
@@ -108,7 +149,24 @@ def load(
             from tsarchive.formats.extra_files import ExtraFiles
 
             ExtraFiles(opened, format_of(opened).table(opened)).fill(extra_files)
-        return load_opened(opened, options)
+        loaded = load_opened(opened, options)
+    return loaded if modules == "archive" else _with_library_modules(loaded, opened, options)
+
+
+def _with_library_modules(
+    module: ArchiveModule, opened: Opened, options: LoadOptions
+) -> torch.nn.Module:
+    found = format_of(opened)
+    if not found.has_code:
+        raise found.not_taken("modules", "only TorchScript has code of modules", CallError)
+    if options.lazy:
+        raise CallError(
+            "all tensors are needed to compare modules with those of torch.nn",
+            hint="Leave out lazy",
+        )
+    from tsarchive.library import with_library_modules
+
+    return with_library_modules(module)
 
 
 def load_opened(opened: Opened, options: LoadOptions) -> ArchiveModule:

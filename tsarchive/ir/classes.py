@@ -159,7 +159,9 @@ class Function:
     of a method whose graph is dear to make.
     """
 
-    __slots__ = ("_define", "_graph", "_schema", "liken", "qualified_name", "sharing", "type")
+    __slots__ = (
+        "__weakref__", "_define", "_graph", "_schema", "liken", "qualified_name", "sharing", "type",
+    )  # fmt: skip
 
     def __init__(
         self,

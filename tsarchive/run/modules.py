@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import torch
 from torch.nn import Module, ModuleDict, ModuleList, Sequential
 from torch.nn.modules import module as torch_module
+from torch.nn.utils.rnn import PackedSequence
 
 from tsarchive.errors import CallError, ScriptError
 from tsarchive.ir.classes import Attribute, ClassType, Function
-from tsarchive.ir.types import annotation
+from tsarchive.ir.types import TupleType, annotation
 
 from .conversion import Mismatch, admitted, type_of_class
 from .copying import deep_copy, reduce_instance
@@ -137,6 +138,7 @@ _ALL_BACKWARD_HOOKS = torch_module._global_backward_hooks
 
 
 _OVERLOAD = "forward__[0-9]+"
+PACKED_SEQUENCE: Final = "__torch__.torch.nn.utils.rnn.PackedSequence"
 
 
 class _InternalCall(threading.local):
@@ -293,7 +295,7 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
     if not isinstance(module, ArchiveModule):
         if not is_foreign_module(type(module)):
             raise refuse_receiver(module, None)
-        return admitted(module(*arguments))
+        return admitted(module(*map(_as_library_has_it, arguments)))
     call = internal_call
     around = call.module, call.arguments, call.method
     call.module, call.arguments, call.method = module, arguments, method
@@ -301,6 +303,13 @@ def call_module(module: Any, *arguments: Any, method: str = "forward") -> Any:
         return admitted(torch.nn.Module.__call__(module, *arguments))
     finally:
         call.module, call.arguments, call.method = around
+
+
+def _as_library_has_it(value: Any) -> Any:
+    """Return a packed sequence of an archive as one of torch, whose modules ask for that class."""
+    type_ = type_of_class(type(value))
+    is_packed = isinstance(type_, TupleType) and type_.qualified_name == PACKED_SEQUENCE
+    return PackedSequence(*value) if is_packed else value
 
 
 def is_internal_call(module: Any, arguments: tuple[Any, ...]) -> bool:

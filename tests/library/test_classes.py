@@ -1,0 +1,207 @@
+"""Modules of torch.nn, scripted and traced, come back as what they are; what differs stays."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tests.support.archives import loaded, saved
+from tsarchive.ir.names import unmangled
+from tsarchive.library import outcomes, recovered
+
+X = torch.rand(2, 4, 9, 9)
+ROW = torch.rand(2, 4)
+STEPS = torch.rand(3, 2, 4)
+WORDS = torch.tensor([[1, 0, 3], [2, 2, 1]])
+
+# What traced code tells: its inputs do not decide over training, and it has no sizes of the trace.
+BOTH: Final = [
+    (nn.Linear(4, 3), ROW),
+    (nn.Linear(4, 3, bias=False), ROW),
+    (nn.Conv1d(4, 6, 3, padding="same"), X[:, :, 0]),
+    (nn.Conv2d(4, 6, 3, stride=2, groups=2), X),
+    (nn.Conv2d(4, 6, (3, 5), padding=1, dilation=(1, 2), bias=False), X),
+    (nn.Conv3d(4, 2, 2), torch.rand(1, 4, 5, 5, 5)),
+    (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), X),
+    (nn.Bilinear(4, 4, 3), (ROW, ROW)),
+    (nn.Embedding(10, 3), WORDS),
+    (nn.Embedding(10, 3, padding_idx=2), WORDS),
+    (nn.EmbeddingBag(10, 3), WORDS),
+    (nn.LayerNorm(9), X),
+    (nn.LayerNorm((9, 9), eps=1e-3), X),
+    (nn.GroupNorm(2, 4), X),
+    (nn.ReLU(), X),
+    (nn.ReLU(inplace=True), X),
+    (nn.ReLU6(), X),
+    (nn.GELU(), X),
+    (nn.GELU("tanh"), X),
+    (nn.LeakyReLU(0.2), X),
+    (nn.Hardtanh(-2.0, 3.0), X),
+    (nn.Softplus(2.0, 3.0), X),
+    (nn.Threshold(0.1, 20.0), X),
+    (nn.Sigmoid(), X),
+    (nn.Softmax(1), X),
+    (nn.GLU(), ROW),
+    (nn.PReLU(), X),
+    (nn.MaxPool2d(2), X),
+    (nn.MaxPool2d(3, 2, 1), X),
+    (nn.AvgPool2d(2), X),
+    (nn.AdaptiveAvgPool2d(1), X),
+    (nn.AdaptiveAvgPool2d(3), X),
+    (nn.Flatten(), X),
+    (nn.Unflatten(1, (2, 2)), X),
+    (nn.PixelShuffle(2), X),
+    (nn.ReflectionPad2d(2), X),
+    (nn.ConstantPad1d(1, 2.5), X[0]),
+    (nn.Unfold(2), X),
+    (nn.Identity(), X),
+    (nn.CosineSimilarity(), (ROW, ROW)),
+    (nn.MSELoss(), (ROW, ROW)),
+    (nn.CrossEntropyLoss(), (ROW, torch.tensor([1, 0]))),
+    (nn.BCELoss(), (ROW, ROW)),
+    (nn.TripletMarginLoss(), (ROW, ROW, ROW)),
+]
+SCRIPTED: Final = [
+    nn.Conv2d(4, 6, (3, 5), padding=1, padding_mode="reflect"),
+    nn.BatchNorm1d(4), nn.BatchNorm2d(4, momentum=0.3), nn.InstanceNorm2d(4, affine=True),
+    nn.Dropout(0.3), nn.Dropout2d(), nn.AlphaDropout(), nn.RReLU(), nn.LocalResponseNorm(2),
+    nn.Upsample(scale_factor=2), nn.LSTM(4, 5, 2, batch_first=True, dropout=0.2),
+    nn.GRU(4, 5, bidirectional=True), nn.RNN(4, 5, nonlinearity="relu"),
+    nn.LSTMCell(4, 5), nn.GRUCell(4, 5), nn.MultiheadAttention(8, 2),
+    nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True),
+    nn.TransformerDecoderLayer(8, 2, 16),
+]  # fmt: skip
+
+
+def rebuilt(module: Any) -> nn.Module:
+    """The object that what was found makes."""
+    found = recovered(module)
+    assert found is not None, outcomes(module)[0].reason
+    assert found.qualified_name.startswith("torch.nn.")
+    return getattr(nn, found.qualified_name.rpartition(".")[2])(*found.positional, **found.keywords)
+
+
+@pytest.mark.parametrize(
+    "module", [*(row[0] for row in BOTH), *SCRIPTED], ids=lambda module: str(module)[:40]
+)
+def test_scripted_modules_come_back(module):
+    made = rebuilt(loaded(saved(torch.jit.script(module))))
+    assert type(made) is type(module)
+    assert repr(made) == repr(module)
+    assert made.state_dict().keys() == module.state_dict().keys()
+
+
+@pytest.mark.parametrize(("module", "inputs"), BOTH, ids=lambda value: str(value)[:40])
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_traced_modules_come_back(module, inputs):
+    traced = torch.jit.trace(module, inputs, check_trace=False)
+    made = rebuilt(loaded(saved(traced)))
+    assert type(made) is type(module)
+    assert repr(made) == repr(module)
+
+
+def reason(module: Any) -> str:
+    (row,) = outcomes(module)
+    assert row.recovered is None
+    assert recovered(module) is None
+    return row.reason
+
+
+@pytest.mark.parametrize("module", [nn.Dropout(0.5), nn.BatchNorm2d(4)], ids=str)
+def test_what_was_traced_in_evaluation_does_not_come_back(module):
+    traced = torch.jit.trace(module.eval(), X)
+    assert "it does something else" in reason(loaded(saved(traced)))
+
+
+class Shifted(nn.Linear):
+    """Has the name and the attributes of a class of torch, and gives other results."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias) + 1e-3
+
+
+class ShiftedForNone(nn.Linear):
+    """Gives other results only where there is no sample."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        found = F.linear(input, self.weight, self.bias)
+        return found if len(input) else found.sum()
+
+
+class OtherInTraining(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        found = F.linear(input, self.weight, self.bias)
+        return found * 2 if self.training else found
+
+
+class OtherGradient(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight.detach(), self.bias)
+
+
+class WithRandomNumber(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias) + torch.rand(1) * 0
+
+
+class WithMethod(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias)
+
+    @torch.jit.export
+    def doubled(self, input: torch.Tensor) -> torch.Tensor:
+        return self.forward(input) * 2
+
+
+class WithAttribute(nn.Linear):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.scale = 2.0
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight * (self.scale / 2.0), self.bias)
+
+
+@pytest.mark.parametrize(
+    ("class_", "why"),
+    [
+        (Shifted, "in training it does something else"),
+        (ShiftedForNone, "it does something else with inputs of sizes [[0"),
+        (OtherInTraining, "in training it does something else"),
+        (OtherGradient, "in training it does something else"),
+        (WithRandomNumber, "it does something else"),
+        (WithMethod, "Linear has no method 'doubled'"),
+        (WithAttribute, "Linear has no attribute 'scale'"),
+    ],
+)
+def test_a_name_alone_makes_no_module_of_torch(class_, why):
+    named = type("Linear", (class_,), {"__module__": nn.Linear.__module__})
+    module = loaded(saved(torch.jit.script(named(4, 3))))
+    name = unmangled(module.tsarchive_class.qualified_name)
+    assert name == "__torch__.torch.nn.modules.linear.Linear"
+    assert why in reason(module)
+
+
+def test_modules_with_hooks_stay():
+    linear = nn.Linear(4, 3)
+
+    def double(self: nn.Linear, input: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        return output * 2
+
+    linear.register_forward_hook(double)
+    module = loaded(saved(torch.jit.script(linear)))
+    assert reason(module) == "the archive has hooks for it"
+
+
+def test_looking_changes_nothing():
+    module = loaded(saved(torch.jit.script(nn.BatchNorm2d(4)))).eval()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    state = torch.get_rng_state()
+    assert recovered(module) is not None
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not module.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())

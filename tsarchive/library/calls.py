@@ -1,0 +1,137 @@
+"""What a call does, and whether two calls do the same."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from tsarchive.errors import LimitError
+
+_SEED: Final = 7
+_ROUNDING: Final = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call did; nothing else counts where it ``was_refused``.
+
+    ``given`` are the arguments after the call, ``random`` the state of the generator. Gradients
+    are those of the result with respect to the arguments and what else was asked for.
+    """
+
+    was_refused: bool
+    result: Any
+    given: Any
+    random: torch.Tensor
+    gradients: Sequence[torch.Tensor | None]
+
+
+def called(
+    function: Callable[..., Any],
+    given: Sequence[Any] | Mapping[str, Any],
+    parameters: Sequence[torch.Tensor] = (),
+    *,
+    with_gradients: bool = False,
+) -> Outcome:
+    """Call a function with copies of arguments, which may have names, and a seed of its own.
+
+    Any error counts as a refusal, as kernels raise errors of all classes; but LimitError is raised.
+    """
+    leaves, own = _own(given, with_gradients)
+    generator = torch.default_generator
+    before = generator.get_state()
+    generator.manual_seed(_SEED)
+    try:
+        with torch.set_grad_enabled(with_gradients):
+            result = function(**own) if isinstance(own, Mapping) else function(*own)
+        random = generator.get_state()
+        gradients = _gradients(result, [*leaves, *parameters]) if with_gradients else ()
+    except LimitError:
+        raise
+    except Exception:
+        return Outcome(True, None, own, before, ())
+    finally:
+        generator.set_state(before)
+    return Outcome(False, result, own, random, gradients)
+
+
+def agree(one: Outcome, other: Outcome) -> bool:
+    """Return whether two calls that were not refused did the same.
+
+    Numbers are equal to the bit, but those of gradients up to rounding.
+    """
+    return (
+        not other.was_refused
+        and torch.equal(one.random, other.random)
+        and is_equal(one.result, other.result)
+        and is_equal([*tensors_in(one.given)], [*tensors_in(other.given)])
+        and _returned(one) == _returned(other)
+        and len(one.gradients) == len(other.gradients)
+        and all(map(_is_near, one.gradients, other.gradients))
+    )
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Return whether values are equal to the bit, but for the bits of what is no number."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.dtype != other.dtype or one.shape != other.shape or one.layout != other.layout:
+            return False
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return all(is_equal(one[key], other.get(key)) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        items = value.values() if isinstance(value, Mapping) else value
+        yield from itertools.chain.from_iterable(map(tensors_in, items))
+
+
+def _own(given: Any, with_gradients: bool) -> tuple[list[torch.Tensor], Any]:
+    """Copy arguments; also return the leaves that gradients lead to."""
+    leaves: list[torch.Tensor] = []
+    memo: dict[int, Any] = {}
+    for tensor in tensors_in(given):
+        own = tensor.clone()
+        if with_gradients and tensor.is_floating_point():
+            leaves.append(own.requires_grad_())
+            own = own.clone()  # leaves cannot be written to
+        memo[id(tensor)] = own
+    return leaves, copy.deepcopy(given, memo)
+
+
+def _gradients(result: Any, of: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+    inputs = [tensor for tensor in of if tensor.requires_grad]
+    if not outputs or not inputs:
+        return ()
+    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
+    return torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
+
+
+def _returned(outcome: Outcome) -> list[int]:
+    """Return the arguments whose memory the result has."""
+    given = [each.data_ptr() for each in tensors_in(outcome.given) if each.numel()]
+    found = (each.data_ptr() for each in tensors_in(outcome.result))
+    return [given.index(pointer) for pointer in found if pointer in given]
+
+
+def _is_near(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Return whether gradients differ by little of the largest number in them."""
+    if one is None or other is None or one.layout != other.layout or one.shape != other.shape:
+        return one is other
+    ours, theirs = one.to_dense(), other.to_dense()
+    finite = ours[ours.isfinite()].abs()
+    room = _ROUNDING * float(finite.max()) if finite.numel() else 0.0
+    return torch.allclose(ours, theirs, rtol=0, atol=room, equal_nan=True)

@@ -1,0 +1,257 @@
+"""Inputs drawn for a module: of types that its method declares, of sizes that it may take."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from tsarchive.ir.schema import Argument
+from tsarchive.ir.types import BOOL, FLOAT, INT, TENSOR, ListType, OptionalType, TupleType, Type
+from tsarchive.run.modules import PACKED_SEQUENCE
+
+from .calls import tensors_in
+from .evidence import Evidence
+
+Arguments = tuple[Any, ...]
+
+_SEED: Final = 20
+_MOST_ELEMENTS: Final = 1 << 19
+_MOST_SIZES: Final = 16
+_MOST_SPACE: Final = 64
+_RANK_OF_SEQUENCES: Final = 3
+_MOST_BESIDE_OTHERS: Final = 100
+_MOST_SQUARED: Final = 16
+_SCALES: Final = (0.1, 1.0, 10.0, 100.0)
+_USUAL_SIZES: Final = (4, 6, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to draw one tensor: its shape, and what is in it.
+
+    ``content`` is "numbers" of either sign and of several magnitudes, "probabilities" between 0
+    and 1, "flags", or the number of different indices, the least and the largest among them.
+    """
+
+    shape: tuple[int, ...]
+    content: str | int = "numbers"
+
+    def drawn(self, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        """Draw a tensor; ``dtype`` is that of numbers."""
+        if isinstance(self.content, int):
+            return self._indices(self.content, generator)
+        uniform = torch.rand(self.shape, generator=generator)
+        if self.content == "flags":
+            return uniform < 0.5
+        if self.content == "numbers":
+            picked = torch.randint(0, len(_SCALES), self.shape, generator=generator)
+            uniform = (uniform * 2 - 1) * torch.tensor(_SCALES)[picked]
+        return uniform.to(dtype)
+
+    def _indices(self, count: int, generator: torch.Generator) -> torch.Tensor:
+        found = torch.randint(0, count, self.shape, generator=generator)
+        edges = torch.tensor([count - 1, 0, *range(1, min(count - 1, 32))])[: found.numel()]
+        found.view(-1)[: len(edges)] = edges
+        return found
+
+    def without_memory(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor of this form on the device ``meta``."""
+        types = {"flags": torch.bool, "numbers": dtype, "probabilities": dtype}
+        found = torch.int64 if isinstance(self.content, int) else types[self.content]
+        return torch.empty(self.shape, dtype=found, device="meta")
+
+    def of_shape(self, *shape: int) -> Form:
+        """Return the same for another shape."""
+        return Form(shape, self.content)
+
+
+_PROBABILITIES: Final = [Form(shape, "probabilities") for shape in ((3, 4), (5,), (2, 3, 4))]
+
+
+class Drawing:
+    """Draws arguments for a method of a module, the same for the same forms."""
+
+    def __init__(
+        self, arguments: Sequence[Argument], evidence: Evidence, dtype: torch.dtype
+    ) -> None:
+        self._arguments = arguments
+        self._required = [argument for argument in arguments if not argument.has_default]
+        self._dtype = dtype
+        told = [*evidence.constants, *evidence.values.values()]
+        self._numbers = [n for n in _flat(told) if type(n) is int and n > 0]
+        self._shapes = [*evidence.shapes.values(), *_int_tuples(told)]
+        squares = [n * n for n in self._numbers if 1 < n <= _MOST_SQUARED]
+        sizes = [*_flat(self._shapes), *map(math.prod, _int_tuples(told)), *squares]
+        self._sizes = _within([*sizes, *_USUAL_SIZES, *self._numbers])
+
+    @property
+    def unknown(self) -> str | None:
+        """The name of an argument that must be given, and whose type is none that is drawn."""
+        return next((a.name for a in self._required if not is_drawn(a.type)), None)
+
+    def forms(self) -> Iterator[tuple[Form, ...]]:
+        """Yield forms for the arguments that must be given; a module may refuse many of them."""
+        if not self._required:
+            yield ()
+        elif len(self._required) == 1:
+            yield from ((form,) for form in self._first_forms())
+        else:
+            first = [*itertools.islice(self._first_forms(), _MOST_BESIDE_OTHERS)]
+            related = [self._related(form) for form in first]
+            most = max(map(len, related))
+            more = len(self._required) - 1
+            for places in sorted(itertools.product(range(most), repeat=more), key=_rarity):
+                for form, others in zip(first, related, strict=True):
+                    if max(places) < len(others):
+                        yield (form, *(others[place] for place in places))
+
+    def without_memory(self, forms: Sequence[Form]) -> Arguments | None:
+        """Return arguments of these forms on the device ``meta``; None where there are none."""
+        if any(argument.type != TENSOR for argument in self._required):
+            return None
+        return tuple(form.without_memory(self._dtype) for form in forms)
+
+    def drawn(self, forms: Sequence[Form]) -> Arguments:
+        """Draw arguments of these forms."""
+        generator = torch.Generator().manual_seed(_SEED)
+        rows = zip(self._required, forms, strict=True)
+        return tuple(self._value(argument.type, form, generator) for argument, form in rows)
+
+    def optional(self, given: Arguments) -> Iterator[tuple[str, Arguments]]:
+        """Yield arguments with one that may be left out given as well, and the name of that."""
+        generator = torch.Generator().manual_seed(_SEED)
+        for place in range(len(given), len(self._arguments)):
+            argument = self._arguments[place]
+            before = [each.default for each in self._arguments[len(given) : place]]
+            for value in self._values(argument, given, generator):
+                yield argument.name, (*given, *before, value)
+
+    def _first_forms(self) -> Iterator[Form]:
+        """Yield forms of all ranks in turns, those of fewer elements before larger ones."""
+        if is_packed_sequence(self._required[0].type):
+            yield from self._of_rank(_RANK_OF_SEQUENCES)
+        else:
+            ranks = map(self._of_rank, (2, 3, 4, 1, 5, 0))
+            yield from _in_turns([*ranks, self._indices(), _PROBABILITIES])
+
+    def _of_rank(self, rank: int) -> list[Form]:
+        """Return shapes of a rank: each known size at each place, and the ends of known shapes."""
+        found: dict[tuple[int, ...], None] = {}
+        for shape in self._shapes:
+            for start in range(len(shape)):
+                if 0 < len(shape) - start <= rank:
+                    found[(2, 3, 2, 3, 2)[: rank - len(shape) + start] + shape[start:]] = None
+        for space, place, size in itertools.product(self._spaces(), range(rank), self._sizes):
+            beside = [2, *([space] * rank)][:rank]
+            beside[place] = size
+            found[tuple(beside)] = None
+        shapes = sorted(found, key=math.prod) if rank else [()]
+        return [Form(shape) for shape in shapes if math.prod(shape) <= _MOST_ELEMENTS]
+
+    def _indices(self) -> Iterator[Form]:
+        shapes = ((2, 3), (40,), (2, 3, 4), (1,))
+        for shape, most in itertools.product(shapes, sorted(self._sizes, reverse=True)):
+            yield Form(shape, most)
+
+    def _spaces(self) -> list[int]:
+        largest = max((n for n in self._numbers if n <= _MOST_SPACE), default=1)
+        return [*dict.fromkeys((largest + 2, 12, 5))]
+
+    def _related(self, form: Form) -> list[Form]:
+        """Return forms of further tensors beside the first one."""
+        shape = form.shape
+        found = [form]
+        if shape:
+            classes = max(shape[1] if len(shape) > 1 else shape[0], 1)
+            found += [Form(shape[:1] + shape[2:], classes), Form(shape, "probabilities")]
+            found += [Form(shape, 2), Form(shape[:1]), form.of_shape(shape[0] + 1, *shape[1:])]
+            found += [form.of_shape(*shape[:-1], size) for size in self._sizes]
+        return found
+
+    def _value(self, type_: Type, form: Form, generator: torch.Generator) -> Any:
+        if is_packed_sequence(type_):
+            return _packed(form.drawn(self._dtype, generator))
+        return _nested(type_, lambda: form.drawn(self._dtype, generator))
+
+    def _values(
+        self, argument: Argument, given: Arguments, generator: torch.Generator
+    ) -> Iterator[Any]:
+        type_ = argument.type.element if isinstance(argument.type, OptionalType) else argument.type
+        plain = {BOOL: (True, False), INT: (1, 2), FLOAT: (0.25,)}
+        if type_ in plain:
+            yield from (value for value in plain[type_] if value != argument.default)
+        elif is_drawn(type_) and not is_packed_sequence(type_):
+            for form in self._forms_beside(given):
+                yield self._value(type_, form, generator)
+
+    def _forms_beside(self, given: Arguments) -> Iterator[Form]:
+        """Yield forms for states and masks, whose sizes are among those of the inputs."""
+        sizes = _within([n for value in tensors_in(given) for n in value.shape])[:4]
+        sizes = _within([*sizes, 1, *self._sizes[:4]])
+        for rank, content in itertools.product((2, 3, 1), ("numbers", "flags")):
+            for shape in itertools.product(sizes, repeat=rank):
+                yield Form(shape, content)
+
+
+def _rarity(places: tuple[int, ...]) -> tuple[int, int]:
+    """The order in which forms of several tensors are tried: alike ones before different ones."""
+    return len(set(places)), sum(places)
+
+
+def is_drawn(type_: Type) -> bool:
+    """Return whether a type is a tensor, a tuple or list of them, or a packed sequence."""
+    if isinstance(type_, TupleType) and not is_packed_sequence(type_):
+        return type_.qualified_name is None and all(map(is_drawn, type_.elements))
+    return type_ in (TENSOR, ListType(TENSOR)) or is_packed_sequence(type_)
+
+
+def is_packed_sequence(type_: Type) -> bool:
+    return isinstance(type_, TupleType) and type_.qualified_name == PACKED_SEQUENCE
+
+
+def _packed(padded: torch.Tensor) -> Any:
+    """A batch of sequences of different lengths; a tensor of another rank stays as it is."""
+    if padded.dim() != 3 or 0 in padded.shape:
+        return padded
+    lengths = [1 + index % len(padded) for index in range(padded.size(1))]
+    return pack_padded_sequence(padded, lengths, enforce_sorted=False)
+
+
+def _nested(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
+    if isinstance(type_, TupleType):
+        return tuple(_nested(element, draw) for element in type_.elements)
+    return draw() if type_ == TENSOR else [draw(), draw()]
+
+
+def _within(sizes: Iterable[int]) -> list[int]:
+    found = dict.fromkeys(size for size in sizes if 0 < size <= _MOST_ELEMENTS)
+    return [*found][:_MOST_SIZES]
+
+
+def _in_turns(rows: Iterable[Iterable[Form]]) -> Iterator[Form]:
+    missing = object()
+    for column in itertools.zip_longest(*rows, fillvalue=missing):
+        yield from (form for form in column if isinstance(form, Form))
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _int_tuples(values: Iterable[Any]) -> list[tuple[int, ...]]:
+    return [
+        value
+        for value in values
+        if isinstance(value, tuple) and value
+        if all(type(item) is int and item > 0 for item in value)
+    ]
