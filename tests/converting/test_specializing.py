@@ -65,6 +65,16 @@ class Found(torch.nn.Module):
         return total
 
 
+class Results(torch.nn.Module):
+    """Numbers among results, in lists, and in places where no number of tensors can stand."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        count = int(x.sum())
+        known = [count, 3]
+        y = torch.ones([count, 2]) + float(2 in known) + sorted(known)[0]
+        return y.reshape(known[0], -1), count * 2 if count + 3 > 4 else -count
+
+
 class KeepsCount(torch.nn.Module):
     """A buffer that the call writes to."""
 
@@ -91,6 +101,7 @@ CASES = {
     "alike": (Alike, [1.0, 2.0, 1.0], [3.0, 0.0, 3.0], [1.0, 2.0, 2.0]),
     "not alike": (Alike, [1.0, 2.0, 3.0], [3.0, 0.0, 2.0], [1.0, 2.0, 1.0]),
     "found": (Found, [1.0, -2.0, 3.0], [4.0, 5.0, -6.0], [1.0, -1.0, -1.0]),
+    "results": (Results, [1.0, 1.5], [2.0, 0.5], [2.0, 2.0]),
     "buffer": (KeepsCount, [1.0], [2.0], [-1.0]),
 }
 

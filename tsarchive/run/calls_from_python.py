@@ -26,11 +26,10 @@ from tsarchive.ir.types import annotation
 
 from .compiler import Compiler, TracedFunction
 from .conversion import Mismatch, changes_on_export, export
-from .exporting.layers import is_exporting
 from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
 from .natives.table import fault
-from .operators import called_by_tracers
+from .operators import called_by_tracers, is_exporting
 from .own_objects import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 

@@ -11,8 +11,14 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call
-from .exporting.layers import exportable
-from .operators import Implementation, implementation, native_object, runs_here, traceable
+from .operators import (
+    Implementation,
+    exportable,
+    implementation,
+    native_object,
+    runs_here,
+    traceable,
+)
 
 if TYPE_CHECKING:
     from tsarchive.ir.classes import ClassType, Function

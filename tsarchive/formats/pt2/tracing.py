@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -15,10 +16,10 @@ from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
 from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
-from tsarchive.run.exporting.layers import Layer, exporting
 from tsarchive.run.exporting.packed import standing_for, standing_in
 from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.operators import Layer, exporting
 from tsarchive.run.tracebacks import place_of_error
 
 
@@ -53,7 +54,11 @@ def _traced(
         replaying = Replaying(recording)
     layers: list[Layer] = [quantization] if replaying is None else [replaying, quantization]
     given, named = standing_for((arguments, keywords), form)
-    with exporting(*layers), standing_in(module, form, (given, named)) as stand:
+    with (
+        exporting(*layers),
+        standing_in(module, form, (given, named)) as stand,
+        _finishing(module, replaying),
+    ):
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
         )
@@ -63,6 +68,19 @@ def _traced(
     decisions = () if replaying is None else replaying.decisions
     notes += [Note("decision", str(found), found.place) for found in decisions]
     return Traced(program, tuple(notes))
+
+
+@contextmanager
+def _finishing(module: ArchiveModule, replaying: Replaying | None) -> Iterator[None]:
+    """Let a replay finish the result of the call."""
+    if replaying is None:
+        yield
+        return
+    hook = module.register_forward_hook(replaying.finish)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _check_text(module: ArchiveModule, program: ExportedProgram) -> None:

@@ -1,6 +1,5 @@
-"""What stands between the code of an archive and its operators while torch.export traces it.
+"""Layers between the code of an archive and its operators while torch.export traces it.
 
-* ``layers``: layers through which code that is compiled for an export calls its operators.
 * ``decisions``: a call that is recorded and traced again, with the values that decided it.
 * ``affine``, ``packed`` and ``quantized``: quantized tensors as integers or floats, the objects
   that hold packed weights, and operators on both.

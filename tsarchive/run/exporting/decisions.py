@@ -22,12 +22,12 @@ from torch.utils._pytree import tree_map
 
 from tsarchive.errors import UnsupportedError
 from tsarchive.run.natives.symbolic_shapes import held_number
+from tsarchive.run.operators import find_native
 from tsarchive.run.tracebacks import calling_place
 
 if TYPE_CHECKING:
     from tsarchive.ir.schema import FunctionSchema
-
-    from .layers import Run
+    from tsarchive.run.operators import Implementation as Run
 
 _TAKING: Final = frozenset(
     {
@@ -102,12 +102,16 @@ class Replaying:
             )
         if name in _TAKING:
             return self._taken(step, run, given, named)
-        if any(isinstance(leaf, Number) for leaf in (*given, *named.values())):
+        if any(map(_has_numbers, (*given, *named.values()))):
             return _on_numbers(schema, run, given, named)
         result = run(*given, **named)
         for tensor, sizes in zip(_tensors(result), step.sizes, strict=True):
             self._fix(name, tensor, sizes)
         return result
+
+    def finish(self, _module: Any, _given: Any, result: Any) -> Any:
+        """The result of the call, a forward hook: numbers in it are constants of the program."""
+        return tree_map(_fixed, result)
 
     def decide(self, condition: torch.Tensor, what: str, operator: str) -> None:
         """Assert a condition in the program, and tell of it."""
@@ -191,36 +195,65 @@ def _equals(tensor: torch.Tensor, value: Any) -> torch.Tensor:
     return tensor.eq(value).all()
 
 
+def _comparing(compare: Callable[[Any, Any], Any], sign: str) -> Callable[[Any, Any], Any]:
+    """A comparison whose outcome the program asserts."""
+
+    def method(self: Number, other: Any) -> Any:
+        if not isinstance(other, (Number, int, float)):
+            return NotImplemented
+        outcome = bool(compare(self.value, _value(other)))
+        holds = compare(self.tensor, _operand(other)).eq(outcome)
+        shown = f"a number {sign} {_value(other)}"
+        self.decisions.decide(holds, shown if outcome else f"not {shown}", self.operator)
+        return outcome
+
+    return method
+
+
 class Number:
-    """A number out of a tensor whose value is known from the recording."""
+    """A number out of a tensor, whose value in the recording is known.
+
+    A comparison asserts its outcome, and what needs the number itself its value.
+    """
 
     def __init__(
         self, tensor: torch.Tensor, value: float, decisions: Replaying, operator: str
     ) -> None:
         self.tensor = tensor
         self.value = value
-        self._decisions = decisions
-        self._operator = operator
+        self.decisions = decisions
+        self.operator = operator
 
     def fixed(self) -> Any:
         """The value, which the program asserts."""
-        self._decisions.decide(_equals(self.tensor, self.value), str(self.value), self._operator)
+        self.decisions.decide(_equals(self.tensor, self.value), str(self.value), self.operator)
         return self.value
-
-    __int__ = __index__ = __float__ = __bool__ = __hash__ = fixed
-
-    def compared(self, compare: Callable[[Any, Any], Any], sign: str, other: Any) -> bool:
-        """The outcome of a comparison, which the program asserts."""
-        outcome = bool(compare(self.value, _value(other)))
-        word = "a number" if outcome else "no number"
-        what = f"{word} {sign} {_value(other)}"
-        self._decisions.decide(compare(self.tensor, _operand(other)) == outcome, what,
-                               self._operator)  # fmt: skip
-        return outcome
 
     def followed_by(self, tensor: torch.Tensor, value: float) -> Number:
         """A number that was computed from this one."""
-        return Number(tensor, value, self._decisions, self._operator)
+        return Number(tensor, value, self.decisions, self.operator)
+
+    __lt__ = _comparing(operator.lt, "<")
+    __le__ = _comparing(operator.le, "<=")
+    __gt__ = _comparing(operator.gt, ">")
+    __ge__ = _comparing(operator.ge, ">=")
+    __eq__ = _comparing(operator.eq, "==")
+    __ne__ = _comparing(operator.ne, "!=")
+
+    def __hash__(self) -> int:
+        return hash(self.fixed())
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __int__(self) -> int:
+        return int(self.fixed())
+
+    def __float__(self) -> float:
+        return float(self.fixed())
+
+    def __index__(self) -> int:
+        return operator.index(self.fixed())
 
 
 def _value(operand: Any) -> Any:
@@ -231,13 +264,21 @@ def _operand(operand: Any) -> Any:
     return operand.tensor if isinstance(operand, Number) else operand
 
 
+def _fixed(operand: Any) -> Any:
+    """An operand with the values of numbers, also of those in a list."""
+    if isinstance(operand, list):
+        return [_fixed(item) for item in operand]
+    return operand.fixed() if isinstance(operand, Number) else operand
+
+
+def _has_numbers(operand: Any) -> bool:
+    items = operand if isinstance(operand, list) else (operand,)
+    return any(isinstance(item, Number) for item in items)
+
+
 _COMPARING: Final = {
-    f"aten::{name}": (getattr(operator, name), getattr(operator, mirrored), sign, other_sign)
-    for name, mirrored, sign, other_sign in (
-        ("lt", "gt", "<", ">"), ("le", "ge", "<=", ">="), ("gt", "lt", ">", "<"),
-        ("ge", "le", ">=", "<="), ("eq", "eq", "==", "=="), ("ne", "ne", "!=", "!="),
-    )
-}  # fmt: skip
+    f"aten::{name}": getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
+}
 _COMPUTING: Final[dict[str, Callable[..., Any]]] = {
     "aten::add": operator.add,
     "aten::sub": operator.sub,
@@ -252,30 +293,22 @@ _WITH_TENSORS: Final = frozenset({"aten::add", "aten::div", "aten::mul", "aten::
 def _on_numbers(schema: FunctionSchema, run: Run, given: Any, named: Any) -> Any:
     """An operator with numbers out of tensors among its arguments."""
     name = schema.name
-    is_of_tensors = any(isinstance(operand, torch.Tensor) for operand in given)
-    if not named and not is_of_tensors:
+    if not named and not any(isinstance(operand, (torch.Tensor, list)) for operand in given):
         if name in _COMPARING:
-            return _compared(name, *given)
+            return _COMPARING[name](*given)
         if name in _COMPUTING:
             return _computed(name, run, given)
-    if name in _WITH_TENSORS and isinstance(given[0], torch.Tensor) and len(given) == _PAIR:
-        if not named and isinstance(given[1], Number):
-            tensor = given[1].tensor.to(given[0].device)
-            return getattr(torch, name.removeprefix("aten::"))(given[0], tensor)
-    fixed = [operand.fixed() if isinstance(operand, Number) else operand for operand in given]
-    by_name = {key: v.fixed() if isinstance(v, Number) else v for key, v in named.items()}
-    return run(*fixed, **by_name)
+    is_pair = len(given) == _PAIR and isinstance(given[0], torch.Tensor) and not named
+    if name in _WITH_TENSORS and is_pair:
+        tensor = given[1].tensor.to(given[0].device)
+        return getattr(torch, name.removeprefix("aten::"))(given[0], tensor)
+    if find_native(schema) is not None:  # lists stay those of the code
+        given = [operand if isinstance(operand, list) else _fixed(operand) for operand in given]
+        return run(*given, **named)
+    return run(*map(_fixed, given), **{key: _fixed(value) for key, value in named.items()})
 
 
 _PAIR: Final = 2
-
-
-def _compared(name: str, one: Any, two: Any) -> bool:
-    compare, mirrored, sign, other_sign = _COMPARING[name]
-    if isinstance(one, Number):
-        return one.compared(compare, sign, two)
-    outcome: bool = two.compared(mirrored, other_sign, one)
-    return outcome
 
 
 def _computed(name: str, run: Run, given: Any) -> Any:

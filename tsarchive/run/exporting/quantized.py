@@ -27,8 +27,7 @@ from .packed import CellParameters, PackedWeights, unpacked
 
 if TYPE_CHECKING:
     from tsarchive.ir.schema import FunctionSchema
-
-    from .layers import Run
+    from tsarchive.run.operators import Implementation as Run
 
 Given = Mapping[str, Any]
 _DTYPES: Final = {12: torch.qint8, 13: torch.quint8, 14: torch.qint32}
@@ -270,8 +269,8 @@ def _prepack(layer: Quantization, given: Given) -> PackedWeights:
 
 
 def _embedding(layer: Quantization, given: Given) -> Tensor:
-    rows: Tensor = given["weight"].weight
-    return functional.embedding(given["indices"], rows)
+    found: Tensor = functional.embedding(given["indices"], given["weight"].weight)
+    return found
 
 
 def _binary(operation: Callable[[Any, Any], Any]) -> Callable[[Quantization, Given], Tensor]:
