@@ -14,7 +14,7 @@ from tests.support.comparing import equal
 
 nnq = torch.ao.nn.quantized
 SCALE, ZERO = 0.1, 64
-WIDEST = 0.1  # a step of the widest scale here
+WIDEST = 0.11  # a step of the widest scale here
 
 
 def quantized(*shape, dtype=torch.qint8, scale=0.02, zero=0):
@@ -66,15 +66,15 @@ class Operators(nn.Module):
         q = torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)
         shifted = torch.ops.quantized.add_scalar(q, 0.7)
         results = [
-            torch.ops.quantized.add(q, torch.relu(q), 0.1, 90),
-            torch.ops.quantized.mul_relu(q, q.flip(0), 0.1, 80),
-            torch.ops.quantized.cat([q, q], 0, 0.1, 70),
-            torch.ops.quantized.hardswish(q, 0.1, 70),
-            torch.ops.quantized.leaky_relu(q, 0.2, False, 0.1, 70),
+            torch.ops.quantized.add(q, torch.relu(q), 0.11, 90),
+            torch.ops.quantized.mul_relu(q, q.flip(0), 0.11, 80),
+            torch.ops.quantized.cat([q, q], 0, 0.11, 70),
+            torch.ops.quantized.hardswish(q, 0.11, 70),
+            torch.ops.quantized.leaky_relu(q, 0.2, False, 0.11, 70),
             torch.ops.quantized.add_scalar(q, 9.0),
             torch.ops.quantized.mul_scalar(shifted, -1.5),
             torch.max_pool2d(q, [2, 2], [2, 2]),
-            torch.nn.functional.adaptive_avg_pool2d(q, 2),
+            torch.nn.functional.adaptive_avg_pool2d(q, 1),
             q.transpose(2, 3).reshape(2, -1).chunk(2, 1)[1],
             torch.sigmoid(q),
             torch.tanh(q),

@@ -244,7 +244,7 @@ class Number:
         return hash(self.fixed())
 
     def __bool__(self) -> bool:
-        return self != 0
+        return bool(self != 0)
 
     def __int__(self) -> int:
         return int(self.fixed())

@@ -59,7 +59,9 @@ class Quantization:
             special = table.get(full_name) or table.get(schema.name)
             if special is not None:
                 result = special(self, found)
-                return result if table is _SPECIAL else self._rounded(schema, found, result)
+                if table is _SPECIAL:
+                    return result
+                return self.form.quantized(result, _affine_of_result(found))
         return self._on_tensors(schema, run, found, (given, named))
 
     def floats(self, value: Any) -> Any:
@@ -84,12 +86,6 @@ class Quantization:
                 )
             self._constants[id(value)] = value, made
         return self._constants[id(value)][1]
-
-    def _rounded(self, schema: FunctionSchema, given: Given, result: Tensor) -> Tensor:
-        """The result of an operator, at the scale that it was given, or that of its input."""
-        if schema.name.endswith("_relu"):
-            result = torch.relu(result)
-        return self.form.quantized(result, _affine_of_result(schema, given))
 
     def _on_tensors(self, schema: FunctionSchema, run: Run, given: Given, called: Any) -> Any:
         """An operator that torch has for quantized tensors as well."""
@@ -147,7 +143,8 @@ _SCALES: Final = ("output_scale", "scale", "Y_scale_i")
 _ZEROS: Final = ("output_zero_point", "zero_point", "Y_zero_point_i")
 
 
-def _affine_of_result(schema: FunctionSchema, given: Given) -> Affine:
+def _affine_of_result(given: Given) -> Affine:
+    """The scale that an operator is given for its result, else that of its input."""
     first = next(found for found in map(affine_of, _tensors(given)) if found)
     scale = next((given[name] for name in _SCALES if given.get(name) is not None), first.scale)
     zero = next((given[name] for name in _ZEROS if given.get(name) is not None), first.zero_point)
@@ -250,7 +247,7 @@ def _dynamic_convolution(layer: Quantization, given: Given) -> Tensor:
 
 
 def _added_convolution(layer: Quantization, given: Given) -> Tensor:
-    return _static_convolution(layer, given) + layer.floats(given["qaccum"])
+    return torch.add(_static_convolution(layer, given), layer.floats(given["qaccum"]))
 
 
 def _with_relu(run: Callable[[Quantization, Given], Tensor]) -> Callable[..., Tensor]:
@@ -474,7 +471,8 @@ _ALONE: Final[dict[str, _Handler]] = {
     **dict.fromkeys(("batch_norm", *(f"batch_norm{rank}d" for rank in (1, 2, 3))), _normalized),
 }  # fmt: skip
 _COMPUTING: Final[dict[str, _Handler]] = {
-    **{f"quantized::{name}{after}": run for name, run in _ALONE.items() for after in ("", "_relu")},
+    **{f"quantized::{name}": run for name, run in _ALONE.items()},
+    **{f"quantized::{name}_relu": _with_relu(run) for name, run in _ALONE.items()},
     "quantized::linear_leaky_relu": lambda layer, given: functional.leaky_relu(
         _static_linear(layer, given), given["negative_slope"]
     ),
