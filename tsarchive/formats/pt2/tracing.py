@@ -34,7 +34,7 @@ def traced_program(module: ArchiveModule, example: Example) -> Traced:
     """Return the program of one call of ``forward``. Raises CallError and UnsupportedError as
     :func:`tsarchive.to_exported_program` says."""
     keywords = dict(example.kwargs or {})
-    arguments = _checked(module, example.args or (), keywords)
+    arguments = _checked(module, () if example.args is None else example.args, keywords)
     try:
         return _traced(module, arguments, keywords, example)
     except ArchiveError:
@@ -161,8 +161,8 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
     )
     if not is_specialized and any(word in told for word in _OF_DATA):
         hint = (
-            "The values of tensors decide here: specialize the program to those of the "
-            "example, which it then asserts"
+            "The values of tensors decide here: with the argument specialize, the program "
+            "is that of the example, and asserts what they decide"
         )
     return UnsupportedError(
         f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
