@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ sys.path.append(str(ROOT))
 
 import torch  # noqa: E402
 from measured import measured  # noqa: E402
+from torch.utils._pytree import tree_map_only  # noqa: E402
 
 import tsarchive  # noqa: E402
 from tests.support.comparing import equal  # noqa: E402
@@ -32,7 +34,7 @@ from tests.support.corpus_inputs import arguments_for  # noqa: E402
 
 CORPUS = ROOT.parent / "shared" / "corpus"
 TOLERANCE = 1e-4
-SIDES = ("tsarchive", "torch")
+SIDES = ("tsarchive", "specialized", "torch")
 _MARK = b"row: "
 
 
@@ -76,9 +78,9 @@ def same(one: Any, two: Any) -> bool:
     return equal(one, two)
 
 
-def by_tsarchive(path: Path, inputs: tuple[Any, ...]) -> Any:
+def by_tsarchive(path: Path, inputs: tuple[Any, ...], *, specialize: bool = False) -> Any:
     model = tsarchive.load(path, map_location="cpu", policy=tsarchive.Policy.trusted())
-    return tsarchive.to_exported_program(model, inputs)
+    return tsarchive.to_exported_program(model, inputs, specialize=specialize)
 
 
 def by_torch(path: Path, inputs: tuple[Any, ...]) -> Any:
@@ -90,16 +92,24 @@ def by_torch(path: Path, inputs: tuple[Any, ...]) -> Any:
 def outcome(convert: Callable[..., Any], path: Path, inputs: tuple[Any, ...], expected: Any) -> str:
     """Return "equal", or the reason for a failure."""
     torch.manual_seed(0)
+    inputs_of_program, expected = as_integers(inputs), as_integers(expected)
     try:
         program = convert(path, copy.deepcopy(inputs))
     except Exception as error:
         return "not converted: " + shown(error)
     torch.manual_seed(0)
     try:
-        found = program.module()(*copy.deepcopy(inputs))
+        found = program.module()(*copy.deepcopy(inputs_of_program))
     except Exception as error:
         return "does not run: " + shown(error)
     return "equal" if same(expected, found) else "other results"
+
+
+def as_integers(values: Any) -> Any:
+    """Return values as programs have them: integers in the place of quantized tensors."""
+    return tree_map_only(
+        torch.Tensor, lambda value: value.int_repr() if value.is_quantized else value, values
+    )
 
 
 def shown(error: Exception) -> str:
@@ -123,17 +133,27 @@ def examine(path: Path) -> dict[str, str]:
             expected = loaded(*copy.deepcopy(inputs))
     except Exception as error:
         return {"skipped": "torch.jit does not run it: " + shown(error)}
+    plain = outcome(by_tsarchive, path, inputs, expected)
+    specialized = partial(by_tsarchive, specialize=True)
+    is_refused = plain.startswith("not converted")
     return {
-        "tsarchive": outcome(by_tsarchive, path, inputs, expected),
+        "tsarchive": plain,
+        "specialized": outcome(specialized, path, inputs, expected) if is_refused else plain,
         "torch": outcome(by_torch, path, inputs, expected),
     }
 
 
-def examine_all(paths: list[Path], timeout: float) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Yield rows from worker processes, each of which continues until an archive crashes it."""
+def examine_all(
+    paths: list[Path], timeout: float, script: str = __file__, more: Sequence[str] = ()
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield rows from worker processes, each of which continues until an archive crashes it.
+
+    They run ``script`` with ``--here``, which calls :func:`examine_here`.
+    """
     left = list(paths)
+    options = ["--timeout", str(timeout), *more, "--here"]
     while left:
-        command = [sys.executable, __file__, "--timeout", str(timeout), "--here", *map(str, left)]
+        command = [sys.executable, script, *options, *map(str, left)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             for line in child.stdout or ():
                 if line.startswith(_MARK):
@@ -142,7 +162,9 @@ def examine_all(paths: list[Path], timeout: float) -> Iterator[tuple[Path, dict[
             yield left.pop(0), {"skipped": f"the process ended with {child.returncode}"}
 
 
-def examine_here(paths: list[Path], timeout: float) -> None:
+def examine_here(
+    paths: list[Path], timeout: float, examine: Callable[[Path], dict[str, str]]
+) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, _too_long)
@@ -164,8 +186,8 @@ def _too_long(*_: Any) -> None:
 
 def table(rows: dict[str, dict[str, str]]) -> str:
     tried = [row for row in rows.values() if "skipped" not in row]
-    lines = ["| archives | tsarchive | torch |", "|---|---|---|"]
-    lines.append(f"| tried | {len(tried)} | {len(tried)} |")
+    lines = ["| archives | tsarchive | where refused, specialized | torch |", "|---|---|---|---|"]
+    lines.append(f"| tried | {' | '.join([str(len(tried))] * len(SIDES))} |")
     for label, wanted in (
         ("converted, results equal to torch.jit's", "equal"),
         ("converted, other results", "other results"),
@@ -173,7 +195,7 @@ def table(rows: dict[str, dict[str, str]]) -> str:
         ("not converted", "not converted"),
     ):
         counts = [sum(row[side].startswith(wanted) for row in tried) for side in SIDES]
-        lines.append(f"| {label} | {counts[0]} | {counts[1]} |")
+        lines.append(f"| {label} | {' | '.join(map(str, counts))} |")
     lines.append(f"\nNot tried: {len(rows) - len(tried)}\n\n{measured()}")
     return "\n".join(lines)
 
@@ -186,7 +208,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        examine_here(options.paths, options.timeout)
+        examine_here(options.paths, options.timeout, examine)
         return
     found = examine_all(options.paths or default_paths(), options.timeout)
     rows = {str(path): row for path, row in found}

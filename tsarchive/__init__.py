@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tsarchive.diffing import Change, DiffReport, diff
     from tsarchive.findings import Finding, Nature, Severity
     from tsarchive.fingerprinting import Fingerprint, fingerprint
+    from tsarchive.formats.requests import Note
     from tsarchive.jitter import check_jitter
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
@@ -103,6 +104,7 @@ __all__ = [
     "ModuleInfo",
     "Nature",
     "Needs",
+    "Note",
     "OptimizeReport",
     "Page",
     "PickleError",
@@ -171,6 +173,7 @@ _HOMES = {
         "diffing": "Change DiffReport diff",
         "findings": "Finding Nature Severity",
         "fingerprinting": "Fingerprint fingerprint",
+        "formats.requests": "Note",
         "jitter": "check_jitter",
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",

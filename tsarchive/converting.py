@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -27,10 +27,10 @@ from tsarchive.formats.base import (
     leave_out,
 )
 from tsarchive.formats.destinations import ONNX, SAFETENSORS, Destination, destination_of
-from tsarchive.formats.pt2.exporter import exported_program, traced_program
+from tsarchive.formats.pt2.exporter import exported_program
 from tsarchive.formats.pt2.importer import sample_values
-from tsarchive.formats.pt2.metadata import without_runner
 from tsarchive.formats.pt2.records import Records
+from tsarchive.formats.pt2.tracing import Traced, traced_program
 from tsarchive.formats.registry import (
     FORMATS,
     file_format,
@@ -39,15 +39,13 @@ from tsarchive.formats.registry import (
     opened_zip,
     zip_format,
 )
-from tsarchive.formats.requests import Example, RewrittenCalls, SaveOptions, Written
+from tsarchive.formats.requests import Example, Note, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
-from tsarchive.lowering import graphs_of
 from tsarchive.operators.releases import Release, release_named
 from tsarchive.policy import Guard, Policy
 from tsarchive.remote import is_url, located
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.run.tracebacks import with_user_lines
 from tsarchive.saving import format_of_module, save
 from tsarchive.steps import no_step
 
@@ -77,13 +75,14 @@ class Conversion:
 
     ``rewritten`` tells of TorchScript which calls were written with other operators, ``left_out``
     which records were not written: the bytecode for phones, where the code is another now.
-    ``extra_files_left_out`` are the names of extra files that the new file has not.
+    ``extra_files_left_out`` are the names of extra files that the new file has not. ``notes`` tell
+    what a traced program has of the call that it was traced with, what it does otherwise, and what
+    the new file does not have as the source has it.
 
     ``data`` is the file that was written beside it: constants of a program of ExecuTorch, large
     weights of an ONNX file, the structure that belongs to weights. ``agreements`` tell of each
     method with an example call whether the runtime, the source and, for ExecuTorch, our runner
-    give the same. ``opset`` is the version of the operators of an ONNX file. ``notes`` are
-    sentences on what the new file does not have as the source has it.
+    give the same. ``opset`` is the version of the operators of an ONNX file.
     """
 
     source: str
@@ -97,7 +96,7 @@ class Conversion:
     left_out: tuple[str, ...] = ()
     extra_files_left_out: tuple[str, ...] = ()
     opset: int | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def convert(
@@ -107,6 +106,8 @@ def convert(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    specialize: bool = False,
+    dequantize: bool = False,
     model: str | None = None,
     policy: Policy | None = None,
     map_location: str | torch.device | None = None,
@@ -127,7 +128,8 @@ def convert(
     * PT2 to TorchScript: the graph of the program is printed as TorchScript code, with its
       checks of arguments, branches and loops. All buffers become attributes that are saved.
     * TorchScript to PT2: torch.export traces one call, of ``args`` and ``kwargs``;
-      ``dynamic_shapes`` says which sizes stay open, as for :func:`to_exported_program`.
+      ``dynamic_shapes``, ``specialize`` and ``dequantize`` are those of
+      :func:`to_exported_program`; ``notes`` of the result tell what the program has of the call.
     * PT2 to PT2: archives of earlier torch are written in the layout of today, with all models;
       ``map_location`` moves one alone, the ``model``.
     * TorchScript to TorchScript: a save of what was loaded, with operators that torch has.
@@ -173,8 +175,9 @@ def convert(
     """
     to, beside = located(dst), located(data)
     request = _Request(
-        Example(args, kwargs, dynamic_shapes), SaveOptions({}, debug, canonical), model, policy,
-        map_location, tuple(backends), for_torch, opset, step,
+        Example(args, kwargs, dynamic_shapes, specialize, dequantize),
+        SaveOptions({}, debug, canonical), model, policy, map_location, tuple(backends), for_torch,
+        opset, step,
     )  # fmt: skip
     other = destination_of(os.fspath(to))
     if other is not None:
@@ -210,6 +213,8 @@ class _Request:
             "args": self.example.args is not None,
             "kwargs": self.example.kwargs is not None,
             "dynamic_shapes": self.example.dynamic_shapes is not None,
+            "specialize": self.example.specialize,
+            "dequantize": self.example.dequantize,
             "model": self.model is not None,
             "policy": self.policy is not None,
             "map_location": self.map_location is not None,
@@ -281,7 +286,7 @@ def _to_executorch(
         "map_location",
         "programs of ExecuTorch run on the CPU alone",
     )
-    methods, examples, kind, extras = _methods_of(src, request)
+    methods, examples, kind, extras, notes = _methods_of(src, request)
     from tsarchive.executorch_export import check, write
 
     beside = data if write(methods, dst, data, backends=request.backends, step=step) else None
@@ -289,7 +294,9 @@ def _to_executorch(
     agreements = check(methods, examples, dst, beside)
     shown = None if beside is None else os.fsdecode(beside)
     done = _conversion(src, kind, dst, destination.kind)
-    return replace(done, data=shown, agreements=agreements, extra_files_left_out=extras)
+    return replace(
+        done, data=shown, agreements=agreements, extra_files_left_out=extras, notes=notes
+    )
 
 
 def _written_as(
@@ -310,7 +317,7 @@ def _to_onnx(
 ) -> Conversion:
     from tsarchive.onnx_export import write
 
-    methods, examples, kind, extras = _methods_of(src, request)
+    methods, examples, kind, extras, told = _methods_of(src, request)
     if len(methods) > 1:
         raise CallError(
             f"an ONNX file holds one model, and there are several: {', '.join(methods)}",
@@ -324,7 +331,8 @@ def _to_onnx(
     )  # fmt: skip
     return replace(
         _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
-        opset=done.opset, agreements=done.agreements, notes=done.notes, extra_files_left_out=extras,
+        opset=done.opset, agreements=done.agreements, notes=(*told, *_file_notes(done.notes)),
+        extra_files_left_out=extras,
     )  # fmt: skip
 
 
@@ -345,7 +353,16 @@ def _to_safetensors(
         extras = tuple(OpenedArchive(opened, found).extra_files)
     kind = _EXPORTED if is_program else found.kind
     done = _conversion(src, kind, dst, SAFETENSORS.kind)
-    return replace(done, data=os.fsdecode(structure), notes=notes, extra_files_left_out=extras)
+    return replace(
+        done,
+        data=os.fsdecode(structure),
+        notes=_file_notes(notes),
+        extra_files_left_out=extras,
+    )
+
+
+def _file_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
+    return tuple(Note("file", sentence) for sentence in sentences)
 
 
 def _from_archive(
@@ -470,13 +487,14 @@ def _is_program(value: Any) -> bool:
 
 
 class _Programs(NamedTuple):
-    """Programs by method, example arguments of those that have any, the kind of the source, and
-    the names of its extra files."""
+    """Programs by method, example arguments of those that have any, the kind of the source, the
+    names of its extra files, and what was told of tracing."""
 
     methods: Mapping[str, ExportedProgram]
     examples: Mapping[str, ExampleCall]
     kind: str
     extra_files: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def _methods_of(src: Any, request: _Request) -> _Programs:
@@ -500,30 +518,11 @@ def _methods_of(src: Any, request: _Request) -> _Programs:
     else:
         _check_example(call, is_traced=True)
         module = load_opened(opened, options)
-        program = _traced(module, call)
+        program, notes = traced_program(module, call)
         methods, samples = {_FORWARD: program}, {}
     examples = _examples(methods, call) if call.is_given else samples
     extra_files = tuple(OpenedArchive(opened, found).extra_files)
-    return _Programs(methods, examples, found.kind, extra_files)
-
-
-def _traced(module: ArchiveModule, call: Example) -> ExportedProgram:
-    """Return the program of one call, whose nodes tell lines of the user's source.
-
-    These are looked up now: they are known as long as the module is loaded.
-    """
-    program = traced_program(
-        module,
-        () if call.args is None else call.args,
-        call.kwargs,
-        dynamic_shapes=call.dynamic_shapes,
-    )
-    for graph in graphs_of(program.graph_module):
-        for node in graph.graph.nodes:
-            if node.meta.get("stack_trace"):
-                stack = without_runner(node.meta["stack_trace"])
-                node.meta["stack_trace"] = with_user_lines(stack)
-    return program
+    return _Programs(methods, examples, found.kind, extra_files, notes)
 
 
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:
@@ -575,7 +574,10 @@ def to_exported_program(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    specialize: bool = False,
+    dequantize: bool = False,
     policy: Policy | None = None,
+    told: Callable[[Note], object] = lambda note: None,
 ) -> ExportedProgram:
     """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
@@ -585,9 +587,22 @@ def to_exported_program(
     constants. The keys of the state_dict are those of the module, which is left as it was.
     ``policy`` is that of ``load``, for a path.
 
+    With ``specialize``, values of tensors decide branches, loops and sizes as they do in this call,
+    which is made once on a copy of the module. The program asserts each decision, so it raises a
+    RuntimeError where another call would be decided otherwise.
+
+    Quantized tensors become their integers, and operators on them those of
+    ``quantized_decomposed`` and of floats, as in torch.ao's reference modules: results can be one
+    step of their scale from those of torch's kernels. Weights that were packed are buffers of the
+    program. A quantized argument is given as its ``int_repr()``, and a result is that of the
+    quantized tensor. With ``dequantize`` all of these are floats, and nothing is rounded.
+
+    ``told`` is called with a :class:`Note` for each thing that the program has of the call, or does
+    otherwise: arguments that are constants, decisions, quantized values.
+
     Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
-    torch.export cannot follow the code, such as a branch on the values of a tensor, with what
-    stopped it as the cause; what ``load`` raises for a path.
+    torch.export cannot follow the code, such as a branch on the values of a tensor, with the place
+    in the code, and what stopped it as the cause; what ``load`` raises for a path.
     """
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)
@@ -598,4 +613,12 @@ def to_exported_program(
         )
     if isinstance(format_of(module.tsarchive_classes.container), FileFormat):
         raise UnsupportedError("a program of ExecuTorch is no longer what torch.export knows")
-    return _traced(module, Example(example_inputs, kwargs, dynamic_shapes))
+    example = Example(example_inputs, kwargs, dynamic_shapes, specialize, dequantize)
+    return _told(traced_program(module, example), told)
+
+
+def _told(traced: Traced, told: Callable[[Note], object]) -> ExportedProgram:
+    """Return a traced program, and tell its notes."""
+    for note in traced.notes:
+        told(note)
+    return traced.program

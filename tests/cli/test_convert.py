@@ -58,6 +58,25 @@ def test_torchscript_to_pt2(tmp_path):
 
 
 @stores_weights_apart
+def test_decisions_are_told(tmp_path):
+    source, out = tmp_path / "net.pt", tmp_path / "net.pt2"
+    torch.jit.script(Positive()).save(str(source))
+    given = (source, out, "--random", "3")
+    found = error("convert", *given)
+    assert "--specialize" in found["hint"]
+    assert not out.exists()
+    (note,) = document("convert", *given, "--specialize")["notes"]
+    assert (note["kind"], note["is_checked"]) == ("decision", True)
+    assert "test_convert.py" in note["place"]
+    assert "decision: aten::Bool.Tensor gave" in run("convert", *given, "--specialize").stdout
+
+
+class Positive(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if bool((x > 0).all()) else x
+
+
+@stores_weights_apart
 def test_inputs_by_name(tmp_path):
     out = tmp_path / "net.pt2"
     document("convert", "--random", "x=2x3", "--dynamic", "x:0", SEQUENTIAL, out)

@@ -87,3 +87,8 @@ def by(call):
         forward = call
 
     return Network()
+
+
+def texts(done):
+    """Return the notes of a conversion in words."""
+    return tuple(note.text for note in done.notes)

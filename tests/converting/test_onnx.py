@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 import tsarchive
+from tests.converting.comparing import texts
 from tests.support.archives import saved
 from tests.support.networks import build, each_network
 from tsarchive import onnx_export
@@ -193,7 +194,7 @@ def test_open_sizes_have_their_names(name, tmp_path):
     assert sizes_of(path) == {
         "x": ["batch", 4], "y": ["y_dim_0", 2], "output": ["batch", 2],
     }  # fmt: skip
-    assert done.notes == ("the argument scale is no input: it is always 2.0",)
+    assert texts(done) == ("the argument scale is no input: it is always 2.0",)
     others = torch.randn(7, 4), torch.randn(3, 2)
     expected = tsarchive.load(source)(*others, 2.0)
     assert_close(run(path, *others), [expected])
@@ -279,7 +280,7 @@ def test_what_is_not_in_the_file_is_told(tmp_path):
     notes = {}
     for name in ("state", "constants among results", "constants as arguments", "keys"):
         program, _ = program_of(name)
-        notes[name] = tsarchive.convert(program, tmp_path / "net.onnx").notes
+        notes[name] = texts(tsarchive.convert(program, tmp_path / "net.onnx"))
     assert notes == {
         "state": ("calls do not change buffers, as those of the source do: count",),
         "constants among results": (
@@ -332,7 +333,7 @@ def test_random_inputs_that_do_not_fit(tmp_path):
     program = torch.export.export(network(forward), (torch.full((3, 4), 50.0),))
     done = tsarchive.convert(without_inputs(program), tmp_path / "net.onnx")
     assert done.agreements == ()
-    assert done.notes[-1].endswith("give the inputs of a call")
+    assert done.notes[-1].text.endswith("give the inputs of a call")
 
 
 def test_given_inputs_that_do_not_fit(tmp_path):
@@ -352,7 +353,7 @@ def test_dtypes_that_numpy_lacks_are_not_compared(function, given, tmp_path):
     program = torch.export.export(network(function), (given,))
     done = tsarchive.convert(program, tmp_path / "net.onnx", args=(given,))
     assert done.agreements == ()
-    assert done.notes == (
+    assert texts(done) == (
         "results were not compared: onnxruntime takes and gives no torch.bfloat16 here",
     )
 
@@ -361,7 +362,7 @@ def test_random_numbers_are_not_compared(tmp_path):
     program = torch.export.export(network(lambda self, x: x + torch.rand_like(x)), (ROWS,))
     done = tsarchive.convert(program, tmp_path / "net.onnx")
     assert done.agreements == ()
-    assert done.notes == ("results were not compared: aten::rand_like gives random numbers",)
+    assert texts(done) == ("results were not compared: aten::rand_like gives random numbers",)
 
 
 def test_the_random_state_stays(tmp_path):

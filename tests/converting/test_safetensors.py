@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tsarchive
+from tests.converting.comparing import texts
 from tests.support.archives import FIXTURES, saved
 from tests.support.processes import torch_process
 from tests.support.safetensors_files import parsed
@@ -142,13 +143,13 @@ def test_what_safetensors_lacks_is_told(tmp_path):
     assert {row["name"]: row["stored"] for row in structure["tensors"]} == {
         "wide": "as bytes", "plain": "yes",
     }  # fmt: skip
-    assert done.notes == ("wide is written as bytes: safetensors has no complex128",)
+    assert texts(done) == ("wide is written as bytes: safetensors has no complex128",)
 
 
 def test_tensors_of_other_files_are_told(tmp_path):
     tensors, _, done = converted(FIXTURES / "executorch" / "state.pte", tmp_path)
     assert {*tensors} == {"count", "step.2"}
-    assert done.notes == ("net.weight is left out: its elements are in another file",)
+    assert texts(done) == ("net.weight is left out: its elements are in another file",)
 
 
 def test_extra_files_are_told(tmp_path):
@@ -162,7 +163,7 @@ def test_examples_are_left_out(tmp_path):
     tensors, structure, done = converted(FIXTURES / "executorch" / "linear.bpte", tmp_path)
     assert {*tensors} == {"forward.0", "forward.2"}
     assert len(done.notes) == len(structure["tensors"]) - len(tensors) == 2
-    assert done.notes[0].endswith("it is an example, and no part of the model")
+    assert done.notes[0].text.endswith("it is an example, and no part of the model")
 
 
 def test_sparse_tensors_are_left_out(tmp_path):
@@ -182,7 +183,7 @@ def test_sparse_tensors_are_left_out(tmp_path):
     assert {row["name"]: row["stored"] for row in structure["tensors"]} == {
         "thin": "no", "plain": "yes",
     }  # fmt: skip
-    assert done.notes == ("thin is left out: it is sparse, or quantized by channel",)
+    assert texts(done) == ("thin is left out: it is sparse, or quantized by channel",)
 
 
 def test_files_without_tensors(tmp_path):

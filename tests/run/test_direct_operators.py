@@ -211,7 +211,8 @@ def test_operators_that_run_through_bindings(body, left):
 
 
 @pytest.mark.parametrize(
-    "compiler", [trusting().compiler.for_tracing, Classes(guard=LIMITED).compiler]
+    "compiler",
+    [trusting().compiler.calling(trusting().enforcement.traced), Classes(guard=LIMITED).compiler],
 )
 def test_tracers_and_limits_see_overloads(compiler):
     run = compiler.function(function_of("return torch.relu(x)"))

@@ -42,11 +42,7 @@ _SIZE = re.compile(
     re.ASCII,
 )
 
-
-@click.command(cls=InputsCommand)
-@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
-@input_options
-@click.option(
+dynamic_option = click.option(
     "--dynamic",
     "sizes",
     multiple=True,
@@ -55,11 +51,27 @@ _SIZE = re.compile(
     "for it, and the sizes that it may have: x:0, x:0=8, x:0=batch, x:0=batch:1..8. Sizes of one "
     "name are equal.",
 )
+
+
 @click.option(
     "--opset",
     type=int,
     metavar="N",
     help="The version of the operators of an ONNX file; by default that of torch.onnx.",
+)
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, metavar="SOURCE DESTINATION [INPUTS]...")
+@input_options
+@dynamic_option
+@click.option(
+    "--specialize",
+    is_flag=True,
+    help="Let values of tensors decide as they do in this call; the program asserts them.",
+)
+@click.option(
+    "--dequantize",
+    is_flag=True,
+    help="Make floats of quantized weights and values.",
 )
 @click.option(
     "--data",
@@ -92,6 +104,8 @@ def command(
     seed: int,
     sizes: tuple[str, ...],
     opset: int | None,
+    specialize: bool,
+    dequantize: bool,
     data: str | None,
     backends: tuple[str, ...],
     model: str | None,
@@ -110,7 +124,10 @@ def command(
     .safetensors for the weights alone. Of TorchScript, torch.export traces one call: INPUTS, --arg
     and --random are its arguments, as for 'tsarchive run'. Sizes are those of this call unless
     --dynamic leaves them open; in arguments that are containers, keys and positions lead to the
-    tensor. DESTINATION is replaced when the new file is complete; it may be SOURCE.
+    tensor. Where values of tensors decide what is run, --specialize makes the program of this call;
+    it fails where another would be decided otherwise. Quantized weights and values become integers,
+    with operators that round as these do, or floats with --dequantize. What the program has of the
+    call is told. DESTINATION is replaced when the new file is complete; it may be SOURCE.
 
     TorchScript is written with operators that the newest torch has, or the one of --for-torch,
     back to 1.4. Where code cannot be said with them, nothing is written: each line that stands in
@@ -127,6 +144,7 @@ def command(
     Examples:
       tsarchive convert model.pt2 model.pt
       tsarchive convert model.pt model.pt2 --random 2x3x224x224 --dynamic x:0
+      tsarchive convert model.pt model.pt2 --random 2x3x224x224 --specialize
       tsarchive convert old.pt2 new.pt2
       tsarchive convert model.pt older.pt --for-torch 2.9
       tsarchive convert model.pt same.pt --canonical
@@ -141,13 +159,15 @@ def command(
     inputs = gather(rest, seed) if rest else None
     steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
     try:
-        with _without_logs(), progress(steps) as step:
+        with without_logs(), progress(steps) as step:
             done = tsarchive.convert(
                 file,
                 destination,
                 args=None if inputs is None else inputs.args,
                 kwargs=None if inputs is None else inputs.kwargs,
-                dynamic_shapes=_dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                specialize=specialize,
+                dequantize=dequantize,
                 model=model,
                 policy=chosen_policy(allow, trust=trust),
                 map_location=map_location,
@@ -182,7 +202,7 @@ def _refuse(error: tsarchive.TargetError, file: str, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Silence logging: the error holds all that torch.export logs of a trace that fails."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -205,14 +225,14 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     version = "" if done.opset is None else f" opset {done.opset}"
     made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
+    for note in done.notes:
+        say(f"{note.kind}: {note.text}" + ("" if note.is_checked else " (not checked)"))
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
         say("the bytecode is left out, since the code is not what it was made from any more")
     if done.extra_files_left_out:
         say(f"extra files are left out: {', '.join(done.extra_files_left_out)}", "bold yellow")
-    for note in done.notes:
-        say(note, "yellow")
     if done.data is not None:
         say(f"its {_BESIDE.get(done.kind, 'constants')} are in {done.data}")
     elif asked is not None:
@@ -258,7 +278,7 @@ def _agreement(found: Agreement | OnnxAgreement) -> str:
     return f"{found.method}: {found.summary}"
 
 
-def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
+def dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
     """Return the sizes of each given argument that stay open, as torch.export takes them."""
     from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 

@@ -43,7 +43,9 @@ class Destination:
 
 ONNX: Final = Destination(
     "onnx", "ONNX", ".onnx", ".onnx.data",
-    frozenset({"args", "kwargs", "dynamic_shapes", "model", "opset", "policy"}),
+    frozenset(
+        {"args", "kwargs", "dynamic_shapes", "specialize", "dequantize", "model", "opset", "policy"}
+    ),
 )  # fmt: skip
 SAFETENSORS: Final = Destination(
     "safetensors", "safetensors", ".safetensors", ".json", frozenset({"model", "policy"})

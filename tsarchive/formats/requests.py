@@ -24,15 +24,41 @@ class SaveOptions:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The arguments of one call, and which sizes stay open where it is traced."""
+    """The arguments of one call, and how it is traced.
+
+    ``dynamic_shapes`` says which sizes stay open; ``specialize`` and ``dequantize`` are those of
+    :func:`tsarchive.to_exported_program`.
+    """
 
     args: Sequence[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
     dynamic_shapes: Any = None
+    specialize: bool = False
+    dequantize: bool = False
 
     @property
     def is_given(self) -> bool:
         return self.args is not None or self.kwargs is not None
+
+
+NoteKind = Literal["argument", "decision", "quantized", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a traced program has of the call that it was traced with, or does otherwise.
+
+    ``kind`` is ``argument`` for an argument that is a constant of the program, ``decision`` for
+    what values of tensors decided, ``quantized`` for quantized values that are now integers or
+    floats, and ``file`` for what the file that was written does not have as the source has it.
+    ``place`` is the function and line of the code, where there is one. ``is_checked`` tells
+    whether the program refuses a call for which it does not hold.
+    """
+
+    kind: NoteKind
+    text: str
+    place: str | None = None
+    is_checked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +75,14 @@ class RewrittenCalls:
 
 
 class Written(NamedTuple):
-    """What a conversion wrote otherwise: calls of operators, and records that it left out."""
+    """What a conversion wrote otherwise: calls of operators, and records that it left out.
+
+    ``notes`` tell what a program has of the call that it was traced with.
+    """
 
     rewritten: tuple[RewrittenCalls, ...] = ()
     left_out: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 Verdict = Literal["sound", "unusual", "another kind", "broken", "inconsistent", "hostile"]

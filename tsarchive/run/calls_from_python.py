@@ -29,7 +29,7 @@ from .conversion import Mismatch, changes_on_export, export
 from .foreign import is_foreign
 from .modules import internal_call, is_internal_call
 from .natives.table import fault
-from .operators import called_by_tracers
+from .operators import called_by_tracers, is_exporting
 from .own_objects import may_hold_shared, own_value
 from .tracebacks import is_of_operator, with_origins
 
@@ -161,6 +161,8 @@ def public_by(
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         given = (*arguments[:own], *signature.bind(arguments[own:], keywords))
+        if is_exporting():
+            return finish(traced.exported(*given))
         if is_compiling() and traced.is_ready():
             return finish(traced.function(*given))
         with_grad = torch.is_grad_enabled()
@@ -209,6 +211,8 @@ def public_forward(function: Function, compiler: Compiler) -> Any:
     @functools.wraps(convert)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if not keywords and is_internal_call(self, arguments):
+            if is_exporting():
+                return traced.exported(self, *arguments)
             if is_compiling() and traced.is_ready():
                 return traced.function(self, *arguments)
             return raw(self, *arguments)

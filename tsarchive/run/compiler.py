@@ -27,6 +27,7 @@ from .operators import called_by_tracers, without_modes
 if TYPE_CHECKING:
     from tsarchive.ir.graph import Block, Node, Placed, Value
 
+    from .enforcement import Dispatch
     from .passes.liveness import Wanted
 
 # Nodes that take a module as first input, and do not show its class otherwise.
@@ -227,7 +228,7 @@ class Compiler:
         linkage.function = self.function
         self._bodies: dict[Hashable, _Body] = {}
         self._functions: dict[Hashable, LazyFunction] = {}
-        self._for_tracing: Compiler | None = None
+        self._calling: dict[Dispatch, Compiler] = {}
 
     def function(
         self, function: Function, bound: Bound = (), wanted: Wanted = None
@@ -273,14 +274,12 @@ class Compiler:
             self._bodies.setdefault(call.key, _Body(call.function, method, source))
         return source
 
-    @property
-    def for_tracing(self) -> Compiler:
-        """The same compiler, for functions that torch.compile and torch.export trace."""
+    def calling(self, dispatch: Dispatch) -> Compiler:
+        """The same compiler, for functions that call operators in another way."""
         with self.lock:
-            if self._for_tracing is None:
-                linkage = self.linkage.for_tracing()
-                self._for_tracing = Compiler(linkage, self.lock)
-            return self._for_tracing
+            if dispatch not in self._calling:
+                self._calling[dispatch] = Compiler(self.linkage.calling(dispatch), self.lock)
+            return self._calling[dispatch]
 
 
 class TracedFunction:
@@ -295,12 +294,21 @@ class TracedFunction:
     def is_ready(self) -> bool:
         """Compile ``function`` and what it calls; true when that is done."""
         if not hasattr(self, "function"):
-            lazy = self._compiler.for_tracing.function(self._function)
-            from tsarchive.ir.graph import closure
-
-            closure([lazy], _callees)
-            self.function = lazy.compile()
+            self.function = self._compiled(self._compiler.linkage.enforcement.traced)
         return True
+
+    @cached_property
+    def exported(self) -> Callable[..., Any]:
+        """The function that calls operators through the layers of an export."""
+        return self._compiled(self._compiler.linkage.enforcement.exported)
+
+    def _compiled(self, dispatch: Dispatch) -> Callable[..., Any]:
+        """Compile ``function`` and what it calls."""
+        lazy = self._compiler.calling(dispatch).function(self._function)
+        from tsarchive.ir.graph import closure
+
+        closure([lazy], _callees)
+        return lazy.compile()
 
 
 def _callees(function: LazyFunction) -> list[LazyFunction]:

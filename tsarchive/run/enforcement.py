@@ -11,7 +11,14 @@ from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.policy import NO_LIMITS, Guard, Policy
 
 from .direct import DirectCall, direct_call
-from .operators import Implementation, implementation, native_object, runs_here, traceable
+from .operators import (
+    Implementation,
+    exportable,
+    implementation,
+    native_object,
+    runs_here,
+    traceable,
+)
 
 if TYPE_CHECKING:
     from tsarchive.ir.classes import ClassType, Function
@@ -43,7 +50,8 @@ class Enforcement:
     """Applies one guard to all code and objects of an archive.
 
     ``dispatch`` is for code that runs, ``traced`` for code that torch.compile and torch.export
-    trace. ``metering`` is None without limits.
+    trace, ``exported`` for code that is called through the layers of an export. ``metering`` is
+    None without limits.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -51,6 +59,7 @@ class Enforcement:
         self.metering: Metering | None = None
         self.dispatch = Dispatch()
         self.traced = Dispatch(traceable, None, inlines=False)
+        self.exported = Dispatch(exportable, None, inlines=False)
         self._allowed: set[str] = set()
         self._asked: set[str] = set()
         if guard.limits == NO_LIMITS:
@@ -63,7 +72,8 @@ class Enforcement:
             metering.implementation, None, metering.metered, metering.budgets.spend,
             metering.bounded,
         )  # fmt: skip
-        self.traced = Dispatch(traceable, None, spend=metering.spend_traced, inlines=False)
+        self.traced = self.traced._replace(spend=metering.spend_traced)
+        self.exported = self.exported._replace(spend=metering.spend_traced)
 
     @contextmanager
     def asking(self) -> Iterator[set[str]]:

@@ -230,10 +230,9 @@ class Linkage:
         self.analyses = analyses
         self.dispatch = dispatch
 
-    def for_tracing(self) -> Linkage:
-        """Return the same for functions that torch.compile and torch.export trace."""
-        traced = self.enforcement.traced
-        return Linkage(self.table, self.objects, self.enforcement, self.analyses, traced)
+    def calling(self, dispatch: Dispatch) -> Linkage:
+        """Return the same for functions that call operators in another way."""
+        return Linkage(self.table, self.objects, self.enforcement, self.analyses, dispatch)
 
 
 _AUTOCAST = frozenset(

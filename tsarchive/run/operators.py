@@ -6,9 +6,10 @@ An operator runs as a native Python function where there is one, else through ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
@@ -56,6 +57,7 @@ def without_modes() -> AbstractContextManager[Any]:
 
 
 Implementation = Callable[..., Any]
+Layer = Callable[..., Any]
 
 # XNNPACK trusts shapes, and torch 2.13 left its layers out: ours run with every torch.
 _PACKED_LAYERS: Final = "prepacked::"
@@ -127,9 +129,7 @@ def traceable(schema: FunctionSchema) -> Implementation:
     What looks at values of tensors before an operator breaks the graph of torch.compile. Programs
     that torch.export makes are torch's own, and hold no checks.
     """
-    from .natives.symbolic_shapes import SYMBOLIC
-
-    run = SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
+    run = _unchecked(schema)
     checked = guarded(schema, run)
     if checked is run:
         return run
@@ -139,6 +139,57 @@ def traceable(schema: FunctionSchema) -> Implementation:
         return chosen(*args, **kwargs)
 
     return run_traced
+
+
+class _Export(threading.local):
+    """The layers of the export that this thread makes; None without one."""
+
+    layers: tuple[Layer, ...] | None = None
+
+
+_export = _Export()
+
+
+@contextmanager
+def exporting(*layers: Layer) -> Iterator[None]:
+    """Let code of archives that this thread calls run operators through these layers.
+
+    A layer is called with the schema of an operator, the function that runs it, and its arguments.
+    The first layer is asked first, and runs the operator by way of the others.
+    """
+    before, _export.layers = _export.layers, layers
+    try:
+        yield
+    finally:
+        _export.layers = before
+
+
+@called_by_tracers
+def is_exporting() -> bool:
+    """Return whether this thread runs operators through layers."""
+    return _export.layers is not None
+
+
+def exportable(schema: FunctionSchema) -> Implementation:
+    """Like ``implementation``, for code that runs operators through the layers of an export."""
+    run = _unchecked(schema)
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return run(*arguments, **keywords)
+        chosen = run
+        for layer in reversed(_export.layers or ()):
+            chosen = partial(layer, schema, chosen)
+        return chosen(*arguments, **keywords)
+
+    return call
+
+
+def _unchecked(schema: FunctionSchema) -> Implementation:
+    """Return the function that runs an operator in code that is traced, without checks."""
+    from .natives.symbolic_shapes import SYMBOLIC
+
+    return SYMBOLIC.get(schema.full_name) or find_native(schema) or _registered(schema)
 
 
 def _is_exporting() -> bool:

@@ -122,12 +122,31 @@ def _origin(place: Placed | None) -> Location | None:
 
 def caller_origin() -> Location | None:
     """The line of user source of the innermost call by archive code, such as that of a hook."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    frame = _calling_frame()
+    return None if frame is None else origin_of(frame, frame.f_lineno)
+
+
+def calling_place() -> str | None:
+    """The place of the innermost call by archive code, as :func:`place_of_frame` tells it."""
+    frame = _calling_frame()
+    return None if frame is None else place_of_frame(frame)
+
+
+def place_of_error(error: BaseException) -> str | None:
+    """The place of the innermost line of archive code that an error passed; None without one."""
+    frames = [entry.tb_frame for entry in _entries(error.__traceback__)]
+    lines = [entry.tb_lineno for entry in _entries(error.__traceback__)]
+    for frame, line in zip(reversed(frames), reversed(lines), strict=True):
         if PLACES in frame.f_globals:
-            return origin_of(frame, frame.f_lineno)
-        frame = frame.f_back
+            return place_of_frame(frame, line)
     return None
+
+
+def _calling_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and PLACES not in frame.f_globals:
+        frame = frame.f_back
+    return frame
 
 
 def _place(namespace: Mapping[str, Any], line: int) -> Placed | None:
@@ -135,12 +154,14 @@ def _place(namespace: Mapping[str, Any], line: int) -> Placed | None:
     return places[line - 1] if 0 < line <= len(places) else None
 
 
-def place_of_frame(frame: FrameType) -> str:
+def place_of_frame(frame: FrameType, line: int | None = None) -> str:
     """The function of the archive whose generated code a frame runs, and where it stands in it.
 
-    The line is that of user source, or of the code record where the archive does not tell.
+    The line is that of user source, or of the code record where the archive does not tell. It is
+    the one that runs now unless ``line`` is given.
     """
-    shown = origin_of(frame, frame.f_lineno) or _place(frame.f_globals, frame.f_lineno)
+    at = frame.f_lineno if line is None else line
+    shown = origin_of(frame, at) or _place(frame.f_globals, at)
     name = str(frame.f_globals[FUNCTION])
     return name if shown is None else f"{name}, {shown}"
 

@@ -163,19 +163,17 @@ class _Pt2(ZipFormat):
     ) -> Written:
         from tsarchive.formats.requests import Written
 
-        from .exporter import traced_program
+        from .tracing import traced_program
 
-        program = traced_program(
-            module, example.args or (), example.kwargs, dynamic_shapes=example.dynamic_shapes
-        )
+        traced = traced_program(module, example)
         container = module.tsarchive_classes.container
         extras = {
             name.removeprefix(_EXTRA): container.read(name)
             for name in container.records
             if name.startswith(_EXTRA) and not options.canonical
         }
-        self.save(program, dst, replace(options, files=extras))
-        return Written()
+        self.save(traced.program, dst, replace(options, files=extras))
+        return Written(notes=traced.notes)
 
     def models(self, container: Container) -> Sequence[str]:
         from .records import Records

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import torch
 
+from tsarchive.errors import UnsupportedError
 from tsarchive.run.natives.conversions import to_dtype
 from tsarchive.run.natives.numbers import MIXED
 from tsarchive.run.natives.table import NATIVES, Native, overload, wrong_kind
@@ -292,6 +293,24 @@ def _add_relu_(self: torch.Tensor, other: Any, alpha: complex = 1) -> torch.Tens
     return torch.relu_(self.add_(other, alpha=alpha))
 
 
+def _random_from(
+    self: torch.Tensor, from_: int, to: int | None, *, generator: Any = None
+) -> torch.Tensor:
+    """Random integers: torch draws them from 0 on and adds; programs have no operator ``from``."""
+    return _random_from_(torch.empty_like(self), from_, to, generator=generator)
+
+
+def _random_from_(
+    self: torch.Tensor, from_: int, to: int | None, *, generator: Any = None
+) -> torch.Tensor:
+    if to is None:
+        raise UnsupportedError(
+            "random integers without an upper bound have no form in a program of torch.export",
+            hint="Give random_ the bound in the model that the archive was made from",
+        )
+    return self.random_(to - from_, generator=generator).add_(from_)
+
+
 # Programs of torch.export may hold these, and no backend takes them apart.
 _FUSED: Final[dict[str, Native]] = {
     f"aten::{native.__name__}.{kind}": native
@@ -319,7 +338,8 @@ def _rows() -> dict[str, Native]:
     }
     made["prim::NumToTensor.Scalar"] = _tensor_of_number
     made |= {f"aten::tensor.{kind}": _new_tensor for kind in ("int", "float")}
-    return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, **_FUSED, "aten::sum.int": _total}
+    drawn = {"aten::random.from": _random_from, "aten::random_.from": _random_from_}
+    return {**SIZE_ARITHMETIC, **made, **_QUESTIONS, **_FUSED, **drawn, "aten::sum.int": _total}
 
 
 def _method(native: MethodDescriptorType) -> Native:

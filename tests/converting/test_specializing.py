@@ -1,0 +1,203 @@
+"""Programs that are specialized to what the values of an example decide."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch import Tensor
+
+import tsarchive
+from tests.support.both_engines import both_of
+from tests.support.comparing import equal
+
+
+class Branch(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if bool(x.sum() > 0) else x - 1
+
+
+class WhileLarge(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        while float(x.abs().max()) > 0.1:
+            x = x * 0.5
+        return x
+
+
+class Turns(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for turn in range(int(x.sum())):
+            x = x + turn
+        return x
+
+
+class Sizes(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        places = (x > 0).nonzero()
+        return x * 2 if places.size(0) > 1 else x + places.size(0)
+
+
+class Scaled(torch.nn.Module):
+    """A number out of a tensor that decides nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        most = float(x.max()) * 2 + 1
+        return x / most if most > 0 else x
+
+
+class Items(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        sizes: list[int] = x.to(torch.int64).tolist()
+        return torch.ones(sizes)
+
+
+class Alike(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if torch.equal(x, x.flip(0)) else x
+
+
+class Found(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.new_zeros(())
+        for place in torch.where(x > 0)[0]:
+            total = total + x[place]
+        return total
+
+
+class Results(torch.nn.Module):
+    """Numbers among results, in lists, and in places where no number of tensors can stand."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        count = int(x.sum())
+        known = [count, 3]
+        y = torch.ones([count, 2]) + float(2 in known) + sorted(known)[0]
+        return y.reshape(known[0], -1), count * 2 if count + 3 > 4 else -count
+
+
+class KeepsCount(torch.nn.Module):
+    """A buffer that the call writes to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        return x + self.calls if bool(x.sum() > 0) else x
+
+
+# The module, its example, an input that is decided alike, and one that is not.
+CASES = {
+    "branch": (Branch, [1.0, 1.0], [3.0, -1.0], [-1.0, -1.0]),
+    "other branch": (Branch, [-1.0, -1.0], [-3.0, 1.0], [1.0, 1.0]),
+    "while": (WhileLarge, [1.0, -0.5], [0.99, 0.2], [2.5, 0.0]),
+    "turns": (Turns, [1.0, 2.5], [2.0, 1.9], [1.0, 1.0]),
+    "sizes": (Sizes, [1.0, 2.0, -1.0], [-1.0, 3.0, 1.0], [1.0, 1.0, 1.0]),
+    "one found": (Sizes, [-1.0, 2.0, -1.0], [-1.0, -3.0, 1.0], [1.0, 1.0, 1.0]),
+    "none found": (Sizes, [-1.0, -2.0], [-1.0, -3.0], [1.0, 1.0]),
+    "scaled": (Scaled, [1.0, 2.0], [5.0, 3.0], [-1.0, -2.0]),
+    "items": (Items, [2.0, 3.0], [2.5, 3.5], [3.0, 2.0]),
+    "alike": (Alike, [1.0, 2.0, 1.0], [3.0, 0.0, 3.0], [1.0, 2.0, 2.0]),
+    "not alike": (Alike, [1.0, 2.0, 3.0], [3.0, 0.0, 2.0], [1.0, 2.0, 1.0]),
+    "found": (Found, [1.0, -2.0, 3.0], [4.0, 5.0, -6.0], [1.0, -1.0, -1.0]),
+    "results": (Results, [1.0, 1.5], [2.0, 0.5], [2.0, 2.0]),
+    "buffer": (KeepsCount, [1.0], [2.0], [-1.0]),
+}
+
+
+def read_back(program):
+    stream = io.BytesIO()
+    torch.export.save(program, stream)
+    stream.seek(0)
+    return torch.export.load(stream)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_decisions_are_asserted(name):
+    make, example, alike, other = CASES[name]
+    theirs, mine = both_of(torch.jit.script(make()))
+    notes = []
+    program = tsarchive.to_exported_program(
+        mine, (torch.tensor(example),), specialize=True, told=notes.append
+    )
+    assert notes
+    assert all(note.kind == "decision" and note.is_checked for note in notes)
+    for run in (program.module(), read_back(program).module()):
+        expected = theirs(torch.tensor(example)) if name != "buffer" else torch.tensor([2.0])
+        torch.testing.assert_close(run(torch.tensor(example)), expected)
+        with pytest.raises(RuntimeError, match=r"specialized|assertion"):
+            run(torch.tensor(other))
+    if name != "buffer":
+        torch.testing.assert_close(
+            program.module()(torch.tensor(alike)), theirs(torch.tensor(alike))
+        )
+
+
+def test_the_module_is_left_as_it_was():
+    _, mine = both_of(torch.jit.script(KeepsCount()))
+    x = torch.ones(1)
+    state = torch.get_rng_state()
+    tsarchive.to_exported_program(mine, (x,), specialize=True)
+    assert equal(mine.calls, torch.zeros(()))
+    assert equal(x, torch.ones(1))
+    assert equal(torch.get_rng_state(), state)
+
+
+def test_refusals_name_the_line_and_the_way():
+    _, mine = both_of(torch.jit.script(Branch()))
+    with pytest.raises(tsarchive.UnsupportedError, match=r"test_specializing\.py:") as info:
+        tsarchive.to_exported_program(mine, (torch.ones(2),))
+    assert "specialize" in str(info.value)
+
+
+def test_notes_name_the_line():
+    _, mine = both_of(torch.jit.script(Branch()))
+    notes = []
+    tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=True, told=notes.append)
+    (note,) = notes
+    assert "bool(x.sum() > 0)" in note.place
+    assert "aten::Bool.Tensor gave True" in note.text
+
+
+class Constants(torch.nn.Module):
+    def forward(self, x: Tensor, n: int, name: str, flag: bool, extra: Tensor | None) -> Tensor:
+        y = x * n + len(name) if flag else x
+        return y if extra is None else y + extra
+
+
+def test_constant_arguments_are_told():
+    _, mine = both_of(torch.jit.script(Constants()))
+    notes = []
+    given = (torch.ones(2), 3, "abc", True, None)
+    program = tsarchive.to_exported_program(mine, given, told=notes.append)
+    told = {note.text: note.is_checked for note in notes}
+    checked = {"n is 3": True, "name is 'abc'": True, "flag is True": True}
+    assert told == {**checked, "extra is None": False}
+    run = program.module()
+    assert equal(run(*given), mine(*given))
+    for position, other in ((1, 4), (2, "abcd"), (3, False)):
+        with pytest.raises(AssertionError, match="Guard failed"):
+            run(*given[:position], other, *given[position + 1 :])
+
+
+class Draws(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clone().random_(2, 5)
+
+
+def test_draws_from_a_lower_bound():
+    theirs, mine = both_of(torch.jit.script(Draws()))
+    x = torch.zeros(50)
+    run = tsarchive.to_exported_program(mine, (x,)).module()
+    torch.manual_seed(0)
+    expected = theirs(x)
+    torch.manual_seed(0)
+    assert equal(run(x), expected)
+
+
+def test_what_torch_cannot_run_is_refused():
+    _, mine = both_of(torch.jit.script(Constants()))
+    given = (torch.ones(2), 3, "a'\nb", True, None)
+    with pytest.raises(tsarchive.UnsupportedError, match="cannot run"):
+        tsarchive.to_exported_program(mine, given)

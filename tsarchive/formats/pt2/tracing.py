@@ -1,0 +1,210 @@
+"""Loaded modules as programs of torch.export, traced from one call of ``forward``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from tsarchive.errors import ArchiveError, CallError, UnsupportedError
+from tsarchive.formats.requests import Example, Note
+from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
+from tsarchive.run.exporting.decisions import Recording, Replaying
+from tsarchive.run.exporting.packed import standing_for, standing_in
+from tsarchive.run.exporting.quantized import Quantization
+from tsarchive.run.modules import ArchiveModule
+from tsarchive.run.operators import Layer, exporting
+from tsarchive.run.tracebacks import place_of_error, with_user_lines
+
+from .metadata import without_runner
+
+
+class Traced(NamedTuple):
+    """A program, and what it has of the call that it was traced with."""
+
+    program: ExportedProgram
+    notes: tuple[Note, ...]
+
+
+def traced_program(module: ArchiveModule, example: Example) -> Traced:
+    """Return the program of one call of ``forward``. Raises CallError and UnsupportedError as
+    :func:`tsarchive.to_exported_program` says."""
+    keywords = dict(example.kwargs or {})
+    arguments = _checked(module, () if example.args is None else example.args, keywords)
+    try:
+        return _traced(module, arguments, keywords, example)
+    except ArchiveError:
+        raise
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise _refusal(module, error, is_specialized=example.specialize) from error
+
+
+def _traced(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], example: Example
+) -> Traced:
+    form: Form = Floats() if example.dequantize else Integers()
+    quantization = Quantization(form)
+    replaying = None
+    if example.specialize:
+        recording = _recorded(module, arguments, keywords, form)
+        replaying = Replaying(recording)
+    layers: list[Layer] = [quantization] if replaying is None else [replaying, quantization]
+    given, named = standing_for((arguments, keywords), form)
+    with (
+        exporting(*layers),
+        standing_in(module, form, (given, named)) as stand,
+        _finishing(module, replaying),
+    ):
+        program = torch.export.export(
+            module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
+        )
+    _check_text(module, program)
+    _tell_user_lines(program)
+    notes = [*_argument_notes(module, arguments, keywords, form)]
+    notes += _quantized_notes(quantization, stand.results)
+    decisions = () if replaying is None else replaying.decisions
+    notes += [Note("decision", str(found), found.place) for found in decisions]
+    return Traced(program, tuple(notes))
+
+
+@contextmanager
+def _finishing(module: ArchiveModule, replaying: Replaying | None) -> Iterator[None]:
+    """Let a replay finish the result of the call."""
+    if replaying is None:
+        yield
+        return
+    hook = module.register_forward_hook(replaying.finish)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _tell_user_lines(program: ExportedProgram) -> None:
+    """Let nodes tell lines of the user's source, known only as long as the module is loaded."""
+    graphs = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
+    for node in chain.from_iterable(graph.graph.nodes for graph in graphs):
+        stack = node.meta.get("stack_trace")
+        if stack:
+            node.meta["stack_trace"] = with_user_lines(without_runner(stack))
+
+
+def _check_text(module: ArchiveModule, program: ExportedProgram) -> None:
+    """Raise UnsupportedError for a program that torch cannot run: its code is text to torch.fx."""
+    try:
+        program.module()
+    except SyntaxError as error:
+        raise UnsupportedError(
+            f"torch.export cannot run what it traced of {type(module).__name__}: {error.msg}",
+            hint="Names of tensors and strings among the arguments become Python code there: "
+            "rename what is a keyword, and leave out quotes and line breaks",
+        ) from error
+
+
+def _recorded(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: dict[str, Any], form: Form
+) -> Recording:
+    """Call a copy of the module with copies of the arguments; return what decided."""
+    recording = Recording()
+    copies = pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.detach().clone(), (arguments, keywords)
+    )
+    given, named = standing_for(copies, form)
+    copied = copy.deepcopy(module)
+    layers = (recording, Quantization(form))
+    with exporting(*layers), standing_in(copied, form, (given, named)), torch.random.fork_rng():
+        copied(*given, **named)
+    return recording
+
+
+def _argument_notes(
+    module: ArchiveModule, arguments: tuple[Any, ...], keywords: Mapping[str, Any], form: Form
+) -> Iterator[Note]:
+    """Tell of arguments whose values the program has, and of quantized ones.
+
+    torch.export checks the values of all that are not None.
+    """
+    forward: Any = module.forward
+    bound = inspect.signature(forward).bind(*arguments, **keywords).arguments
+    for path, value in pytree.tree_flatten_with_path(dict(bound))[0]:
+        first: Any = path[0]
+        name = f"{first.key}{pytree.keystr(path[1:])}"
+        if not isinstance(value, torch.Tensor):
+            yield Note("argument", f"{name} is {value!r}", is_checked=value is not None)
+        elif value.is_quantized:
+            yield _taken_apart(name, Affine.of(value), form)
+
+
+def _quantized_notes(
+    quantization: Quantization, results: Sequence[Affine | None]
+) -> Iterator[Note]:
+    """Tell of operators on quantized values, and of results that are quantized."""
+    form = quantization.form
+    if quantization.operators:
+        shown = ", ".join(quantization.operators)
+        yield Note("quantized", f"{form.accuracy}: {shown}", is_checked=False)
+    for position, affine in enumerate(results):
+        if affine is not None:
+            yield _taken_apart(f"result {position}", affine, form)
+
+
+def _taken_apart(name: str, affine: Affine, form: Form) -> Note:
+    text = f"{name} is {form.word} of a quantized tensor, {affine}"
+    return Note("quantized", text, is_checked=False)
+
+
+_OF_DATA: Final = ("data-dependent", "DataDependent", "Could not extract specialized")
+
+
+def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -> UnsupportedError:
+    """Return the error for a module that torch.export cannot trace."""
+    told = _first_lines(error)
+    place = place_of_error(error)
+    where = "" if place is None else f" at {place}"
+    hint = (
+        "The traceback of its cause names the line of code; sizes that stay open need "
+        "examples of 2 or more"
+    )
+    if not is_specialized and any(word in told for word in _OF_DATA):
+        hint = (
+            "The values of tensors decide here: with the argument specialize, the program "
+            "is that of the example, and asserts what they decide"
+        )
+    return UnsupportedError(
+        f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
+    )
+
+
+def _checked(
+    module: ArchiveModule, inputs: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the arguments of the example call. Raises CallError where they are none."""
+    if not isinstance(inputs, tuple | list):
+        raise CallError(
+            f"example_inputs is a {type(inputs).__name__}, not a tuple of arguments",
+            hint="Pass (x,) for a forward that takes x",
+        )
+    forward: Any = module.forward
+    try:
+        inspect.signature(forward).bind(*inputs, **keywords)
+    except TypeError as error:
+        raise CallError(f"forward{inspect.signature(forward)}: {error}") from None
+    return tuple(inputs)
+
+
+def _first_lines(error: Exception) -> str:
+    """Return what an error says first: a line, and after a colon the one that it announces."""
+    name = type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return name
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{name}: {first.rstrip('.')}"
