@@ -69,10 +69,13 @@ class Simulated(AbstractFileSystem):
         total = int(path)
         for start in range(0, total, IN_FOLDER):
             numbers = range(start, min(start + IN_FOLDER, total))
-            names = {
-                f"{number:09}.pt": {"size": 100_000, "ETag": f"{number}"} for number in numbers
-            }
-            yield f"{path}/{start // IN_FOLDER:06}", {}, names
+            folder = f"{path}/{start // IN_FOLDER:06}"
+            names = {f"{number:09}.pt": facts_of(folder, number) for number in numbers}
+            yield folder, {}, names
+
+
+def facts_of(folder: str, number: int) -> dict[str, Any]:
+    return {"name": f"{folder}/{number:09}.pt", "size": 100_000, "ETag": f"{number}"}
 
 
 def long_rows(_: Job, files: Sequence[Listed]) -> list[Surveyed]:
