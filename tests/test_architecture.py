@@ -182,7 +182,14 @@ MAY_IMPORT = {
         "tsarchive.analyses", "tsarchive.archive", "tsarchive.auditing", "tsarchive.container",
         "tsarchive.describing", "tsarchive.diffing", "tsarchive.formats",
         "tsarchive.formats.executorch", "tsarchive.formats.registry", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.remote", "tsarchive.scanning", "tsarchive.verifying",
+        "tsarchive.ir", "tsarchive.leaving", "tsarchive.remote", "tsarchive.scanning",
+        "tsarchive.verifying",
+    },
+    "tsarchive.leaving": {
+        "tsarchive.archive", "tsarchive.converting", "tsarchive.decompiler", "tsarchive.describing",
+        "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
+        "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
+        "tsarchive.policy", "tsarchive.remote",
     },
     "tsarchive.surveying": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",
@@ -228,7 +235,7 @@ WITHOUT_TORCH = (
 
 WITH_TORCH = (
     BRIDGE, "tsarchive.diffing.results", "tsarchive.diffing.running",
-    "tsarchive.formats.executorch.modules",
+    "tsarchive.formats.executorch.modules", "tsarchive.leaving.trying",
 )  # fmt: skip
 
 

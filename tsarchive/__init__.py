@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from tsarchive.fingerprinting import Fingerprint, fingerprint
     from tsarchive.formats.requests import Note
     from tsarchive.jitter import check_jitter
+    from tsarchive.leaving import LeavingPlan, WayOut
+    from tsarchive.leaving.trying import leave
     from tsarchive.loading import load
     from tsarchive.optimizing import OptimizeReport, optimize, optimize_report
     from tsarchive.policy import Limits, Policy
@@ -96,6 +98,7 @@ __all__ = [
     "GateReport",
     "GraphReport",
     "JitterReport",
+    "LeavingPlan",
     "LimitError",
     "Limits",
     "LostTensor",
@@ -134,6 +137,7 @@ __all__ = [
     "Unprinted",
     "UnsupportedError",
     "VerifyReport",
+    "WayOut",
     "WrittenBy",
     "WrittenFile",
     "audit",
@@ -143,6 +147,7 @@ __all__ = [
     "decompile",
     "diff",
     "fingerprint",
+    "leave",
     "load",
     "missing",
     "open",
@@ -175,6 +180,8 @@ _HOMES = {
         "fingerprinting": "Fingerprint fingerprint",
         "formats.requests": "Note",
         "jitter": "check_jitter",
+        "leaving": "LeavingPlan WayOut",
+        "leaving.trying": "leave",
         "loading": "load",
         "optimizing": "OptimizeReport optimize optimize_report",
         "policy": "Limits Policy",

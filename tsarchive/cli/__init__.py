@@ -29,6 +29,7 @@ COMMANDS = {
     "code": "Show the source in a file, or a part of it.",
     "decompile": "Write a file as a Python package that needs torch alone.",
     "convert": "Write the model of one archive as another.",
+    "leave": "Try the ways out of TorchScript, and say which work.",
     "optimize": "Write a faster version of a model.",
     "edit": "Write a file of ExecuTorch with edits.",
     "tensors": "List the tensors in a file.",

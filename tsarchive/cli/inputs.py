@@ -259,6 +259,11 @@ def is_file(argument: str) -> bool:
     return not argument.startswith(_MARK)
 
 
+def typed(arguments: Sequence[str]) -> list[str]:
+    """Return arguments as they were typed on the command line."""
+    return [argument.removeprefix(_MARK) for argument in arguments]
+
+
 # The options of a command that calls a model.
 input_options = together(
     click.option(

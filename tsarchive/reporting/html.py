@@ -18,6 +18,7 @@ from tsarchive.describing.text import visible
 from tsarchive.findings import Finding
 from tsarchive.formats.executorch.content import Program
 from tsarchive.formats.executorch.view import ExecutorchView
+from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.verifying import VerifyReport
 
 ROWS: Final = 2_000
@@ -215,7 +216,7 @@ class Subject:
 
     ``archive`` is None where it cannot be opened; ``verified`` and ``audited`` where this was not
     requested. ``rows`` limits how much of each kind is shown, ``histograms`` is a pattern for the
-    names of tensors whose values are counted.
+    names of tensors whose values are counted. ``plan`` tells the ways out of its format.
     """
 
     name: str
@@ -225,6 +226,7 @@ class Subject:
     audited: AuditReport | None
     rows: int
     histograms: str | None
+    plan: LeavingPlan | None = None
 
     @property
     def kind(self) -> str | None:

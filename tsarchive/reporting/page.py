@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
 from tsarchive.archive import Archive
@@ -17,6 +17,7 @@ from tsarchive.describing.text import plural, size
 from tsarchive.errors import ArchiveError, CallError
 from tsarchive.findings import Severity, is_fine
 from tsarchive.formats.registry import title_of
+from tsarchive.leaving.plan import LeavingPlan
 from tsarchive.remote import located
 from tsarchive.steps import no_step
 from tsarchive.verifying import verify
@@ -27,6 +28,7 @@ from .given import Given
 from .html import ROWS, Html, Subject, joined, tag
 from .memory_plan import memory_plan
 from .tables import findings, operators, overview, pickled_names, records, tensors, tree
+from .ways import ways
 
 
 def _header(subject: Subject) -> Html:
@@ -52,6 +54,7 @@ def _badges(subject: Subject) -> Iterator[Html]:
 _SECTIONS: Final[Sequence[Row[Subject]]] = (
     ("overview", "Overview", overview),
     ("findings", "Findings", findings),
+    ("ways", "Ways out", ways),
     ("modules", "Modules", tree),
     ("operators", "Operators", operators),
     ("memory", "Memory plan", memory_plan),
@@ -106,6 +109,7 @@ def report(
     histograms: str | None = None,
     findings: bool = True,
     rows: int = ROWS,
+    plan: LeavingPlan | None = None,
     step: Callable[[str], None] = no_step,
 ) -> Page:
     """Make one HTML page about a file, and write it to ``out`` if given.
@@ -121,7 +125,8 @@ def report(
     default no elements are read. Without ``findings``, verify and audit, which read the whole file,
     are skipped. ``rows`` limits how many modules, tensors, operators and records are shown, and
     five times as many lines of code; omissions are counted. ``step`` is called with each step, one
-    of ``STEPS``. ``out`` is replaced only when the page is complete.
+    of ``STEPS``. ``out`` is replaced only when the page is complete. ``plan``, what
+    :func:`tsarchive.leave` found for the file, has a section of its own.
 
     With ``against``, another file, the page shows what changed from ``f`` to that: modules and code
     side by side, tensors with histograms of their changes (``histograms`` limits these), operators,
@@ -137,7 +142,7 @@ def report(
     for given in (f, against):
         _check_other_file(given, out)
     if against is None:
-        made = _about(Given(f), histograms, findings, rows, step)
+        made = _about(Given(f), histograms, findings, rows, plan, step)
     else:
         from .against import compared  # few pages need what it takes, such as NumPy
 
@@ -158,11 +163,12 @@ def page_of(made: Made, out: str | os.PathLike[str] | None) -> Page:
 
 
 def _about(
-    given: Given, histograms: str | None, findings: bool, rows: int, step: Callable[[str], None]
-) -> Made:
+    given: Given, histograms: str | None, findings: bool, rows: int, plan: LeavingPlan | None,
+    step: Callable[[str], None],
+) -> Made:  # fmt: skip
     """Make the parts of a page about a file."""
     with ExitStack() as stack:
-        subject = _subject(given, histograms, findings, rows, step, stack)
+        subject = replace(_subject(given, histograms, findings, rows, step, stack), plan=plan)
         made = made_sections(_SECTIONS, subject, step)
     ok = is_fine(subject.findings) if findings else None
     return Made(subject.name, subject.kind, _header(subject), made, ok)

@@ -1,0 +1,144 @@
+"""``tsarchive leave``: which formats a model can move to, tried on the file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import click
+
+import tsarchive
+from tsarchive.describing.text import duration, in_commands, size
+
+from .command import FINDINGS, OutputPath, json_option
+from .convert import dynamic_option, dynamic_shapes, without_logs
+from .inputs import Inputs, InputsCommand, gather, input_options, typed
+from .options import chosen_policy, import_option, policy_options
+from .output import print_json, progress, say
+
+if TYPE_CHECKING:
+    from tsarchive.leaving import LeavingPlan, WayOut
+
+_STYLES: Final = {
+    "equal": "green", "close": "green", "written": "green", "differs": "red", "fails": "red",
+    "untried": "yellow",
+}  # fmt: skip
+
+
+@click.command(cls=InputsCommand)
+@click.argument("arguments", nargs=-1, metavar="FILE [INPUTS]...")
+@input_options
+@dynamic_option
+@click.option("--only", multiple=True, metavar="WAY", help="Try this way alone; may be repeated.")
+@click.option(
+    "--report", "page", type=OutputPath(), help="Write the page of 'tsarchive report' too."
+)
+@click.option("--model", metavar="NAME", help="Which model of a PT2 archive.")
+@click.option("--map-location", metavar="DEVICE", help="Where to run the model.")
+@import_option
+@policy_options
+@json_option
+def command(
+    file: str | None,
+    arguments: list[str],
+    *,
+    seed: int,
+    sizes: tuple[str, ...],
+    only: tuple[str, ...],
+    page: str | None,
+    model: str | None,
+    map_location: str | None,
+    allow: tuple[str, ...],
+    trust: bool,
+    as_json: bool,
+) -> int:
+    """Try the ways out of TorchScript, and say which work.
+
+    Each way is written to a temporary folder, run, and compared with the file: a package of Python
+    source (decompile), a torch.export program (pt2), ONNX, ExecuTorch (pte), and the weights with
+    the structure (safetensors). Each is told with what it keeps and loses, its size, and its
+    command. INPUTS, --arg and --random are the arguments of the call, as for 'tsarchive run';
+    without them, the inputs that the file was traced or exported with serve where it has them.
+
+    The exit code is 1 where no way works.
+
+    \b
+    Examples:
+      tsarchive leave model.pt --random 1x3x224x224
+      tsarchive leave model.pt tokens.npy --only pt2 --only onnx
+      tsarchive leave model.pt --random 1x16 --dynamic x:0 --json
+      tsarchive leave model.pt --random 1x16 --report model.html
+    """
+    if file is None:
+        raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
+    inputs = gather(arguments, seed) if arguments else None
+    with without_logs(), progress(None) as step:
+        plan = tsarchive.leave(
+            file,
+            args=None if inputs is None else inputs.args,
+            kwargs=None if inputs is None else inputs.kwargs,
+            dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+            model=model,
+            map_location=map_location,
+            policy=chosen_policy(allow, trust=trust),
+            only=only,
+            seed=seed,
+            step=step,
+        )
+    if arguments:
+        plan = _with_inputs(plan, typed(arguments))
+    if page is not None:
+        tsarchive.report(file, page, plan=plan)
+    if as_json:
+        print_json(plan.document())
+    else:
+        _show(plan)
+    return 0 if plan.ok else FINDINGS
+
+
+def _with_inputs(plan: LeavingPlan, words: Sequence[str]) -> LeavingPlan:
+    """Return the plan with the arguments of the call, as they were typed, in its commands."""
+    from tsarchive.leaving.plan import CALL
+
+    shown = shlex.join(words)
+    ways = (replace(way, command=way.command.replace(CALL, shown)) for way in plan.ways)
+    return replace(plan, ways=tuple(ways))
+
+
+_INPUTS: Final = {
+    "given": "the arguments given",
+    "stored": "the inputs that it was exported with",
+    "drawn": "random inputs of the sizes that it was traced with",
+    "none": "nothing, since no inputs are given or known",
+}
+
+
+def _show(plan: LeavingPlan) -> None:
+    say(f"{plan.file} ({plan.kind}), compared for {_INPUTS[plan.inputs]}", "bold")
+    if plan.arguments:
+        say(f"  {', '.join(plan.arguments)}", "dim")
+    for way in plan.ways:
+        say("")
+        say(f"{way.name}: {way.title}, {way.summary}", _STYLES[way.outcome])
+        for line in _details(way):
+            say(f"  {line}")
+
+
+def _details(way: WayOut) -> Sequence[str]:
+    lines = []
+    if way.origin is not None:
+        lines.append(f"at {way.origin}")
+    if way.hint is not None:
+        lines.append(f"hint: {in_commands(way.hint)}")
+    if way.works:
+        made = "" if way.nbytes is None else f"{size(way.nbytes)}, "
+        lines += [
+            f"costs: {made}{duration(way.seconds or 0.0)} to make; needs {way.needs}",
+            f"keeps: {'; '.join(way.keeps)}",
+        ]
+        if way.loses:
+            lines.append(f"loses: {'; '.join(way.loses)}")
+        lines.append(f"$ {way.command}")
+    return lines

@@ -1,0 +1,95 @@
+"""The ways out of a format: what was tried, what came out, and the command for each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+Outcome = Literal["equal", "close", "differs", "written", "fails", "untried"]
+"""``equal``: results are the same numbers; ``close``: within the tolerance; ``differs``: they are
+not; ``written``: there were no results to compare; ``fails``: it cannot be made, or what was made
+cannot be run; ``untried``: something is missing here, which ``hint`` names."""
+InputsOrigin = Literal["given", "stored", "drawn", "none"]
+"""Where the arguments of the compared call come from: the caller; the file; random tensors of the
+shapes that the file has; none are known."""
+
+CALL: Final = "INPUTS"
+"""Stands in commands for the arguments of the call."""
+
+SCHEMA: Final = "tsarchive.leaving-plan"
+VERSION: Final = 1
+"""Of the JSON document: it changes where older readers would misread it."""
+
+_WORKS = frozenset({"equal", "close", "written"})
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """One way out, and what became of it for a file.
+
+    ``keeps`` and ``loses`` tell what the result has of the file and what it has not. ``seconds`` is
+    the time that making it took, ``nbytes`` the size of what was made, None where nothing was.
+    ``max_difference`` is the maximum over all elements of the results, None where none were
+    compared. ``problem`` tells why it does not work, with ``origin``, the line of the user's source
+    where that is known; ``hint`` what to do. ``needs`` is what has to be installed to run the
+    result.
+    """
+
+    name: str
+    title: str
+    command: str
+    needs: str
+    keeps: tuple[str, ...]
+    loses: tuple[str, ...]
+    outcome: Outcome
+    seconds: float | None = None
+    nbytes: int | None = None
+    max_difference: float | None = None
+    problem: str | None = None
+    origin: str | None = None
+    hint: str | None = None
+
+    @property
+    def works(self) -> bool:
+        """Return whether the result was made, and is not known to differ."""
+        return self.outcome in _WORKS
+
+    @property
+    def summary(self) -> str:
+        """What became of it, in a few words."""
+        match self.outcome:
+            case "equal":
+                return "works: equal results"
+            case "close":
+                return f"works: results are up to {self.max_difference:.3g} apart"
+            case "written":
+                return "works; nothing was compared"
+            case "untried":
+                return f"not tried: {self.problem}"
+            case "differs":
+                return f"gives other results: {self.problem}"
+        return f"does not work: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingPlan:
+    """The ways out of the format of a file, those that keep most first.
+
+    ``kind`` is that of :attr:`tsarchive.Archive.kind`; ``inputs`` tells where the arguments of the
+    compared call come from, and ``arguments`` shows them.
+    """
+
+    file: str
+    kind: str
+    inputs: InputsOrigin
+    arguments: tuple[str, ...]
+    ways: tuple[WayOut, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether any way works."""
+        return any(way.works for way in self.ways)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as a JSON document."""
+        return {"schema": SCHEMA, "version": VERSION, **asdict(self)}
