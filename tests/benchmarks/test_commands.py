@@ -24,8 +24,8 @@ MODEL = {"name": "net", "tsarchive": SIDE, "torch_jit": SIDE, "torch_jit_reads_o
 
 
 COMMANDS = [
-    "compare", "compat_agreement", "conversion", "fidelity", "packing_mutants", "remote",
-    "scanners", "survey_scale", "written_by",
+    "compare", "compat_agreement", "conversion", "fidelity", "leaving", "packing_mutants",
+    "remote", "scanners", "survey_scale", "written_by",
 ]  # fmt: skip
 
 
@@ -62,6 +62,7 @@ def test_what_an_earlier_run_has_compiled_is_not_taken(name, measure, printed, m
     [
         ("compare", {"demo": lambda: [MODEL]}, []),
         ("conversion", {"examine_all": lambda paths, timeout: ()}, ["none.pt"]),
+        ("leaving", {"examine_all": lambda *_: ()}, ["none.pt"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["none"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["--run", "none"]),
         ("packing_mutants", {"is_model": lambda data: False}, [__file__]),
