@@ -145,6 +145,12 @@ class Agreement:
     problem: str | None
 
     @property
+    def max_difference(self) -> float | None:
+        """The larger of both differences, None where there are none."""
+        known = (self.runtime_difference, self.source_difference)
+        return max((apart for apart in known if apart is not None), default=None)
+
+    @property
     def ok(self) -> bool:
         return self.problem is None
 

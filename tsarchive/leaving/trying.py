@@ -46,7 +46,7 @@ from .plan import CALL, InputsOrigin, LeavingPlan, Outcome, WayOut
 _FORWARD: Final = "forward"
 _RELATIVE: Final = 1e-4
 _ABSOLUTE: Final = 1e-5
-_ON_CPU: Final = (".pte",)
+_ON_CPU: Final = (".pte", ".onnx")
 _SCRATCH: Final = (".given", ".results", ".pyc")
 
 
@@ -219,8 +219,8 @@ class _Trial:
         try:
             comparison = way.attempt(self, target)
         except Exception as error:  # whatever torch and the tools of a format raise
-            origin, hint = getattr(error, "origin", None), getattr(error, "hint", None)
-            return made("fails", problem=_message(error), origin=origin, hint=hint)
+            line, hint = getattr(error, "origin", None), getattr(error, "hint", None)
+            return made("fails", problem=_message(error), origin=line, hint=hint)
         seconds = round(time.monotonic() - begun, 2)
         facts = made(_outcome(comparison), seconds, _size(target))
         if comparison is None:
@@ -245,15 +245,19 @@ class _Trial:
 
     def converted(self, target: Path) -> Conversion:
         """Convert the file to the format that the name of ``target`` says."""
-        subject, call = self.subject, self.call
-        is_traced = call is not None and not subject.has_programs
+        subject = self.subject
         return convert(
             subject.file, target, model=subject.model, policy=subject.policy,
             map_location=None if target.suffix in _ON_CPU else subject.map_location,
-            args=call.args if call is not None and is_traced else None,
-            kwargs=call.kwargs if call is not None and is_traced else None,
-            dynamic_shapes=self.dynamic_shapes if is_traced else None,
+            **self._traced_call(),
         )  # fmt: skip
+
+    def _traced_call(self) -> dict[str, Any]:
+        """Return the arguments of the call that a conversion traces; none of programs."""
+        if self.call is None or self.subject.has_programs:
+            return {}
+        shapes = self.dynamic_shapes
+        return {"args": self.call.args, "kwargs": self.call.kwargs, "dynamic_shapes": shapes}
 
     def compared(self, run: Callable[..., Any]) -> Comparison | None:
         """Compare what the result of a way gives for the call with what the file gives."""
@@ -285,13 +289,13 @@ def _as_lowered(trial: _Trial, target: Path) -> Comparison | None:
     agreements = trial.converted(target).agreements
     if not agreements:
         return None
-    apart = [a.runtime_difference for a in agreements if a.runtime_difference is not None]
+    apart = [each.max_difference for each in agreements if each.max_difference is not None]
     problems = [agreement.problem for agreement in agreements if agreement.problem is not None]
     return Comparison(max(apart, default=None), next(iter(problems), None))
 
 
 def _as_weights(trial: _Trial, target: Path) -> Comparison | None:
-    trial.converted(target)
+    convert(trial.subject.file, target)
     return None
 
 
