@@ -99,7 +99,8 @@ MAY_IMPORT = {
     "tsarchive.archive": {
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.frontend",
-        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.run",
+        "tsarchive.ir", "tsarchive.operators", "tsarchive.pickler", "tsarchive.remote",
+        "tsarchive.run",
     },
     "tsarchive.decompiler": {
         "tsarchive.container", "tsarchive.formats", "tsarchive.formats.registry",

@@ -209,11 +209,11 @@ class _Trial:
         )  # fmt: skip
         missing = [name for name in way.packages if find_spec(name) is None]
         if missing:
-            hint = f'pip install "tsarchive[{way.extra}]"'
-            return made("untried", problem=f"{', '.join(missing)} is not installed", hint=hint)
+            problem = f"{', '.join(missing)} is not installed"
+            return made("untried", problem=problem, hint=f'pip install "tsarchive[{way.extra}]"')
         if self.call is None and way.is_traced and not self.subject.has_programs:
-            hint = "Give the arguments of a call"
-            return made("untried", problem=self.problem or "it takes a call", hint=hint)
+            problem = self.problem or "it takes a call"
+            return made("untried", problem=problem, hint="Give the arguments of a call")
         begun = time.monotonic()
         target = folder / f"{way.name}_model{way.suffix}"
         try:
