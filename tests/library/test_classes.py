@@ -72,8 +72,10 @@ SCRIPTED: Final = [
     nn.Upsample(scale_factor=2), nn.LSTM(4, 5, 2, batch_first=True, dropout=0.2),
     nn.GRU(4, 5, bidirectional=True), nn.RNN(4, 5, nonlinearity="relu"),
     nn.LSTMCell(4, 5), nn.GRUCell(4, 5), nn.MultiheadAttention(8, 2),
+    nn.MultiheadAttention(64, 8, batch_first=True),
     nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True),
-    nn.TransformerDecoderLayer(8, 2, 16),
+    nn.TransformerEncoderLayer(32, 4, 64, batch_first=True),
+    nn.TransformerDecoderLayer(8, 2, 16), nn.TransformerDecoderLayer(32, 4, 64),
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import operator
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -182,7 +183,7 @@ class Proposals:
         numbers = [each for each in evidence.constants if type(each) is int and each > 1]
         products = [size * number for size in sizes for number in numbers]
         others = [each for each in evidence.constants if not isinstance(each, str)]
-        return [*sizes, *tails, *others, *products][:_MOST_NUMBERS]
+        return _distinct([*sizes, *tails, *others, *products])[:_MOST_NUMBERS]
 
     def _descended(self) -> Arguments | None:
         """Return arguments that fit, found by changing one after the other; None without any."""
@@ -240,10 +241,13 @@ class Proposals:
 
     def _different_values(self, built: nn.Module) -> Iterator[str]:
         name = type(built).__name__
-        for attribute, value in self._evidence.values.items():
-            if not hasattr(built, attribute):
+        for attribute, value in {**self._evidence.values, **self._evidence.inner_values}.items():
+            try:
+                found = operator.attrgetter(attribute)(built)
+            except AttributeError:
                 yield f"{name} has no attribute {attribute!r}"
-            elif not _equal(comparable(getattr(built, attribute)), value):
+                continue
+            if not _equal(comparable(found), value):
                 yield f"no argument of {name} gives {attribute} the value {value!r}"
 
 

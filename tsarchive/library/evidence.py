@@ -25,12 +25,14 @@ _MOST_NODES: Final = 4096
 class Evidence:
     """Facts about one module, its submodules and its code.
 
-    ``values`` are plain attributes and constants of the class, by name. ``arguments`` are
+    ``values`` are plain attributes and constants of the class, by name, and ``inner_values`` those
+    of its submodules, by dotted path. ``arguments`` are
     constants that the code gives to operators and functions, by the name of the parameter, and
     ``constants`` all others in it. ``shapes`` are those of all tensors, by their path.
     """
 
     values: Mapping[str, Any]
+    inner_values: Mapping[str, Any]
     arguments: Mapping[str, tuple[Any, ...]]
     constants: tuple[Any, ...]
     shapes: Mapping[str, tuple[int, ...]]
@@ -46,12 +48,12 @@ def evidence_of(module: ArchiveModule) -> Evidence:
             if found is not COMPUTED:
                 _add(arguments[name], found)
                 _add(constants, found)
-    for part in module.modules():
-        if part is not module and isinstance(part, ArchiveModule):
-            for value in plain_values(part).values():
-                _add(constants, value)
+    inner_values = _inner_values(module)
+    for value in inner_values.values():
+        _add(constants, value)
     return Evidence(
         plain_values(module),
+        inner_values,
         {name: tuple(found) for name, found in arguments.items()},
         tuple(constants),
         {path: tuple(tensor.shape) for path, tensor in tensors_of(module)},
@@ -74,6 +76,15 @@ def plain_values(module: ArchiveModule) -> dict[str, Any]:
             if is_plain_value(value):
                 found[attribute.name] = value
     return found
+
+
+def _inner_values(module: ArchiveModule) -> dict[str, Any]:
+    return {
+        f"{path}.{name}": value
+        for path, part in module.named_modules()
+        if part is not module and isinstance(part, ArchiveModule)
+        for name, value in plain_values(part).items()
+    }
 
 
 def comparable(value: Any) -> Any:

@@ -26,6 +26,7 @@ _MOST_SIZES: Final = 16
 _MOST_SPACE: Final = 64
 _RANK_OF_SEQUENCES: Final = 3
 _MOST_BESIDE_OTHERS: Final = 100
+_MOST_BESIDE: Final = 1 << 14
 _MOST_SQUARED: Final = 16
 _SCALES: Final = (0.1, 1.0, 10.0, 100.0)
 _USUAL_SIZES: Final = (4, 6, 3)
@@ -141,18 +142,23 @@ class Drawing:
             yield from _in_turns([*ranks, self._indices(), _PROBABILITIES])
 
     def _of_rank(self, rank: int) -> list[Form]:
-        """Return shapes of a rank: each known size at each place, and the ends of known shapes."""
-        found: dict[tuple[int, ...], None] = {}
+        """Return shapes of a rank: the ends of known shapes, then each known size at each place."""
+        if not rank:
+            return [Form(())]
+        shapes = dict.fromkeys([*_smallest(self._ends(rank)), *_smallest(self._placed(rank))])
+        return [Form(shape) for shape in shapes]
+
+    def _ends(self, rank: int) -> Iterator[tuple[int, ...]]:
         for shape in self._shapes:
             for start in range(len(shape)):
                 if 0 < len(shape) - start <= rank:
-                    found[(2, 3, 2, 3, 2)[: rank - len(shape) + start] + shape[start:]] = None
+                    yield (2, 3, 2, 3, 2)[: rank - len(shape) + start] + shape[start:]
+
+    def _placed(self, rank: int) -> Iterator[tuple[int, ...]]:
         for space, place, size in itertools.product(self._spaces(), range(rank), self._sizes):
             beside = [2, *([space] * rank)][:rank]
             beside[place] = size
-            found[tuple(beside)] = None
-        shapes = sorted(found, key=math.prod) if rank else [()]
-        return [Form(shape) for shape in shapes if math.prod(shape) <= _MOST_ELEMENTS]
+            yield tuple(beside)
 
     def _indices(self) -> Iterator[Form]:
         shapes = ((2, 3), (40,), (2, 3, 4), (1,))
@@ -196,7 +202,8 @@ class Drawing:
         sizes = _within([*sizes, 1, *self._sizes[:4]])
         for rank, content in itertools.product((2, 3, 1), ("numbers", "flags")):
             for shape in itertools.product(sizes, repeat=rank):
-                yield Form(shape, content)
+                if math.prod(shape) <= _MOST_BESIDE:
+                    yield Form(shape, content)
 
 
 def _rarity(places: tuple[int, ...]) -> tuple[int, int]:
@@ -232,6 +239,11 @@ def _nested(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
 def _within(sizes: Iterable[int]) -> list[int]:
     found = dict.fromkeys(size for size in sizes if 0 < size <= _MOST_ELEMENTS)
     return [*found][:_MOST_SIZES]
+
+
+def _smallest(shapes: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return shapes of few elements before larger ones; none that is too large."""
+    return sorted((s for s in shapes if math.prod(s) <= _MOST_ELEMENTS), key=math.prod)
 
 
 def _in_turns(rows: Iterable[Iterable[Form]]) -> Iterator[Form]:
