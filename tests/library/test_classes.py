@@ -168,6 +168,58 @@ class WithAttribute(nn.Linear):
         return F.linear(input, self.weight * (self.scale / 2.0), self.bias)
 
 
+class Clamped(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, self.bias).clamp(-1e4, 1e4)
+
+
+class WithoutNan(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        found = F.linear(input, self.weight, self.bias)
+        return torch.where(found.isnan(), torch.zeros_like(found), found)
+
+
+class OtherForMany(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input, self.weight, None if input.size(0) > 300 else self.bias)
+
+
+class TakesDoubles(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.linear(input.to(torch.float32), self.weight, self.bias)
+
+
+class Printing(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        print("linear")
+        return F.linear(input, self.weight, self.bias)
+
+
+class EndingTraining(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        self.training = False
+        return F.linear(input, self.weight, self.bias)
+
+
+class DecidingByValues(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        is_rare = input.dim() > 0 and 0.5 < float(input.sum()) < 0.50001
+        return F.linear(input, self.weight, None if is_rare else self.bias)
+
+
+class Contiguous(nn.GELU):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return F.gelu(input, approximate=self.approximate).contiguous()
+
+
+class ContiguousImages(nn.Conv2d):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._conv_forward(input.contiguous(), self.weight, self.bias)
+
+
+ARGUMENTS: Final = {nn.Linear: (4, 3), nn.GELU: (), nn.Conv2d: (4, 4, 3)}
+
+
 @pytest.mark.parametrize(
     ("class_", "why"),
     [
@@ -176,15 +228,25 @@ class WithAttribute(nn.Linear):
         (OtherInTraining, "in training it does something else"),
         (OtherGradient, "in training it does something else"),
         (WithRandomNumber, "it does something else"),
+        (Clamped, "it does something else"),
+        (WithoutNan, "it does something else"),
+        (OtherForMany, "it does something else with inputs of sizes [[301, 4]]"),
+        (TakesDoubles, "its class refuses"),
+        (Printing, "its code prints"),
+        (EndingTraining, "its code sets 'training'"),
+        (DecidingByValues, "its code decides by the values of a tensor"),
+        (Contiguous, "it does something else"),
+        (ContiguousImages, "it does something else"),
         (WithMethod, "Linear has no method 'doubled'"),
         (WithAttribute, "Linear has no attribute 'scale'"),
     ],
 )
 def test_a_name_alone_makes_no_module_of_torch(class_, why):
-    named = type("Linear", (class_,), {"__module__": nn.Linear.__module__})
-    module = loaded(saved(torch.jit.script(named(4, 3))))
+    base = class_.__base__
+    named = type(base.__name__, (class_,), {"__module__": base.__module__})
+    module = loaded(saved(torch.jit.script(named(*ARGUMENTS[base]))))
     name = unmangled(module.tsarchive_class.qualified_name)
-    assert name == "__torch__.torch.nn.modules.linear.Linear"
+    assert name == f"__torch__.{base.__module__}.{base.__name__}"
     assert why in reason(module)
 
 

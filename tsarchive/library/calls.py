@@ -77,9 +77,12 @@ def agree(one: Outcome, other: Outcome) -> bool:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Return whether values are equal to the bit, but for the bits of what is no number."""
+    """Return whether values are equal to the bit, but for the bits of what is no number.
+
+    Tensors are so in the same order of memory.
+    """
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.dtype != other.dtype or one.shape != other.shape or one.layout != other.layout:
+        if one.dtype != other.dtype or one.shape != other.shape or _order(one) != _order(other):
             return False
         return bool(((one == other) | ((one != one) & (other != other))).all())
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -87,6 +90,14 @@ def is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(is_equal, one, other))
     return type(one) is type(other) and bool(one == other)
+
+
+def _order(tensor: torch.Tensor) -> tuple[torch.layout, Sequence[int]]:
+    """Return the layout, and the steps between the numbers along dimensions of several."""
+    if tensor.layout != torch.strided or not tensor.numel():
+        return tensor.layout, ()
+    rows = zip(tensor.shape, tensor.stride(), strict=True)
+    return tensor.layout, [step for size, step in rows if size > 1]
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -13,11 +13,18 @@ from torch import nn
 
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.graph import COMPUTED, Node, Value, walk
+from tsarchive.ir.types import TENSOR
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.slots import SHARED_SLOTS, SlotKind, get_slot, slot_kind
 
 _SCALARS: Final = (bool, int, float, str, type(None))
 _SEQUENCES: Final = frozenset({"prim::ListConstruct", "prim::TupleConstruct"})
+_COMPARISONS: Final = frozenset(
+    {"aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge"}
+)
+_NUMBERS_OF_TENSORS: Final = frozenset(
+    {"aten::Bool", "aten::Int", "aten::Float", "aten::item", "aten::is_nonzero"}
+)
 _MOST_NODES: Final = 4096
 
 
@@ -28,13 +35,15 @@ class Evidence:
     ``values`` are plain attributes and constants of the class, by name, and ``inner_values`` those
     of its submodules, by dotted path. ``arguments`` are
     constants that the code gives to operators and functions, by the name of the parameter, and
-    ``constants`` all others in it. ``shapes`` are those of all tensors, by their path.
+    ``constants`` all others in it; ``compared`` are the whole numbers that it compares others with.
+    ``shapes`` are those of all tensors, by their path.
     """
 
     values: Mapping[str, Any]
     inner_values: Mapping[str, Any]
     arguments: Mapping[str, tuple[Any, ...]]
     constants: tuple[Any, ...]
+    compared: tuple[int, ...]
     shapes: Mapping[str, tuple[int, ...]]
 
 
@@ -42,12 +51,15 @@ def evidence_of(module: ArchiveModule) -> Evidence:
     """Collect what a module and its code tell."""
     arguments: dict[str, list[Any]] = defaultdict(list)
     constants: list[Any] = []
+    compared: list[int] = []
     for node in itertools.islice(code_of(module), _MOST_NODES):
         for name, value in _named_inputs(node):
             found = plain_constant(value)
             if found is not COMPUTED:
                 _add(arguments[name], found)
                 _add(constants, found)
+                if node.kind in _COMPARISONS and type(found) is int:
+                    _add(compared, found)
     inner_values = _inner_values(module)
     for value in inner_values.values():
         _add(constants, value)
@@ -56,6 +68,7 @@ def evidence_of(module: ArchiveModule) -> Evidence:
         inner_values,
         {name: tuple(found) for name, found in arguments.items()},
         tuple(constants),
+        tuple(compared),
         {path: tuple(tensor.shape) for path, tensor in tensors_of(module)},
     )
 
@@ -119,6 +132,41 @@ def code_of(module: ArchiveModule) -> Iterator[Node]:
             if isinstance(called, FunctionType) and called.function not in seen:
                 seen.add(called.function)
                 waiting.append(called.function)
+
+
+def beyond_comparison(module: ArchiveModule) -> str | None:
+    """Say what code does that comparing results of calls cannot show; None where it does nothing.
+
+    It prints, sets a plain attribute, or goes another way for some values of a tensor.
+    """
+    return next(filter(None, map(_beyond_comparison, code_of(module))), None)
+
+
+def _beyond_comparison(node: Node) -> str | None:
+    if node.kind == "prim::Print":
+        return "its code prints"
+    if node.kind == "prim::SetAttr" and isinstance(node.inputs[0].type, ClassType):
+        class_ = node.inputs[0].type
+        if slot_kind(class_, class_.attributes[node.name]) is SlotKind.PLAIN:
+            return f"its code sets {node.name!r}"
+    conditions = {"prim::If": 1, "prim::Loop": 2}.get(node.kind, 0)
+    if any(map(_tells_values, node.inputs[:conditions])):
+        return "its code decides by the values of a tensor"
+    return None
+
+
+def _tells_values(value: Value) -> bool:
+    """Return whether a number is computed from what is in a tensor; sizes of a trace are not."""
+    waiting, seen = [value], {value}
+    while waiting:
+        node = waiting.pop().node
+        if node.kind in _NUMBERS_OF_TENSORS and node.input.type == TENSOR:
+            return node.input.node.kind != "prim::NumToTensor"
+        returned = [each for block in node.blocks for each in block.returns]
+        before = {each for each in (*node.inputs, *returned) if each.type != TENSOR} - seen
+        waiting += before
+        seen |= before
+    return False
 
 
 def _named_inputs(node: Node) -> Iterator[tuple[str, Value]]:

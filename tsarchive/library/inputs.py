@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils._pytree import tree_map_only
 
 from tsarchive.ir.schema import Argument
 from tsarchive.ir.types import BOOL, FLOAT, INT, TENSOR, ListType, OptionalType, TupleType, Type
@@ -29,6 +30,10 @@ _MOST_BESIDE_OTHERS: Final = 100
 _MOST_BESIDE: Final = 1 << 14
 _MOST_SQUARED: Final = 16
 _SCALES: Final = (0.1, 1.0, 10.0, 100.0)
+_EXTREMES: Final = (math.inf, math.nan, -math.inf, 1e6, -1e6, 1e30, 0.0)
+_OTHER_DTYPES: Final = (torch.float64, torch.bfloat16, torch.int64)
+_FEW_SAMPLES: Final = 8
+_MANY_SAMPLES: Final = 67
 _USUAL_SIZES: Final = (4, 6, 3)
 
 
@@ -84,6 +89,7 @@ class Drawing:
         self._arguments = arguments
         self._required = [argument for argument in arguments if not argument.has_default]
         self._dtype = dtype
+        self._compared = evidence.compared
         told = [*evidence.constants, *evidence.values.values()]
         self._numbers = [n for n in _flat(told) if type(n) is int and n > 0]
         self._shapes = [*evidence.shapes.values(), *_int_tuples(told)]
@@ -123,6 +129,28 @@ class Drawing:
         generator = torch.Generator().manual_seed(_SEED)
         rows = zip(self._required, forms, strict=True)
         return tuple(self._value(argument.type, form, generator) for argument, form in rows)
+
+    def unusual(self, forms: Sequence[Form]) -> Iterator[Arguments]:
+        """Yield arguments like those of these forms that code may treat in a way of its own.
+
+        Batches of other sizes, among them what the code compares numbers with; numbers that are
+        very large, infinite or none; and other types of numbers.
+        """
+        given = self.drawn(forms)
+        for change in (*map(_converting, _OTHER_DTYPES), _with_extremes):
+            yield _changed(given, change)
+        if forms and forms[0].shape:
+            batches = [self.drawn(row) for row in self._batches(forms)]
+            yield from batches
+            yield _changed(batches[-1], _with_extremes)
+
+    def _batches(self, forms: Sequence[Form]) -> Iterator[tuple[Form, ...]]:
+        """Yield the same for other numbers of samples, the largest at last."""
+        each = max(math.prod(form.shape[1:]) for form in forms)
+        told = {n + more for n in self._compared for more in (0, 1) if n > _FEW_SAMPLES}
+        for count in sorted({0, 1, *told, _MANY_SAMPLES}):
+            if count <= 1 or count * each <= _MOST_ELEMENTS:
+                yield tuple(f.of_shape(count, *f.shape[1:]) if f.shape else f for f in forms)
 
     def optional(self, given: Arguments) -> Iterator[tuple[str, Arguments]]:
         """Yield arguments with one that may be left out given as well, and the name of that."""
@@ -234,6 +262,42 @@ def _nested(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
     if isinstance(type_, TupleType):
         return tuple(_nested(element, draw) for element in type_.elements)
     return draw() if type_ == TENSOR else [draw(), draw()]
+
+
+def _changed(given: Arguments, change: Callable[[torch.Tensor], torch.Tensor]) -> Arguments:
+    """Return arguments with other tensors in the place of those of real numbers."""
+    return tuple(tree_map_only(_is_real, change, value) for value in given)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _converting(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: tensor.to(dtype)
+
+
+def reordered(given: Arguments) -> Arguments:
+    """Return arguments whose numbers stand in another order in memory.
+
+    Those along dimension 1 are side by side, or of two dimensions those along the first.
+    """
+    return _changed(given, _reordered)
+
+
+def _reordered(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() < 2:
+        return tensor
+    inner = 1 if tensor.dim() > 2 else 0
+    return tensor.movedim(inner, -1).contiguous().movedim(-1, inner)
+
+
+def _with_extremes(tensor: torch.Tensor) -> torch.Tensor:
+    """Put numbers that are very large, infinite or none in some places, at most one in a row."""
+    found = tensor.flatten()
+    places = torch.arange(0, found.numel(), (tensor.size(-1) if tensor.dim() else 1) + 1)
+    found[places] = torch.tensor(_EXTREMES, dtype=tensor.dtype).repeat(len(places))[: len(places)]
+    return found.view(tensor.shape)
 
 
 def _within(sizes: Iterable[int]) -> list[int]:

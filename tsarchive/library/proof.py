@@ -25,7 +25,7 @@ from tsarchive.run.modules import ArchiveModule
 
 from .calls import Outcome, agree, called, is_equal, tensors_in
 from .evidence import Evidence, code_of, tensors_of
-from .inputs import Arguments, Drawing, Form
+from .inputs import Arguments, Drawing, Form, reordered
 
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
@@ -102,12 +102,14 @@ class Trial:
     def _difference_around(
         self, drawing: Drawing, forms: tuple[Form, ...], *, is_first: bool
     ) -> str | None:
-        """Compare at one form; at the first of a rank, other batches and optional arguments."""
-        for others in (forms, *(_other_batches(forms) if is_first else ())):
-            found = self._difference_for(drawing.drawn(others))
-            if found is not None:
-                return found
-        return self._difference_with_more(drawing, drawing.drawn(forms)) if is_first else None
+        """Compare at one form; at the first of a rank, unusual and optional arguments as well."""
+        given = drawing.drawn(forms)
+        unusual = drawing.unusual(forms) if is_first else ()
+        found = map(self._difference_for, itertools.chain((given, reordered(given)), unusual))
+        difference = next((each for each in found if each is not None), None)
+        if difference is not None or not is_first:
+            return difference
+        return self._difference_with_more(drawing, given)
 
     def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
         """Ask the object without memory, which is quick."""
@@ -177,13 +179,6 @@ class Trial:
 
 def _rank(forms: Sequence[Form]) -> int:
     return len(forms[0].shape) if forms else 0
-
-
-def _other_batches(forms: Sequence[Form]) -> Iterator[tuple[Form, ...]]:
-    """Yield the same for no and for one sample."""
-    if forms and forms[0].shape:
-        for count in (0, 1):
-            yield tuple(f.of_shape(count, *f.shape[1:]) if f.shape else f for f in forms)
 
 
 def with_tensors_of(module: nn.Module, built: nn.Module) -> nn.Module:

@@ -15,7 +15,7 @@ from tsarchive.run.classes import Classes
 from tsarchive.run.modules import ArchiveModule, is_plain
 
 from .arguments import Arguments, Proposals, parameters_of
-from .evidence import Evidence, evidence_of, tensors_of
+from .evidence import Evidence, beyond_comparison, evidence_of, tensors_of
 from .known import class_named, importable_name
 from .proof import Trial
 
@@ -106,7 +106,7 @@ def _obstacle(module: ArchiveModule, class_: type[nn.Module]) -> str | None:
     for name in archived.methods:
         if name.partition("__")[0] != "forward" and not callable(getattr(class_, name, None)):
             return f"{class_.__name__} has no method {name!r}"
-    return None
+    return beyond_comparison(module)
 
 
 def _code_of(module: ArchiveModule) -> tuple[int, ...]:
