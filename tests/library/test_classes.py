@@ -13,6 +13,7 @@ from tests.support.archives import loaded, saved
 from tsarchive.ir.names import unmangled
 from tsarchive.library import outcomes, recovered
 
+torch.manual_seed(0)  # of inputs and of the weights of modules
 X = torch.rand(2, 4, 9, 9)
 ROW = torch.rand(2, 4)
 STEPS = torch.rand(3, 2, 4)

@@ -1,10 +1,10 @@
 """Whether a module of an archive and an object of a library do the same on drawn inputs.
 
 Both get the same tensors, inputs and random numbers, in training and in evaluation. Their results,
-their buffers, what they write to their inputs, which of these they return and how many random
-numbers they draw must be equal to the bit, and gradients up to rounding. What the module of the
-archive takes, the object must take; it may take more, as traced code stands for the inputs of the
-trace alone.
+the order of these in memory, their buffers, what they write to their inputs, which of these they
+return and how many random numbers they draw must be equal to the bit, and gradients up to rounding.
+What the module of the archive takes, the object must take; it may take more, as traced code stands
+for the inputs of the trace alone.
 """
 
 from __future__ import annotations
