@@ -142,6 +142,8 @@ def _is_near(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     """Return whether gradients differ by little of the largest number in them."""
     if one is None or other is None or one.layout != other.layout or one.shape != other.shape:
         return one is other
+    if one.layout == torch.strided and torch.equal(one, other):
+        return True
     ours, theirs = one.to_dense(), other.to_dense()
     finite = ours[ours.isfinite()].abs()
     room = _ROUNDING * float(finite.max()) if finite.numel() else 0.0

@@ -104,9 +104,10 @@ class Trial:
     ) -> str | None:
         """Compare at one form; at the first of a rank, unusual and optional arguments as well."""
         given = drawing.drawn(forms)
+        difference = self._difference_for(given)
         unusual = drawing.unusual(forms) if is_first else ()
-        found = map(self._difference_for, itertools.chain((given, reordered(given)), unusual))
-        difference = next((each for each in found if each is not None), None)
+        for others in (reordered(given), *unusual):
+            difference = difference or self._difference_for(others, with_gradients=False)
         if difference is not None or not is_first:
             return difference
         return self._difference_with_more(drawing, given)
@@ -146,16 +147,17 @@ class Trial:
         never = next((name for name in sorted(refused) if not taken[name]), None)
         return None if never is None else f"its class refuses values of {never!r} that it takes"
 
-    def _difference_for(self, given: Arguments) -> str | None:
-        verdict = self._verdict(given)
+    def _difference_for(self, given: Arguments, *, with_gradients: bool = True) -> str | None:
+        verdict = self._verdict(given, with_gradients=with_gradients)
         sizes = [list(tensor.shape) for tensor in tensors_in(given)]
         return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
 
-    def _verdict(self, given: Arguments) -> _Verdict:
+    def _verdict(self, given: Arguments, *, with_gradients: bool = True) -> _Verdict:
         for is_training in (True, False):
-            one, buffers = self._run(self._module, given, is_training=is_training)
+            modes = {"is_training": is_training, "with_gradients": is_training and with_gradients}
+            one, buffers = self._run(self._module, given, **modes)
             if not one.was_refused:
-                other, of_built = self._run(self._built, given, is_training=is_training)
+                other, of_built = self._run(self._built, given, **modes)
                 if other.was_refused:
                     return _Verdict.REFUSED
                 if not (agree(one, other) and is_equal(buffers, of_built)):
@@ -164,16 +166,17 @@ class Trial:
 
     def _is_refused(self, given: Arguments) -> bool:
         """Return whether the archive refuses arguments."""
-        return self._run(self._module, given, is_training=False)[0].was_refused
+        run = self._run(self._module, given, is_training=False, with_gradients=False)
+        return run[0].was_refused
 
     def _run(
-        self, module: nn.Module, given: Arguments, *, is_training: bool
+        self, module: nn.Module, given: Arguments, *, is_training: bool, with_gradients: bool
     ) -> tuple[Outcome, dict[str, torch.Tensor]]:
         """Call one of the two with the buffers of the beginning; also return those after it."""
         module.train(is_training)
         for path, tensor in module.named_buffers():
             tensor.copy_(self._buffers[path])
-        outcome = called(module, given, [*module.parameters()], with_gradients=is_training)
+        outcome = called(module, given, [*module.parameters()], with_gradients=with_gradients)
         return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
 
 
