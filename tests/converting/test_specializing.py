@@ -160,6 +160,66 @@ def test_notes_name_the_line():
     assert "aten::Bool.Tensor gave True" in note.text
 
 
+class Arithmetic(torch.nn.Module):
+    """Numbers of both kinds beside a tensor."""
+
+    def forward(self, x: Tensor, given: Tensor) -> list[Tensor]:
+        whole, real = int(given[0]), float(given[1])
+        found = [x + whole, x * whole, x / whole, x + real, x * real, x / real]
+        if x.dtype != torch.bool:  # of which torch subtracts nothing
+            found += [x - whole, x - real]
+        return found
+
+
+@pytest.fixture(scope="module")
+def arithmetic():
+    return both_of(torch.jit.script(Arithmetic()))
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32,
+     torch.float64, torch.complex64],
+    ids=str,
+)  # fmt: skip
+def test_a_number_beside_a_tensor_does_not_decide_the_type(arithmetic, dtype, sizes):
+    theirs, mine = arithmetic
+    x = torch.full(sizes, 3).to(dtype)
+    example, other = torch.tensor([2.0, 0.3]), torch.tensor([5.0, 1.7])
+    run = tsarchive.to_exported_program(mine, (x, example), specialize=True).module()
+    for given in (example, other):
+        for found, expected in zip(run(x, given), theirs(x, given), strict=True):
+            assert found.dtype is expected.dtype
+            assert equal(found, expected)
+
+
+class Rounded(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + int(x[0])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
+def test_what_no_int_can_be_is_refused(value):
+    theirs, mine = both_of(torch.jit.script(Rounded()))
+    run = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=True).module()
+    assert equal(run(torch.tensor([3.5, 1.0])), theirs(torch.tensor([3.5, 1.0])))
+    with pytest.raises(RuntimeError, match="64 bits"):
+        run(torch.tensor([value, 1.0]))
+
+
+class Exceeds(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if int(x[0]) > 16777216.0 else x
+
+
+def test_ints_and_floats_are_compared_with_all_their_digits():
+    theirs, mine = both_of(torch.jit.script(Exceeds()))
+    x = torch.tensor([2**24 + 1])
+    run = tsarchive.to_exported_program(mine, (x,), specialize=True).module()
+    assert equal(run(x), theirs(x))
+
+
 class Constants(torch.nn.Module):
     def forward(self, x: Tensor, n: int, name: str, flag: bool, extra: Tensor | None) -> Tensor:
         y = x * n + len(name) if flag else x

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -136,9 +136,17 @@ class Replaying:
             self.decide(_equals(tensor, wanted), str(value), name)
             return tree_map(lambda item: item, value)
         if isinstance(value, int | float):
+            if isinstance(value, int):
+                self._assert_fits(tensor, name)
             return Number(_as_number(tensor, value), value, self, name)
         self.decide(_equals(tensor, value), str(value), name)
         return value
+
+    def _assert_fits(self, tensor: torch.Tensor, name: str) -> None:
+        """Assert that a tensor of floats holds what an int of 64 bits can be."""
+        if tensor.is_floating_point():
+            message = f"{name} takes no NaN, and no number beyond 64 bits"
+            torch.ops.aten._assert_async.msg(tensor.abs() < _INT_RANGE, message)
 
     def _decide_alike(self, name: str, given: Any, named: Any, value: bool) -> None:
         """Assert that two tensors are equal, or not; their sizes are those of the program."""
@@ -183,6 +191,9 @@ def _tensors(result: Any) -> list[torch.Tensor]:
     return [item for item in results if isinstance(item, torch.Tensor)]
 
 
+_INT_RANGE: Final = 2.0**63
+
+
 def _as_number(tensor: torch.Tensor, value: float) -> torch.Tensor:
     """A tensor without dimensions that holds what Python holds: 64 bits."""
     kind = torch.int64 if isinstance(value, int) else torch.float64
@@ -202,7 +213,8 @@ def _comparing(compare: Callable[[Any, Any], Any], sign: str) -> Callable[[Any, 
         if not isinstance(other, (Number, int, float)):
             return NotImplemented
         outcome = bool(compare(self.value, _value(other)))
-        holds = compare(self.tensor, _operand(other)).eq(outcome)
+        is_float = isinstance(self.value, float) or isinstance(_value(other), float)
+        holds = compare(*_operands((self, other), as_floats=is_float)).eq(outcome)
         shown = f"a number {sign} {_value(other)}"
         self.decisions.decide(holds, shown if outcome else f"not {shown}", self.operator)
         return outcome
@@ -264,6 +276,13 @@ def _operand(operand: Any) -> Any:
     return operand.tensor if isinstance(operand, Number) else operand
 
 
+def _operands(given: Iterable[Any], *, as_floats: bool) -> list[Any]:
+    """The operands as tensors and numbers of Python, all with 64 bits: ints beside floats would
+    make float32 in torch."""
+    operands = map(_operand, given)
+    return [_as_float(operand) for operand in operands] if as_floats else [*operands]
+
+
 def _fixed(operand: Any) -> Any:
     """An operand with the values of numbers, also of those in a list."""
     if isinstance(operand, list):
@@ -286,7 +305,7 @@ _COMPUTING: Final[dict[str, Callable[..., Any]]] = {
     "aten::div": operator.truediv,
     "aten::neg": operator.neg,
 }
-# Of a tensor and a number: the number may be a tensor without dimensions, which promotes alike.
+# Of a tensor and a number.
 _WITH_TENSORS: Final = frozenset({"aten::add", "aten::div", "aten::mul", "aten::sub"})
 
 
@@ -300,8 +319,7 @@ def _on_numbers(schema: FunctionSchema, run: Run, given: Any, named: Any) -> Any
             return _computed(name, run, given)
     is_pair = len(given) == _PAIR and isinstance(given[0], torch.Tensor) and not named
     if name in _WITH_TENSORS and is_pair:
-        tensor = given[1].tensor.to(given[0].device)
-        return getattr(torch, name.removeprefix("aten::"))(given[0], tensor)
+        return _with_tensor(getattr(torch, name.removeprefix("aten::")), *given)
     if find_native(schema) is not None:  # lists stay those of the code
         given = [operand if isinstance(operand, list) else _fixed(operand) for operand in given]
         return run(*given, **named)
@@ -311,12 +329,27 @@ def _on_numbers(schema: FunctionSchema, run: Run, given: Any, named: Any) -> Any
 _PAIR: Final = 2
 
 
+def _with_tensor(
+    compute: Callable[[Any, Any], torch.Tensor], tensor: torch.Tensor, number: Number
+) -> torch.Tensor:
+    """Compute with a tensor and a number, which never decides the type of the result alone.
+
+    A tensor without dimensions stands for the number. Beside one that has dimensions it promotes
+    as a number does, once it has the type that the number gives.
+    """
+    wanted = torch.result_type(tensor, number.value)
+    kept = number.tensor.to(tensor.device)
+    if wanted != tensor.dtype:
+        kept = kept.to(wanted)
+    return (
+        compute(tensor.reshape(1), kept).reshape(()) if tensor.dim() == 0 else compute(tensor, kept)
+    )
+
+
 def _computed(name: str, run: Run, given: Any) -> Any:
     number = next(operand for operand in given if isinstance(operand, Number))
     value = run(*map(_value, given))
-    operands = [_operand(operand) for operand in given]
-    if isinstance(value, float):  # of ints, torch would make float32
-        operands = [_as_float(operand) for operand in operands]
+    operands = _operands(given, as_floats=isinstance(value, float))
     return number.followed_by(_as_number(_COMPUTING[name](*operands), value), value)
 
 
