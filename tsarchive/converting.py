@@ -39,7 +39,7 @@ from tsarchive.formats.registry import (
     opened_zip,
     zip_format,
 )
-from tsarchive.formats.requests import Example, Note, RewrittenCalls, SaveOptions, Written
+from tsarchive.formats.requests import Example, Note, NoteKind, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
@@ -61,6 +61,9 @@ _EXPORTED: Final = "exported program"
 _NO_BYTECODE: Final = (
     ". Bytecode is not made here: torch's _save_for_lite_interpreter makes it; tsarchive.save "
     "keeps that of a file"
+)
+_UNCHECKED: Final = (
+    "it asserts no decisions: a call that would be decided otherwise gives wrong results"
 )
 _FIXED_SIZES: Final = "the sizes of an exported program are as they were exported"
 
@@ -295,8 +298,9 @@ def _to_executorch(
     shown = None if beside is None else os.fsdecode(beside)
     done = _conversion(src, kind, dst, destination.kind)
     return replace(
-        done, data=shown, agreements=agreements, extra_files_left_out=extras, notes=notes
-    )
+        done, data=shown, agreements=agreements, extra_files_left_out=extras,
+        notes=_lowered_notes(notes, "decision"),
+    )  # fmt: skip
 
 
 def _written_as(
@@ -329,9 +333,10 @@ def _to_onnx(
         program, examples.get(name), dst, data, is_stored=not example.is_given,
         opset=request.opset, dynamic_shapes=example.dynamic_shapes, step=request.step,
     )  # fmt: skip
+    notes = (*_lowered_notes(told, "decision", "argument"), *_file_notes(done.notes))
     return replace(
         _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
-        opset=done.opset, agreements=done.agreements, notes=(*told, *_file_notes(done.notes)),
+        opset=done.opset, agreements=done.agreements, notes=notes,
         extra_files_left_out=extras,
     )  # fmt: skip
 
@@ -488,7 +493,7 @@ def _is_program(value: Any) -> bool:
 
 class _Programs(NamedTuple):
     """Programs by method, example arguments of those that have any, the kind of the source, the
-    names of its extra files, and what was told of tracing."""
+    names of its extra files, and what was told of tracing, or what the programs assert."""
 
     methods: Mapping[str, ExportedProgram]
     examples: Mapping[str, ExampleCall]
@@ -508,13 +513,16 @@ def _methods_of(src: Any, request: _Request) -> _Programs:
     if _is_program(src):
         methods = dict(src) if isinstance(src, Mapping) else {_FORWARD: src}
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
-        return _Programs(methods, _examples(methods, call), _EXPORTED)
+        return _Programs(
+            methods, _examples(methods, call), _EXPORTED, notes=_assertions(methods.values())
+        )
     opened, found = _opened_archive(src)
     guard = Guard() if request.policy is None else Guard(request.policy)
     options = LoadOptions(None, guard, request.model)
     if found.has_programs:
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
         methods, samples = _models(opened, options)
+        notes = _assertions(methods.values())
     else:
         _check_example(call, is_traced=True)
         module = load_opened(opened, options)
@@ -523,6 +531,23 @@ def _methods_of(src: Any, request: _Request) -> _Programs:
     examples = _examples(methods, call) if call.is_given else samples
     extra_files = tuple(OpenedArchive(opened, found).extra_files)
     return _Programs(methods, examples, found.kind, extra_files, notes)
+
+
+def _assertions(programs: Iterable[ExportedProgram]) -> tuple[Note, ...]:
+    from tsarchive.lowering import assertions_of
+
+    return tuple(Note("decision", text) for each in programs for text in assertions_of(each))
+
+
+def _lowered_notes(notes: Iterable[Note], *unchecked: NoteKind) -> tuple[Note, ...]:
+    """Return notes of a program as a file for another runtime has them, with what it does not
+    check."""
+    found = tuple(
+        replace(note, is_checked=note.is_checked and note.kind not in unchecked) for note in notes
+    )
+    if any(note.kind == "decision" for note in found):
+        found += (Note("file", _UNCHECKED, is_checked=False),)
+    return found
 
 
 def _opened_archive(src: str | os.PathLike[str]) -> tuple[Container, ZipFormat]:

@@ -50,6 +50,18 @@ def graphs_of(module: GraphModule) -> Iterator[GraphModule]:
     return (found for found in module.modules() if isinstance(found, GraphModule))
 
 
+def assertions_of(program: ExportedProgram) -> Iterator[str]:
+    """Yield the messages of what a program asserts of values, once each: no other runtime does."""
+    aten = torch.ops.aten
+    messages = (
+        str(node.args[1])
+        for graph in graphs_of(program.graph_module)
+        for node in graph.graph.nodes
+        if node.target in (aten._assert_async.msg, aten._assert_scalar.default)
+    )
+    return iter(dict.fromkeys(messages))
+
+
 def copy_of_graph(module: GraphModule) -> GraphModule:
     """Copy a graph module, undoing the renaming of nodes that signatures refer to."""
     with quietly():

@@ -27,7 +27,7 @@ from .output import print_json, progress, say
 if TYPE_CHECKING:
     from tsarchive.converting import Conversion
     from tsarchive.executorch_export import Agreement
-    from tsarchive.formats.requests import RewrittenCalls
+    from tsarchive.formats.requests import Note, RewrittenCalls
     from tsarchive.onnx_export import OnnxAgreement
 
 # What stands beside a file, of whatever kind it is not constants.
@@ -226,7 +226,7 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
     made = f"{done.destination} ({_family(done.kind)}{version}, {done.nbytes:,} bytes)"
     say(f"{done.source} ({_family(done.source_kind)}) is now {made}")
     for note in done.notes:
-        say(f"{note.kind}: {note.text}" + ("" if note.is_checked else " (not checked)"))
+        _tell(note)
     for calls in done.rewritten:
         say(_rewritten(calls, release, target))
     if done.left_out:
@@ -241,6 +241,13 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
         say(_agreement(found))
     if _is_lowered(done.kind) and not done.agreements:
         say("results were not compared: give the INPUTS of a call")
+
+
+def _tell(note: Note) -> None:
+    if note.kind == "file":
+        say(f"{note.kind}: {note.text}", "" if note.is_checked else "bold yellow")
+    else:
+        say(f"{note.kind}: {note.text}" + ("" if note.is_checked else " (not checked)"))
 
 
 def _family(kind: str) -> str:
