@@ -257,12 +257,54 @@ def test_constant_arguments_are_told():
     program = tsarchive.to_exported_program(mine, given, told=notes.append)
     told = {note.text: note.is_checked for note in notes}
     checked = {"n is 3": True, "name is 'abc'": True, "flag is True": True}
-    assert told == {**checked, "extra is None": False}
+    assert told == {**checked, "extra is None, and any other value is taken as None": False}
     run = program.module()
     assert equal(run(*given), mine(*given))
     for position, other in ((1, 4), (2, "abcd"), (3, False)):
         with pytest.raises(AssertionError, match="Guard failed"):
             run(*given[:position], other, *given[position + 1 :])
+
+
+class Counter(torch.nn.Module):
+    """Attributes that calls assign, assign their own value, write in place, or append to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("total", "same", "written"):
+            self.register_buffer(name, torch.zeros(2))
+        self.calls = 0
+        self.mode = "mean"
+        self.sizes = [1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total = self.total + x
+        self.same = self.same
+        self.written.add_(x)
+        self.mode = "mean"
+        self.calls += 1
+        self.sizes.append(x.size(0))
+        return self.total + self.written
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Counter()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * 2
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+def test_attributes_that_calls_assign_are_told(specialize):
+    _, mine = both_of(torch.jit.script(Outer()))
+    notes = []
+    tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=specialize, told=notes.append)
+    assert {(note.kind, note.is_checked) for note in notes} == {("state", False)}
+    assert {note.text.split()[2].strip(",") for note in notes} == {
+        "inner.total", "inner.calls", "inner.sizes",
+    }  # fmt: skip
+    assert (mine.inner.calls, mine.inner.total.tolist()) == (0, [0.0, 0.0])
 
 
 class Draws(torch.nn.Module):

@@ -244,7 +244,7 @@ def _show(done: Conversion, asked: str | None, for_torch: str | None) -> None:
 
 
 def _tell(note: Note) -> None:
-    if note.kind == "file":
+    if note.kind in ("file", "state"):
         say(f"{note.kind}: {note.text}", "" if note.is_checked else "bold yellow")
     else:
         say(f"{note.kind}: {note.text}" + ("" if note.is_checked else " (not checked)"))

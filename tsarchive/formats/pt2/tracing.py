@@ -20,6 +20,7 @@ from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in
 from tsarchive.run.exporting.quantized import Quantization
+from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import Layer, exporting
 from tsarchive.run.tracebacks import place_of_error, with_user_lines
@@ -61,6 +62,7 @@ def _traced(
     with (
         exporting(*layers),
         standing_in(module, form, (given, named)) as stand,
+        watching(module) as assigned,
         _finishing(module, replaying),
     ):
         program = torch.export.export(
@@ -70,6 +72,7 @@ def _traced(
     _tell_user_lines(program)
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
+    notes += [_lost(name) for name in assigned]
     decisions = () if replaying is None else replaying.decisions
     notes += [Note("decision", str(found), found.place) for found in decisions]
     return Traced(program, tuple(notes))
@@ -130,7 +133,7 @@ def _argument_notes(
 ) -> Iterator[Note]:
     """Tell of arguments whose values the program has, and of quantized ones.
 
-    torch.export checks the values of all that are not None.
+    torch.export checks the values of all that are not None, and takes any value for these.
     """
     forward: Any = module.forward
     bound = inspect.signature(forward).bind(*arguments, **keywords).arguments
@@ -138,9 +141,17 @@ def _argument_notes(
         first: Any = path[0]
         name = f"{first.key}{pytree.keystr(path[1:])}"
         if not isinstance(value, torch.Tensor):
-            yield Note("argument", f"{name} is {value!r}", is_checked=value is not None)
+            text = f"{name} is {value!r}"
+            if value is None:
+                text += ", and any other value is taken as None"
+            yield Note("argument", text, is_checked=value is not None)
         elif value.is_quantized:
             yield _taken_apart(name, Affine.of(value), form)
+
+
+def _lost(name: str) -> Note:
+    text = f"calls assign {name}, and calls of the program leave it as it is"
+    return Note("state", text, is_checked=False)
 
 
 def _quantized_notes(

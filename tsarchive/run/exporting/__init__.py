@@ -3,4 +3,5 @@
 * ``decisions``: a call that is recorded and traced again, with the values that decided it.
 * ``affine``, ``packed`` and ``quantized``: quantized tensors as integers or floats, the objects
   that hold packed weights, and operators on both.
+* ``state``: attributes that the call assigns.
 """

@@ -1,0 +1,77 @@
+"""What a call assigns to the attributes of a module, which a traced program does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from torch import nn
+
+from tsarchive.run.modules import ArchiveModule, ArchiveObject
+
+_PLAIN: Final = (bool, int, float, str, type(None))
+
+
+@contextmanager
+def watching(module: nn.Module) -> Iterator[list[str]]:
+    """Give a list that will hold the attributes that the last call has left with other values.
+
+    Tensors that are written in place are the same values: programs have such writes.
+    """
+    changed: list[str] = []
+    before: dict[str, Any] = {}
+
+    def begin(*_: Any) -> None:
+        before.clear()
+        before.update(_attributes(module))
+
+    def end(*_: Any) -> None:
+        after = dict(_attributes(module))
+        changed[:] = [
+            name for name, value in after.items() if not _is_same(value, before.get(name, _ABSENT))
+        ]
+
+    hooks = [module.register_forward_pre_hook(begin), module.register_forward_hook(end)]
+    try:
+        yield changed
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+_ABSENT: Final = object()
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of all attributes of archive modules, and of objects in them."""
+    for path, part in module.named_modules():
+        if isinstance(part, ArchiveModule):
+            for name in part.tsarchive_class.attributes:
+                dotted = f"{path}.{name}" if path else name
+                yield from _values(dotted, getattr(part, name, _ABSENT))
+
+
+def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, nn.Module):
+        return
+    if isinstance(value, ArchiveObject):
+        for inner in value.tsarchive_class.attributes:
+            yield from _values(f"{name}.{inner}", getattr(value, inner, _ABSENT))
+        return
+    yield name, _kept(value)
+
+
+def _kept(value: Any) -> Any:
+    """The value, of containers their items now."""
+    if isinstance(value, dict):
+        return [(_kept(key), _kept(item)) for key, item in value.items()]
+    return [_kept(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return type(one) is type(other) and type(one) in _PLAIN and bool(one == other)
