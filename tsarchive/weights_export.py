@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from tsarchive.describing.text import as_json
 from tsarchive.errors import UnsupportedError
 from tsarchive.formats.base import Format, Opened
 from tsarchive.formats.contents import ModuleContent, TensorContent
-from tsarchive.formats.safetensors import DTYPES, RAW, Tensor, write_safetensors
+from tsarchive.formats.safetensors import DTYPES, RAW, Piece, Tensor, write_safetensors
 from tsarchive.steps import Step
 
 SCHEMA: Final = "tsarchive.structure"
@@ -48,6 +48,26 @@ class Selected(NamedTuple):
         if not self.has_dtype:
             return f"{self.name} is written as bytes: safetensors has no {self.info.dtype}"
         return None
+
+    @property
+    def lazy(self) -> frozenset[str]:
+        """What is still to be done to the elements: ``conj``, ``neg``."""
+        meaning: Any = [] if self.content is None else self.content.meaning
+        return frozenset(meaning[3]) if meaning[:1] == ["dense"] else frozenset()
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield the bytes of the elements, conjugated and negated where that is still to be done.
+
+        Raises UnsupportedError for integers that are to be negated, which no operator makes.
+        """
+        assert self.content is not None
+        elements, lazy = self.content.elements, self.lazy
+        if not lazy:
+            return elements.pieces()
+        if "float" not in self.info.dtype and "complex" not in self.info.dtype:
+            raise UnsupportedError(f"{self.name} has {self.info.dtype} that are to be negated")
+        parts = elements.itemsize // elements.unit
+        return _flipped(elements.pieces(), _signs(elements.unit, parts, lazy))
 
     @property
     def _why_not(self) -> str:
@@ -114,9 +134,27 @@ def _whole(content: TensorContent | None) -> TensorContent | None:
     return None if content is None or content.part_of is not None else content
 
 
+def _signs(width: int, parts: int, lazy: frozenset[str]) -> bytes:
+    """Return the bits that change in an element, which has a real part or an imaginary one too."""
+    sign, none = bytes(width - 1) + b"\x80", bytes(width)
+    changed = (("neg" in lazy) != (part == 1 and "conj" in lazy) for part in range(parts))
+    return b"".join(sign if is_changed else none for is_changed in changed)
+
+
+def _flipped(pieces: Iterable[Piece], signs: bytes) -> Iterator[bytes]:
+    """Yield pieces of elements whose bits are changed where those of ``signs`` are set."""
+    place = 0
+    for piece in pieces:
+        length = memoryview(piece).nbytes
+        mask = (signs * (length // len(signs) + 2))[place : place + length]
+        changed = int.from_bytes(piece, "little") ^ int.from_bytes(mask, "little")
+        yield changed.to_bytes(length, "little")
+        place = (place + length) % len(signs)
+
+
 def _tensor(each: Selected) -> Tensor:
     assert each.content is not None
-    nbytes, pieces = each.content.elements.nbytes, each.content.elements.pieces
+    nbytes, pieces = each.content.elements.nbytes, each.pieces
     if each.has_dtype:
         return Tensor(each.name, DTYPES[each.info.dtype], each.info.shape, nbytes, pieces)
     return Tensor(each.name, RAW, (nbytes,), nbytes, pieces)
@@ -161,8 +199,9 @@ def _row(each: Selected) -> dict[str, Any]:
 def _shared(found: Sequence[Selected]) -> list[list[str]]:
     """Return the names of tensors that are one tensor, for each that has several."""
     names: dict[Any, list[str]] = {}
-    for name, info, _ in found:
+    for each in found:
+        info = each.info
         if info.storages:
-            place = info.storages, info.offset, info.shape, info.strides, info.dtype
-            names.setdefault(place, []).append(name)
+            elements = info.storages, info.offset, info.shape, info.strides, info.dtype
+            names.setdefault((elements, each.lazy), []).append(each.name)
     return [same for same in names.values() if len(same) > 1]

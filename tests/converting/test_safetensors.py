@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from tests.converting.comparing import texts
 from tests.support.archives import FIXTURES, saved
 from tests.support.processes import torch_process
 from tests.support.safetensors_files import parsed
+from tsarchive import weights_export
 
 
 class Tied(nn.Module):
@@ -144,6 +146,40 @@ def test_what_safetensors_lacks_is_told(tmp_path):
         "wide": "as bytes", "plain": "yes",
     }  # fmt: skip
     assert texts(done) == ("wide is written as bytes: safetensors has no complex128",)
+
+
+class Lazy(nn.Module):
+    """Tensors that are conjugated or negated when they are read, and the one that both share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        plain = torch.complex(torch.arange(6.0), torch.arange(6.0) + 1).view(2, 3)
+        self.register_buffer("plain", plain)
+        self.register_buffer("conjugated", plain.conj())
+        self.register_buffer("turned", plain.conj().t())
+        self.register_buffer("negated", plain.conj().imag)
+        self.register_buffer("doubles", plain.to(torch.complex128).conj().imag)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_conjugated_and_negated_tensors_have_their_values(tmp_path):
+    module = Lazy()
+    assert module.conjugated.is_conj()
+    assert module.negated.is_neg()
+    path = tmp_path / "lazy.pt"
+    path.write_bytes(saved(torch.jit.script(module)))
+    tensors, structure, _ = converted(path, tmp_path)
+    assert_same(tensors, module.state_dict())
+    assert structure["shared"] == []
+
+
+def test_pieces_need_not_be_whole_elements():
+    elements = struct.pack("<4f", 1, 2, -3, 4)
+    pieces = [elements[:3], elements[3:9], elements[9:]]
+    flipped = b"".join(weights_export._flipped(pieces, weights_export._signs(4, 1, {"neg"})))
+    assert flipped == struct.pack("<4f", -1, -2, 3, -4)
 
 
 def test_tensors_of_other_files_are_told(tmp_path):
