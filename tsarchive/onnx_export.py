@@ -66,6 +66,8 @@ _ULPS: Final = 8
 _CHANGED: Final[Mapping[OutputKind, str]] = MappingProxyType(
     {OutputKind.BUFFER_MUTATION: "buffers", OutputKind.USER_INPUT_MUTATION: "arguments"}
 )
+_QUANTIZED: Final = "quantized_decomposed::"
+_BATCH_NORM: Final = "batch_norm"
 _OPERATOR_OF: Final = "original_aten"
 
 
@@ -416,6 +418,8 @@ def _refusal(error: Exception) -> UnsupportedError:
     if node is None or node.op != "call_function":
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
     called = f"{_operator_text(node)}{_where(node)}"
+    if _operator_name(node.target).startswith(_QUANTIZED):
+        hint = "With the argument dequantize, quantized weights and values are floats"
     return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
 
 
@@ -575,10 +579,31 @@ def _agreement(
         for value, like in zip(expected, found, strict=True)
     ]
     outcome = compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+    problem = outcome.problem
+    if problem is not None and _normalizes_in_training(source.program):
+        problem += (
+            ", since ONNX has batch normalization as in evaluation, and the module is in training: "
+            "call eval() before it is saved"
+        )
     return OnnxAgreement(
         "forward", inputs, outcome.max_difference, outcome.relative_difference,
-        _ABSOLUTE, rtol, outcome.problem,
+        _ABSOLUTE, rtol, problem,
     )  # fmt: skip
+
+
+def _normalizes_in_training(program: ExportedProgram) -> bool:
+    """Return whether batch normalization updates the statistics that it has for evaluation."""
+    return any(map(_updates_statistics, program.graph.nodes))
+
+
+def _updates_statistics(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or _BATCH_NORM not in schema.name:
+        return False
+    names = (argument.name for argument in schema.arguments)
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    is_training = given.get("training", given.get("train", False))
+    return is_training is True and given.get("running_mean") is not None
 
 
 def _run(path: Path, feeds: Mapping[str, Any]) -> list[torch.Tensor]:

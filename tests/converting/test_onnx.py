@@ -383,6 +383,39 @@ def test_other_results_are_a_finding(tmp_path, monkeypatch):
     assert (tmp_path / "net.onnx").exists()
 
 
+def test_batch_normalization_in_training_is_named(tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "net.pt"
+    path.write_bytes(saved(torch.jit.script(nn.Sequential(nn.BatchNorm1d(3)))))
+    done = tsarchive.convert(path, tmp_path / "net.onnx", args=(torch.rand(4, 3),))
+    (found,) = done.agreements
+    assert not found.ok
+    assert "eval()" in found.problem
+
+
+class Dynamic(nn.Module):
+    """Quantized as the input is, which ONNX has no operator for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        net = nn.Sequential(nn.Linear(4, 3)).eval()
+        self.net = torch.ao.quantization.quantize_dynamic(net, {nn.Linear})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+def test_refusals_of_quantized_operators_name_the_way(tmp_path):
+    path = tmp_path / "net.pt"
+    path.write_bytes(saved(torch.jit.script(Dynamic())))
+    with pytest.raises(tsarchive.UnsupportedError, match="quantized_decomposed") as info:
+        tsarchive.convert(path, tmp_path / "net.onnx", args=(torch.rand(2, 4),))
+    assert "dequantize" in info.value.hint
+    done = tsarchive.convert(path, tmp_path / "net.onnx", args=(torch.rand(2, 4),), dequantize=True)
+    assert all(found.ok for found in done.agreements)
+
+
 def test_sizes_that_stay_for_good_are_a_finding(tmp_path, monkeypatch):
     run_file = onnx_export._run
     rows = len(Twice()(ROWS))

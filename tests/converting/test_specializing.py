@@ -146,11 +146,12 @@ def test_the_module_is_left_as_it_was():
     assert equal(torch.get_rng_state(), state)
 
 
-def test_refusals_name_the_line_and_the_way():
+def test_refusals_name_the_line_and_the_way(capfd):
     _, mine = both_of(torch.jit.script(Branch()))
     with pytest.raises(tsarchive.UnsupportedError, match=r"test_specializing\.py:") as info:
         tsarchive.to_exported_program(mine, (torch.ones(2),))
     assert "specialize" in str(info.value)
+    assert "def forward" not in "".join(capfd.readouterr())
 
 
 def test_notes_name_the_line():

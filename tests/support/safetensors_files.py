@@ -7,8 +7,8 @@ import json
 import torch
 
 TORCH_DTYPES = {
-    "F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "C64": torch.complex64, "U8": torch.uint8,
-    "BF16": torch.bfloat16,
+    "F32": torch.float32, "F64": torch.float64, "I64": torch.int64, "C64": torch.complex64,
+    "U8": torch.uint8, "BF16": torch.bfloat16,
 }  # fmt: skip
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -64,6 +66,7 @@ def _traced(
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
         _finishing(module, replaying),
+        _without_dump(),
     ):
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
@@ -89,6 +92,23 @@ def _finishing(module: ArchiveModule, replaying: Replaying | None) -> Iterator[N
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def _without_dump() -> Iterator[None]:
+    """Keep back the graph that torch.export prints of a trace that fails: the error names the
+    line. All else that is written to stderr comes through at the end."""
+    dump = ""
+    written = io.StringIO()
+    try:
+        with redirect_stderr(written):
+            yield
+    except Exception as error:
+        graph = getattr(error, "partial_fx_graph", None)
+        dump = "" if graph is None else f"{graph}\n"
+        raise
+    finally:
+        sys.stderr.write(written.getvalue().replace(dump, ""))
 
 
 def _tell_user_lines(program: ExportedProgram) -> None:
@@ -179,7 +199,7 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
     """Return the error for a module that torch.export cannot trace."""
     told = _first_lines(error)
     place = place_of_error(error)
-    where = "" if place is None else f" at {place}"
+    where = "" if place is None else f" at {place}".removesuffix(":")
     hint = (
         "The traceback of its cause names the line of code; sizes that stay open need "
         "examples of 2 or more"
