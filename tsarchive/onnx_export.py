@@ -572,8 +572,8 @@ def _agreement(
     try:
         found = _run(path, feeds)
     except Exception as error:  # onnxruntime raises errors of many unrelated classes
-        problem = f"onnxruntime: {str(error).strip().partition(chr(10))[0]}"
-        return OnnxAgreement("forward", inputs, None, None, _ABSOLUTE, rtol, problem)
+        failure = f"onnxruntime: {str(error).strip().partition(chr(10))[0]}"
+        return OnnxAgreement("forward", inputs, None, None, _ABSOLUTE, rtol, failure)
     wanted = [
         _real(value) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=like.dtype)
         for value, like in zip(expected, found, strict=True)

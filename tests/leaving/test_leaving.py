@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.support.archives import FIXTURES
 from tests.support.command_line import document, run
 from tests.support.features import stores_weights_apart
 from tests.support.report_pages import read
+from tsarchive.converting import Conversion
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.executorch.modules.comparing import Comparison
 from tsarchive.leaving import LeavingPlan, WayOut, trying
@@ -118,9 +120,49 @@ def test_a_way_that_fails_names_the_line(tmp_path):
     found = {way.name: way for way in plan.ways}
     assert found["decompile"].outcome == "equal"
     assert plan.ok
-    if not found["pt2"].works:
-        assert found["pt2"].outcome == "fails"
-        assert found["pt2"].problem
+    assert found["pt2"].outcome == "fails"
+    assert re.search(r"test_leaving\.py:\d+: .*bool\(x\.sum\(\) > 0\)", found["pt2"].problem)
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+def test_what_a_program_has_not_is_lost(tmp_path):
+    path = tmp_path / "counts.pt"
+    tsarchive.save(torch.jit.script(Counts()), path)
+    found = ways(path, args=(X,), only=("pt2",))["pt2"]
+    assert found.works
+    assert any("calls assign calls" in loss for loss in found.loses)
+
+
+def test_a_program_that_is_not_the_file_differs(scripted, monkeypatch):
+    """What is lowered is compared with the file, and not only with what was traced."""
+    traced = torch.export.export(nn.Linear(3, 4), (X,))
+    monkeypatch.setattr(trying, "find_spec", lambda name: name)
+    monkeypatch.setattr(trying, "to_exported_program", lambda *_, **__: traced)
+    monkeypatch.setattr(
+        trying, "convert", lambda *_, **__: Conversion("", "", "", "onnx", 0, agreements=())
+    )
+    assert ways(scripted, args=(X,), only=("onnx",))["onnx"].outcome == "differs"
+
+
+def test_commands_have_the_options_that_were_tried(tmp_path):
+    path = tmp_path / "counts.pt"
+    tsarchive.save(torch.jit.script(Counts()), path)
+    given = (path, "--random", "2x3", "--dynamic", "x:0", "--map-location", "cpu", "--trust")
+    only = ("--only", "pt2", "--only", "safetensors")
+    program, weights = document("leave", *given, *only)["ways"]
+    assert program["command"].endswith(
+        "counts.pt2 --random=2x3 --dynamic=x:0 --map-location cpu --trust"
+    )
+    assert weights["command"].endswith("counts.safetensors --trust")
 
 
 def test_a_package_that_is_missing_is_named(scripted, monkeypatch):
@@ -136,7 +178,9 @@ def test_a_package_that_is_missing_is_named(scripted, monkeypatch):
      (Comparison(1e-6, None), "close"), (Comparison(3.0, "output 0 is up to 3 apart"), "differs")],
 )  # fmt: skip
 def test_what_became_of_a_way(scripted, monkeypatch, comparison, outcome):
-    way = trying._BY_NAME["safetensors"]._replace(attempt=lambda trial, target: comparison)
+    way = trying._BY_NAME["safetensors"]._replace(
+        attempt=lambda trial, target: trying._Made(comparison)
+    )
     monkeypatch.setattr(trying, "_WAYS", (way,))
     plan = tsarchive.leave(scripted, args=(X,))
     assert [each.outcome for each in plan.ways] == [outcome]

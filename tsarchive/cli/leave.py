@@ -87,8 +87,9 @@ def command(
             seed=seed,
             step=step,
         )
-    if arguments:
-        plan = _with_inputs(plan, typed(arguments))
+    opened = [f"--dynamic={place}" for place in sizes]
+    allowed = ["--trust"] if trust else [f"--allow={name}" for name in allow]
+    plan = _with_words(plan, [*typed(arguments), *opened], allowed)
     if page is not None:
         tsarchive.report(file, page, plan=plan)
     if as_json:
@@ -98,12 +99,16 @@ def command(
     return 0 if plan.ok else FINDINGS
 
 
-def _with_inputs(plan: LeavingPlan, words: Sequence[str]) -> LeavingPlan:
-    """Return the plan with the arguments of the call, as they were typed, in its commands."""
+def _with_words(plan: LeavingPlan, call: Sequence[str], options: Sequence[str]) -> LeavingPlan:
+    """Return the plan with the arguments of the call in its commands, as they were typed, and
+    options behind them."""
     from tsarchive.leaving.plan import CALL
 
-    shown = shlex.join(words)
-    ways = (replace(way, command=way.command.replace(CALL, shown)) for way in plan.ways)
+    def typed_in(command: str) -> str:
+        shown = command.replace(CALL, shlex.join(call)) if call else command
+        return " ".join([shown, *map(shlex.quote, options)])
+
+    ways = (replace(way, command=typed_in(way.command)) for way in plan.ways)
     return replace(plan, ways=tuple(ways))
 
 

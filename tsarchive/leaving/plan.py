@@ -14,7 +14,7 @@ InputsOrigin = Literal["given", "stored", "drawn", "none"]
 shapes that the file has; none are known."""
 
 CALL: Final = "INPUTS"
-"""Stands in commands for the arguments of the call."""
+"""Stands in commands for the arguments of the call, where they are values of Python."""
 
 SCHEMA: Final = "tsarchive.leaving-plan"
 VERSION: Final = 1
@@ -31,8 +31,8 @@ class WayOut:
     the time that making it took, ``nbytes`` the size of what was made, None where nothing was.
     ``max_difference`` is the maximum over all elements of the results, None where none were
     compared. ``problem`` tells why it does not work, with ``origin``, the line of the user's source
-    where that is known; ``hint`` what to do. ``needs`` is what has to be installed to run the
-    result.
+    where the error has it apart; ``hint`` what to do. ``needs`` is what has to be installed to run
+    the result. In ``command``, ``INPUTS`` stands for arguments that were given as values.
     """
 
     name: str

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
-from tsarchive.converting import Conversion, convert
+from tsarchive.converting import Conversion, convert, to_exported_program
 from tsarchive.decompiler import decompile
 from tsarchive.decompiler.naming import identifier
 from tsarchive.describing.text import shape
@@ -35,6 +35,7 @@ from tsarchive.formats.executorch.modules.comparing import Comparison, compare_o
 from tsarchive.formats.pt2.importer import sample_values
 from tsarchive.formats.pt2.records import Records
 from tsarchive.formats.registry import format_named
+from tsarchive.formats.requests import Note
 from tsarchive.formats.torchscript.traced_inputs import drawn_inputs
 from tsarchive.loading import load
 from tsarchive.policy import Policy
@@ -68,7 +69,9 @@ def leave(
     Each is written to a temporary folder and run once, in the mode that the file is in, from one
     seed of random numbers; results are compared with those of the file as :func:`tsarchive.load`
     gives it. They are ``equal`` to the bit, ``close`` up to an absolute difference of 1e-5 and a
-    relative one of 1e-4, or they differ.
+    relative one of 1e-4, or they differ. Of ONNX and ExecuTorch, the traced program is compared
+    with the file so, and the runtime with the program as :func:`tsarchive.convert` does: up to
+    1e-4 and 1e-3, more for 16 bits; onnxruntime not at all where operators draw random numbers.
 
     ``args`` and ``kwargs`` are the arguments of the call. Without them, example inputs of a PT2
     archive serve, or random tensors of the sizes that torch.jit.trace left in the file; integers
@@ -217,12 +220,14 @@ class _Trial:
         begun = time.monotonic()
         target = folder / f"{way.name}_model{way.suffix}"
         try:
-            comparison = way.attempt(self, target)
+            comparison, notes = way.attempt(self, target)
         except Exception as error:  # whatever torch and the tools of a format raise
             line, hint = getattr(error, "origin", None), getattr(error, "hint", None)
             return made("fails", problem=_message(error), origin=line, hint=hint)
         seconds = round(time.monotonic() - begun, 2)
         facts = made(_outcome(comparison), seconds, _size(target))
+        lost = (note.text for note in notes if note.kind == "file" or not note.is_checked)
+        facts = replace(facts, loses=(*facts.loses, *lost))
         if comparison is None:
             return facts
         return replace(facts, max_difference=comparison.max_difference, problem=comparison.problem)
@@ -232,9 +237,22 @@ class _Trial:
         stem = Path(urlsplit(self.subject.file).path).stem or "model"
         name = shlex.quote(f"{stem}{way.suffix}")
         if way.suffix == "":
-            return f"tsarchive decompile {file} -o {identifier(stem)}"
-        takes_call = way.is_traced and not self.subject.has_programs
-        return f"tsarchive convert {file} {name}" + (f" {self._words()}" if takes_call else "")
+            words = [f"tsarchive decompile {file} -o {identifier(stem)}"]
+        else:
+            words = [f"tsarchive convert {file} {name}"]
+        if way.is_traced and not self.subject.has_programs:
+            words.append(self._words())
+        return " ".join((*words, *self._options(way)))
+
+    def _options(self, way: _Way) -> Iterator[str]:
+        """Yield the options of the command that say what is written."""
+        subject = self.subject
+        if not way.has_code:
+            return
+        if subject.model is not None and subject.has_programs:
+            yield f"--model {shlex.quote(subject.model)}"
+        if subject.map_location is not None and way.suffix not in _ON_CPU:
+            yield f"--map-location {shlex.quote(str(subject.map_location))}"
 
     def _words(self) -> str:
         """Return the arguments of the call on a command line."""
@@ -246,18 +264,36 @@ class _Trial:
     def converted(self, target: Path) -> Conversion:
         """Convert the file to the format that the name of ``target`` says."""
         subject = self.subject
+        shapes = {} if self._call is None else {"dynamic_shapes": self.dynamic_shapes}
         return convert(
             subject.file, target, model=subject.model, policy=subject.policy,
             map_location=None if target.suffix in _ON_CPU else subject.map_location,
-            **self._traced_call(),
+            **self._arguments(), **shapes,
         )  # fmt: skip
 
-    def _traced_call(self) -> dict[str, Any]:
-        """Return the arguments of the call that a conversion traces; none of programs."""
-        if self.call is None or self.subject.has_programs:
-            return {}
-        shapes = self.dynamic_shapes
-        return {"args": self.call.args, "kwargs": self.call.kwargs, "dynamic_shapes": shapes}
+    @property
+    def _call(self) -> _Call | None:
+        """The call that a conversion traces; None of programs, which are traced."""
+        return None if self.subject.has_programs else self.call
+
+    def _arguments(self) -> dict[str, Any]:
+        call = self._call
+        return {} if call is None else {"args": call.args, "kwargs": call.kwargs}
+
+    def lowered(self, target: Path) -> tuple[Comparison | None, Conversion, Sequence[Note]]:
+        """Trace the file, compare, and convert the program that was traced.
+
+        A conversion compares what it writes with the program, and not with the file.
+        """
+        call = self._call
+        if call is None:
+            return None, self.converted(target), ()
+        notes: list[Note] = []
+        program = to_exported_program(
+            self.subject.file, call.args, call.kwargs, dynamic_shapes=self.dynamic_shapes,
+            policy=self.subject.policy, told=notes.append,
+        )  # fmt: skip
+        return self.compared(program.module()), convert(program, target, **self._arguments()), notes
 
     def compared(self, run: Callable[..., Any]) -> Comparison | None:
         """Compare what the result of a way gives for the call with what the file gives."""
@@ -268,35 +304,45 @@ class _Trial:
         return compare_outputs(found, call.expected, rtol=_RELATIVE, atol=_ABSOLUTE)
 
 
-def _as_package(trial: _Trial, target: Path) -> Comparison | None:
+class _Made(NamedTuple):
+    """How what a way made compares with the file, and what was told of it."""
+
+    comparison: Comparison | None
+    notes: Sequence[Note] = ()
+
+
+def _as_package(trial: _Trial, target: Path) -> _Made:
     subject = trial.subject
     decompile(subject.file, target, map_location=subject.map_location, policy=subject.policy)
-    return trial.compared(partial(_run_package, target, subject.seed))
+    return _Made(trial.compared(partial(_run_package, target, subject.seed)))
 
 
-def _as_program(trial: _Trial, target: Path) -> Comparison | None:
-    trial.converted(target)
-    return trial.compared(torch.export.load(target).module())
+def _as_program(trial: _Trial, target: Path) -> _Made:
+    done = trial.converted(target)
+    return _Made(trial.compared(torch.export.load(target).module()), done.notes)
 
 
-def _as_torchscript(trial: _Trial, target: Path) -> Comparison | None:
-    trial.converted(target)
-    return trial.compared(load(target, policy=trial.subject.policy))
+def _as_torchscript(trial: _Trial, target: Path) -> _Made:
+    done = trial.converted(target)
+    return _Made(trial.compared(load(target, policy=trial.subject.policy)), done.notes)
 
 
-def _as_lowered(trial: _Trial, target: Path) -> Comparison | None:
+def _as_lowered(trial: _Trial, target: Path) -> _Made:
     """Convert; the conversion itself compares the results with those of the runtime."""
-    agreements = trial.converted(target).agreements
-    if not agreements:
-        return None
-    apart = [each.max_difference for each in agreements if each.max_difference is not None]
-    problems = [agreement.problem for agreement in agreements if agreement.problem is not None]
-    return Comparison(max(apart, default=None), next(iter(problems), None))
+    traced, done, notes = trial.lowered(target)
+    found = [] if traced is None else [traced]
+    found += [Comparison(each.max_difference, each.problem) for each in done.agreements]
+    notes = [*notes, *done.notes]
+    if not done.agreements:
+        is_same = traced is None or traced.problem is None
+        return _Made(None if is_same else traced, notes)
+    apart = [each.max_difference for each in found if each.max_difference is not None]
+    problems = [each.problem for each in found if each.problem is not None]
+    return _Made(Comparison(max(apart, default=None), next(iter(problems), None)), notes)
 
 
-def _as_weights(trial: _Trial, target: Path) -> Comparison | None:
-    convert(trial.subject.file, target)
-    return None
+def _as_weights(trial: _Trial, target: Path) -> _Made:
+    return _Made(None, convert(trial.subject.file, target).notes)
 
 
 _RUN_PACKAGE: Final = """
@@ -336,7 +382,7 @@ class _Way(NamedTuple):
     name: str
     title: str
     suffix: str
-    attempt: Callable[[_Trial, Path], Comparison | None]
+    attempt: Callable[[_Trial, Path], _Made]
     needs: str
     keeps: tuple[str, ...]
     extra: str = ""

@@ -213,7 +213,7 @@ def _comparing(compare: Callable[[Any, Any], Any], sign: str) -> Callable[[Any, 
         if not isinstance(other, (Number, int, float)):
             return NotImplemented
         outcome = bool(compare(self.value, _value(other)))
-        is_float = isinstance(self.value, float) or isinstance(_value(other), float)
+        is_float = any(isinstance(_value(one), float) for one in (self, other))
         holds = compare(*_operands((self, other), as_floats=is_float)).eq(outcome)
         shown = f"a number {sign} {_value(other)}"
         self.decisions.decide(holds, shown if outcome else f"not {shown}", self.operator)
