@@ -39,7 +39,7 @@ from tsarchive.formats.registry import (
     opened_zip,
     zip_format,
 )
-from tsarchive.formats.requests import Example, Note, NoteKind, RewrittenCalls, SaveOptions, Written
+from tsarchive.formats.requests import Example, Note, RewrittenCalls, SaveOptions, Written
 from tsarchive.formats.torchscript.tensors import given_device
 from tsarchive.loading import load, load_opened
 from tsarchive.operators.releases import Release, release_named
@@ -299,7 +299,7 @@ def _to_executorch(
     done = _conversion(src, kind, dst, destination.kind)
     return replace(
         done, data=shown, agreements=agreements, extra_files_left_out=extras,
-        notes=_lowered_notes(notes, "decision"),
+        notes=_lowered_notes(notes),
     )  # fmt: skip
 
 
@@ -333,7 +333,9 @@ def _to_onnx(
         program, examples.get(name), dst, data, is_stored=not example.is_given,
         opset=request.opset, dynamic_shapes=example.dynamic_shapes, step=request.step,
     )  # fmt: skip
-    notes = (*_lowered_notes(told, "decision", "argument"), *_file_notes(done.notes))
+    # What is checked has become no input, which the notes of the file say.
+    kept = (note for note in told if note.kind != "argument" or not note.is_checked)
+    notes = (*_lowered_notes(kept), *_file_notes(done.notes))
     return replace(
         _conversion(src, kind, dst, ONNX.kind), data=os.fsdecode(data) if done.has_data else None,
         opset=done.opset, agreements=done.agreements, notes=notes,
@@ -539,11 +541,10 @@ def _assertions(programs: Iterable[ExportedProgram]) -> tuple[Note, ...]:
     return tuple(Note("decision", text) for each in programs for text in assertions_of(each))
 
 
-def _lowered_notes(notes: Iterable[Note], *unchecked: NoteKind) -> tuple[Note, ...]:
-    """Return notes of a program as a file for another runtime has them, with what it does not
-    check."""
+def _lowered_notes(notes: Iterable[Note]) -> tuple[Note, ...]:
+    """Return notes of a program as a file for another runtime has them, which asserts nothing."""
     found = tuple(
-        replace(note, is_checked=note.is_checked and note.kind not in unchecked) for note in notes
+        replace(note, is_checked=note.is_checked and note.kind != "decision") for note in notes
     )
     if any(note.kind == "decision" for note in found):
         found += (Note("file", _UNCHECKED, is_checked=False),)
