@@ -321,6 +321,10 @@ class ScriptError(RuntimeError):
 
 class ArchiveError(RuntimeError):
     """A defect of the table of operators."""
+
+
+class UnsupportedError(ArchiveError):
+    """A call that has no form here."""
 '''
 
 
