@@ -225,7 +225,7 @@ def test_what_cannot_be_loaded_is_refused(file, options):
 
 @pytest.mark.skipif(not PATHS, reason="the corpus of real archives is not beside the repository")
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.sample(2, gaps="each compares every layer of a real network")
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_real_archives_give_the_same(path):
     try:
