@@ -138,7 +138,7 @@ MAY_IMPORT = {
         "tsarchive.loading", "tsarchive.policy", "tsarchive.remote", "tsarchive.run",
         "tsarchive.saving",
     },
-    "tsarchive.lowering": {"tsarchive.run"},
+    "tsarchive.lowering": {"tsarchive.formats.torchscript", "tsarchive.run"},
     "tsarchive.executorch_export": {
         "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.loading",
         "tsarchive.lowering", "tsarchive.run",
@@ -192,7 +192,7 @@ MAY_IMPORT = {
         "tsarchive.archive", "tsarchive.converting", "tsarchive.decompiler", "tsarchive.describing",
         "tsarchive.formats", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
         "tsarchive.formats.registry", "tsarchive.formats.torchscript", "tsarchive.loading",
-        "tsarchive.policy", "tsarchive.remote",
+        "tsarchive.lowering", "tsarchive.policy", "tsarchive.remote",
     },
     "tsarchive.surveying": {
         "tsarchive.archive", "tsarchive.auditing", "tsarchive.compatibility", "tsarchive.container",

@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from tsarchive.errors import UnsupportedError
+from tsarchive.formats.torchscript.traced_inputs import random_tensor
 from tsarchive.run.packed import refuse_packed
 
 if TYPE_CHECKING:
@@ -171,11 +172,8 @@ def _resized(declared: Any, leaf: Any, sizes: Mapping[Any, int]) -> Any:
 def _drawn(declared: Any, program: ExportedProgram, generator: torch.Generator) -> Any:
     if not isinstance(declared, torch.Tensor):
         return _size(declared, program)
-    shape, dtype = [_size(size, program) for size in declared.shape], declared.dtype
-    if dtype.is_floating_point or dtype.is_complex:
-        wide = torch.complex64 if dtype.is_complex else torch.float32
-        return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
-    return torch.randint(0, _MOST, shape, generator=generator).to(dtype)
+    shape = [_size(size, program) for size in declared.shape]
+    return random_tensor(shape, declared.dtype, generator, _MOST)
 
 
 def _size(size: Any, program: ExportedProgram) -> Any:

@@ -54,6 +54,8 @@ def test_fixture_modules_there_and_back(tmp_path):
     """Modules that torch.export takes give equal results on the way there and back."""
     done, refused = 0, {}
     for case in sampled(list(tensor_cases())[1::4], 6):
+        if case.name.startswith("quantized"):
+            continue  # up to steps of scales: test_exporting_quantized.py
         module, inputs, path = case.build(), case.inputs[0], tmp_path / "case.pt"
         path.write_bytes(torch_saved(module))
         torch.manual_seed(1)
@@ -106,7 +108,7 @@ def test_torchscript_to_torchscript_keeps_the_code(tmp_path):
     assert found == wanted
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "model", "model.pt2.zip", "pt2"])
+@pytest.mark.parametrize("name", ["model.h5", "model", "model.pt2.zip", "pt2"])
 def test_other_names_say_nothing(name, tmp_path):
     with pytest.raises(tsarchive.CallError, match=r"end in \.pt2, .* in \.pt, \.pth or \.ts"):
         tsarchive.convert(ARCHIVES / "sequential.pt", tmp_path / name)

@@ -101,6 +101,8 @@ def test_fixture_modules():
     """Programs that are made give equal results; the rest is refused with what stopped it."""
     equal_results, refused = 0, {}
     for case in sampled(list(tensor_cases())[::2], 12):
+        if case.name.startswith("quantized"):
+            continue  # up to steps of scales: test_exporting_quantized.py
         module = case.build()
         theirs, mine = both_of(module)
         inputs = case.inputs[0]

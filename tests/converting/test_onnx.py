@@ -121,7 +121,7 @@ def assert_close(found, expected):
         torch.testing.assert_close(one, other.detach(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.sample(3, gaps="each takes seconds")
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name, tmp_path):
     program, args = program_of(name)

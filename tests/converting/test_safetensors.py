@@ -16,6 +16,7 @@ from tests.support.archives import FIXTURES, saved
 from tests.support.processes import torch_process
 from tests.support.safetensors_files import parsed
 from tsarchive import weights_export
+from tsarchive.ir.names import unmangled
 
 
 class Tied(nn.Module):
@@ -77,7 +78,7 @@ def test_the_structure(tied, tmp_path):
     root = structure["root"]
     assert root["methods"] == ["forward(x: Tensor, scale: float=2.0) -> Tensor"]
     assert [child["name"] for child in root["children"]] == [n for n, _ in module.named_children()]
-    assert root["children"][1]["class"] == "__torch__.torch.nn.modules.conv.Conv2d"
+    assert unmangled(root["children"][1]["class"]) == "__torch__.torch.nn.modules.conv.Conv2d"
     assert structure["shared"] == [["embedding.weight", "out.weight"]]
     rows = {row["name"]: row for row in structure["tensors"]}
     assert [*rows["conv.weight"]["shape"]] == [4, 3, 2, 3]

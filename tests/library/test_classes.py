@@ -98,7 +98,7 @@ def test_scripted_modules_come_back(module):
     assert made.state_dict().keys() == module.state_dict().keys()
 
 
-@pytest.mark.parametrize(("module", "inputs"), BOTH, ids=[str(module)[:40] for module, _ in BOTH])
+@pytest.mark.parametrize(("module", "inputs"), BOTH, ids=lambda value: str(value)[:40])
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_traced_modules_come_back(module, inputs):
     traced = torch.jit.trace(module, inputs, check_trace=False)

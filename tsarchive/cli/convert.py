@@ -156,16 +156,14 @@ def command(
     if file is None or destination is None:
         missing = "'SOURCE'" if file is None else "'DESTINATION'"
         raise click.MissingParameter(param_hint=missing, param_type="argument")
-    inputs = gather(rest, seed) if rest else None
+    example = example_of(file, rest, seed, sizes)
     steps = _STEPS_OF_OTHERS.get(os.path.splitext(destination)[1], _STEPS)
     try:
         with without_logs(), progress(steps) as step:
             done = tsarchive.convert(
                 file,
                 destination,
-                args=None if inputs is None else inputs.args,
-                kwargs=None if inputs is None else inputs.kwargs,
-                dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+                **example,
                 specialize=specialize,
                 dequantize=dequantize,
                 model=model,
@@ -285,7 +283,19 @@ def _agreement(found: Agreement | OnnxAgreement) -> str:
     return f"{found.method}: {found.summary}"
 
 
-def dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
+def example_of(
+    source: str, arguments: list[str], seed: int, sizes: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the call that is traced, as the verbs take it: its arguments, and open sizes."""
+    inputs = gather(arguments, seed) if arguments else None
+    return {
+        "args": None if inputs is None else inputs.args,
+        "kwargs": None if inputs is None else inputs.kwargs,
+        "dynamic_shapes": _dynamic_shapes(source, inputs or Inputs(), sizes) if sizes else None,
+    }
+
+
+def _dynamic_shapes(source: str, inputs: Inputs, sizes: Iterable[str]) -> dict[str, Any]:
     """Return the sizes of each given argument that stay open, as torch.export takes them."""
     from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 

@@ -13,8 +13,8 @@ import tsarchive
 from tsarchive.describing.text import duration, in_commands, size
 
 from .command import FINDINGS, OutputPath, json_option
-from .convert import dynamic_option, dynamic_shapes, without_logs
-from .inputs import Inputs, InputsCommand, gather, input_options, typed
+from .convert import dynamic_option, example_of, without_logs
+from .inputs import InputsCommand, input_options, typed
 from .options import chosen_policy, import_option, policy_options
 from .output import print_json, progress, say
 
@@ -73,13 +73,11 @@ def command(
     """
     if file is None:
         raise click.MissingParameter(param_hint="'FILE'", param_type="argument")
-    inputs = gather(arguments, seed) if arguments else None
+    example = example_of(file, arguments, seed, sizes)
     with without_logs(), progress(None) as step:
         plan = tsarchive.leave(
             file,
-            args=None if inputs is None else inputs.args,
-            kwargs=None if inputs is None else inputs.kwargs,
-            dynamic_shapes=dynamic_shapes(file, inputs or Inputs(), sizes) if sizes else None,
+            **example,
             model=model,
             map_location=map_location,
             policy=chosen_policy(allow, trust=trust),

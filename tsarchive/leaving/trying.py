@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
@@ -38,6 +37,7 @@ from tsarchive.formats.registry import format_named
 from tsarchive.formats.requests import Note
 from tsarchive.formats.torchscript.traced_inputs import drawn_inputs
 from tsarchive.loading import load
+from tsarchive.lowering import outputs_of
 from tsarchive.policy import Policy
 from tsarchive.remote import located
 from tsarchive.steps import no_step
@@ -89,7 +89,8 @@ def leave(
     step("running the file")
     with opened(f) as archive:
         _require_model(archive)
-        subject = _Subject(archive, os.fspath(located(f)), model, map_location, policy, seed)
+        file, methods = os.fspath(located(f)), archive.tree().methods
+        subject = _Subject(archive, file, model, map_location, policy, seed, methods)
         origin, call, problem = subject.call(args, kwargs)
         trial = _Trial(subject, call, origin, dynamic_shapes, problem)
         with tempfile.TemporaryDirectory(prefix="tsarchive-leave-") as folder:
@@ -130,6 +131,7 @@ class _Subject:
     map_location: str | torch.device | None
     policy: Policy | None
     seed: int
+    methods: tuple[str, ...]
 
     @property
     def has_programs(self) -> bool:
@@ -180,7 +182,7 @@ class _Subject:
         if way.is_traced and not self.has_programs:
             yield "the other mode: it stays in training or evaluation, as the file is"
             yield "sizes that are not left open, and branches that the call does not take"
-        methods = [name for name in self.archive.view.tree().methods if name != _FORWARD]
+        methods = [name for name in self.methods if name != _FORWARD]
         if methods and (way.is_traced or not way.has_code):
             yield f"methods: {', '.join(methods)}"
         if self.archive.extra_files and not way.has_extra_files:
@@ -264,20 +266,20 @@ class _Trial:
     def converted(self, target: Path) -> Conversion:
         """Convert the file to the format that the name of ``target`` says."""
         subject = self.subject
-        shapes = {} if self._call is None else {"dynamic_shapes": self.dynamic_shapes}
+        shapes = {} if self._traced_call is None else {"dynamic_shapes": self.dynamic_shapes}
         return convert(
             subject.file, target, model=subject.model, policy=subject.policy,
             map_location=None if target.suffix in _ON_CPU else subject.map_location,
-            **self._arguments(), **shapes,
+            **self._traced_arguments(), **shapes,
         )  # fmt: skip
 
     @property
-    def _call(self) -> _Call | None:
+    def _traced_call(self) -> _Call | None:
         """The call that a conversion traces; None of programs, which are traced."""
         return None if self.subject.has_programs else self.call
 
-    def _arguments(self) -> dict[str, Any]:
-        call = self._call
+    def _traced_arguments(self) -> dict[str, Any]:
+        call = self._traced_call
         return {} if call is None else {"args": call.args, "kwargs": call.kwargs}
 
     def lowered(self, target: Path) -> tuple[Comparison | None, Conversion, Sequence[Note]]:
@@ -285,7 +287,7 @@ class _Trial:
 
         A conversion compares what it writes with the program, and not with the file.
         """
-        call = self._call
+        call = self._traced_call
         if call is None:
             return None, self.converted(target), ()
         notes: list[Note] = []
@@ -293,7 +295,11 @@ class _Trial:
             self.subject.file, call.args, call.kwargs, dynamic_shapes=self.dynamic_shapes,
             policy=self.subject.policy, told=notes.append,
         )  # fmt: skip
-        return self.compared(program.module()), convert(program, target, **self._arguments()), notes
+        return (
+            self.compared(program.module()),
+            convert(program, target, **self._traced_arguments()),
+            notes,
+        )
 
     def compared(self, run: Callable[..., Any]) -> Comparison | None:
         """Compare what the result of a way gives for the call with what the file gives."""
@@ -425,10 +431,7 @@ def _outputs(
     given, named = copy.deepcopy((list(args), dict(kwargs)))
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(seed)
-        result = run(*given, **named)
-    return [
-        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)
-    ]
+        return outputs_of(run(*given, **named))
 
 
 def _outcome(comparison: Comparison | None) -> Outcome:

@@ -44,12 +44,11 @@ def outcomes(module: ArchiveModule) -> list[Outcome]:
     """
     calls = _Calls(module)
     found = []
-    for path, part in _parts(module, calls):
-        result = _examined(part, calls)
-        is_proven = isinstance(result, Proven)
-        recovered = result.recovered if isinstance(result, Proven) else None
-        reason = "" if is_proven else str(result)
-        found.append(Outcome(path, part.original_name, recovered, reason))
+    for path, part, result in _parts(module, calls):
+        if isinstance(result, Proven):
+            found.append(Outcome(path, part.original_name, result.recovered, ""))
+        else:
+            found.append(Outcome(path, part.original_name, None, result))
     return found
 
 
@@ -83,13 +82,17 @@ def _made(part: nn.Module, proven: Proven) -> nn.Module:
     return with_tensors_of(part, built)
 
 
-def _parts(module: ArchiveModule, calls: _Calls) -> Iterator[tuple[str, ArchiveModule]]:
-    """Yield modules with their paths, those inside a module of a library left out."""
+def _parts(
+    module: ArchiveModule, calls: _Calls
+) -> Iterator[tuple[str, ArchiveModule, Proven | str]]:
+    """Yield modules with their paths and what became of them, those inside a module of a library
+    left out."""
     inside: set[nn.Module] = set()
     for path, part in module.named_modules():
         if part not in inside and isinstance(part, ArchiveModule):
-            yield path, part
-            if isinstance(_examined(part, calls), Proven):
+            found = _examined(part, calls)
+            yield path, part, found
+            if isinstance(found, Proven):
                 inside.update(part.modules())
 
 

@@ -134,11 +134,9 @@ def calling_place() -> str | None:
 
 def place_of_error(error: BaseException) -> str | None:
     """The place of the innermost line of archive code that an error passed; None without one."""
-    frames = [entry.tb_frame for entry in _entries(error.__traceback__)]
-    lines = [entry.tb_lineno for entry in _entries(error.__traceback__)]
-    for frame, line in zip(reversed(frames), reversed(lines), strict=True):
-        if PLACES in frame.f_globals:
-            return place_of_frame(frame, line)
+    for entry in reversed([*_entries(error.__traceback__)]):
+        if PLACES in entry.tb_frame.f_globals:
+            return place_of_frame(entry.tb_frame, entry.tb_lineno)
     return None
 
 

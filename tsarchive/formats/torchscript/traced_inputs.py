@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import torch
@@ -73,11 +73,11 @@ class _Drawn(Conversion):
 
 
 def random_tensor(
-    size: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+    size: Sequence[int], dtype: torch.dtype, generator: torch.Generator, most: int = _HIGH
 ) -> torch.Tensor:
-    """Draw a tensor: normally distributed numbers, integers below 10, even odds for bool."""
+    """Draw a tensor: normally distributed numbers, integers below ``most``, even odds for bool."""
     if dtype.is_floating_point or dtype.is_complex:
         wide = torch.complex64 if dtype.is_complex else torch.float32
         return torch.randn(size, dtype=wide, generator=generator).to(dtype)
-    high = 2 if dtype is torch.bool else _HIGH
+    high = 2 if dtype is torch.bool else most
     return torch.randint(high, size, generator=generator).to(dtype)
