@@ -33,7 +33,7 @@ from .expressions import LIST, SCALARS, Expressions
 from .linkage import Bound, Linkage, Source, autocast, is_autocast, unpack_list
 from .modules import is_forward
 from .natives import Awaitable, Future
-from .operators import assumed, find_native
+from .operators import assumed, chosen, find_native, repeated
 from .passes.layers import Layer
 from .passes.liveness import (
     ALIASES,
@@ -63,7 +63,8 @@ _NUMBER: Final = "0123456789_"
 class _Part(NamedTuple):
     """Code that becomes one ``def``; ``texts`` are the names in it of values from outside.
 
-    ``end`` is the return node of a graph; code that is only nested too deeply has none.
+    ``end`` is the return node of a graph or a block; code that is only nested too deeply has none.
+    A ``block`` gives all of its results in a tuple.
     """
 
     name: str
@@ -72,6 +73,7 @@ class _Part(NamedTuple):
     results: Sequence[Value]
     texts: Mapping[Value, str]
     end: Node | None = None
+    block: Block | None = None
 
 
 def generate(
@@ -140,9 +142,16 @@ class _Writer(Expressions):
                 self._name_members(part)
                 if part.end is not None:
                     self._spend(part.nodes)
-                given = part.texts if part.end is not None else ()
+                given = part.texts if part.end is not None and part.block is None else ()
                 self._nodes(part.nodes, part.end, given)
-                self.line(f"return {', '.join(map(self.whole, part.results))}".rstrip())
+                self._return(part)
+
+    def _return(self, part: _Part) -> None:
+        texts = [*map(self.whole, part.results)]
+        if part.block is None:
+            self.line(f"return {', '.join(texts)}".rstrip())
+        else:
+            self.line(f"return {_tuple_of(texts)}")
 
     def _name_members(self, part: _Part) -> None:
         """Name the dictionary of a module where its method reads several slots.
@@ -402,6 +411,9 @@ class _Writer(Expressions):
             self._add(f"del {', '.join(sorted(spare))}")
 
     def _if(self, node: Node) -> None:
+        if self.dispatch.opens_blocks:
+            self._call_branches(node)
+            return
         if self._outlined([node]):
             return
         used = [index for index, output in enumerate(node.outputs) if output in self.live_values]
@@ -463,7 +475,60 @@ class _Writer(Expressions):
         if not (chosen.type in SCALARS and self.fold(chosen, text, self._here)):
             self.line(f"{target} = {text}")
 
+    def _call_branches(self, node: Node) -> None:
+        """Call the function of one branch by way of the export, which may hold both."""
+        used = [index for index, output in enumerate(node.outputs) if output in self.live_values]
+        params, texts = self._outside([node])
+        true, false = (
+            self._block_function(block, params, [block.returns[index] for index in used], texts)
+            for block in node.blocks
+        )
+        raising = next((str(not at) for at, b in enumerate(node.blocks) if _raises(b)), "None")
+        call = self.call(chosen, self.whole(node.input), true, false, _tuple_of(params), raising)
+        self._take([node.outputs[index] for index in used], call)
+
+    def _call_body(self, node: Node) -> None:
+        """Call the function of a loop's body by way of the export, which may hold the loop."""
+        (body,) = node.blocks
+        count, condition = node.inputs[:2]
+        rows = [
+            row for row in carried_values(node)
+            if row.output in self.live_values or row.param in self.live_values
+        ]  # fmt: skip
+        params, texts = self._outside([node])
+        own = (body.params[0], *(row.param for row in rows))
+        texts |= {param: self.define(param) for param in own}
+        results = [body.returns[0], *(row.last for row in rows)]
+        name = self._block_function(body, [*(texts[p] for p in own), *params], results, texts)
+        turns = self.whole(count) if has_trip_count(node) else "None"
+        first = _tuple_of([self.use(row.first) for row in rows])
+        shows_turn = str(body.params[0] in self.live_values)
+        call = self.call(
+            repeated, turns, self.use(condition), name, first, _tuple_of(params), shows_turn
+        )
+        self._take([row.output for row in rows], call)
+
+    def _block_function(
+        self,
+        block: Block,
+        params: Sequence[str],
+        results: Sequence[Value],
+        texts: Mapping[Value, str],
+    ) -> str:
+        """Make a function of a block; return its name."""
+        name = self.names.unique(f"{self.function.name}_block")
+        part = _Part(name, params, block.nodes, results, texts, block.return_node, block)
+        self._parts.append(part)
+        return name
+
+    def _take(self, outputs: Sequence[Value], call: str) -> None:
+        """Unpack a tuple of results."""
+        self.line(f"({self._targets(outputs)},) = {call}" if outputs else call)
+
     def _loop(self, node: Node) -> None:
+        if self.dispatch.opens_blocks:
+            self._call_body(node)
+            return
         if self._outlined([node]):
             return
         (body,) = node.blocks
@@ -587,10 +652,7 @@ class _Writer(Expressions):
         if self.level <= _DEEPEST:
             return False
         inside = set(all_nodes(nodes))
-        # Values without a text are used by dead code only.
-        texts = {v: self.text[v] for v in _free_values(nodes, inside) if v in self.text}
-        params = list(dict.fromkeys(text for text in texts.values() if text.isidentifier()))
-        params = [text for text in params if not keyword.iskeyword(text)]
+        params, texts = self._outside(nodes)
         results = [
             output
             for node in nodes
@@ -602,6 +664,28 @@ class _Writer(Expressions):
         target = f"{self._targets(results)} = " if results else ""
         self.line(f"{target}{name}({', '.join(params)})")
         return True
+
+
+    def _outside(self, nodes: Sequence[Node]) -> tuple[list[str], dict[Value, str]]:
+        """The variables that nodes use and do not define, and the texts of such values."""
+        # Values without a text are used by dead code only.
+        free = _free_values(nodes, set(all_nodes(nodes)))
+        texts = {value: self.text[value] for value in free if value in self.text}
+        params = dict.fromkeys(text for text in texts.values() if text.isidentifier())
+        return [text for text in params if not keyword.iskeyword(text)], texts
+
+
+def _tuple_of(texts: Sequence[str]) -> str:
+    return f"({', '.join(texts)},)" if texts else "()"
+
+
+def _raises(block: Block) -> bool:
+    """Return whether a block always ends with an exception."""
+    return any(
+        node.kind == "prim::RaiseException"
+        or (node.kind == "prim::If" and all(map(_raises, node.blocks)))
+        for node in block.nodes
+    )
 
 
 def _free_values(nodes: Sequence[Node], inside: set[Node]) -> Iterator[Value]:

@@ -35,7 +35,8 @@ class Dispatch(NamedTuple):
     ``direct_call`` is None where all operators are called by their overload.
     ``spend`` takes the cost of running nodes from the budget, ``bounded`` lets a function that
     runs later spend from it; both are None without limits. ``inlines`` tells whether operators may
-    be written as Python syntax, which tracers do not see.
+    be written as Python syntax, which tracers do not see. ``opens_blocks`` tells whether branches
+    and bodies of loops are functions, which an export can put into its program.
     """
 
     implementation: Callable[[FunctionSchema], Implementation] = implementation
@@ -44,6 +45,7 @@ class Dispatch(NamedTuple):
     spend: Callable[..., None] | None = None
     bounded: Callable[[Implementation], Implementation] | None = None
     inlines: bool = True
+    opens_blocks: bool = False
 
 
 class Enforcement:
@@ -59,7 +61,7 @@ class Enforcement:
         self.metering: Metering | None = None
         self.dispatch = Dispatch()
         self.traced = Dispatch(traceable, None, inlines=False)
-        self.exported = Dispatch(exportable, None, inlines=False)
+        self.exported = Dispatch(exportable, None, inlines=False, opens_blocks=True)
         self._allowed: set[str] = set()
         self._asked: set[str] = set()
         if guard.limits == NO_LIMITS:

@@ -71,7 +71,7 @@ from .natives.conversions import wrap
 from .natives.tensors import to_list
 from .natives.values import enum_name, enum_value, submodule, tuple_item, tuple_slice
 from .objects import as_number, unset_object
-from .operators import find_native, operator_schemas, schema_without_text
+from .operators import UNSET, find_native, operator_schemas, schema_without_text
 from .own_objects import own_member, own_value
 from .passes.layers import Dims, Flag, Layer
 from .passes.liveness import ALIASES, Wanted, called_function, known_result, wanted_of_call
@@ -293,6 +293,10 @@ class Expressions:
     def _keeps_apart(self) -> bool:
         """Return whether code may compare strings and enum members by ``is``, unseen by tracers."""
         return self.dispatch.inlines and self.linkage.analyses.compares(self.function)
+
+    def uninitialized(self) -> str:
+        """The text of a value that no path reads; programs with both branches give it one."""
+        return self.globals.name("unset", UNSET) if self.dispatch.opens_blocks else "None"
 
     def known_tensor(self, value: Value) -> Any:
         """The tensor that ``value`` always is when this code runs; None if unknown."""
@@ -1002,7 +1006,7 @@ def _calling(function: Callable[..., Any]) -> Callable[[Expressions, Node], str]
 
 
 _BY_KIND: dict[str, Callable[[Expressions, Node], str]] = {
-    "prim::Uninitialized": lambda *_: "None",
+    "prim::Uninitialized": lambda writer, _: writer.uninitialized(),
     "prim::TupleConstruct": Expressions._tuple,
     "prim::TupleIndex": Expressions._tuple_index,
     "prim::TupleSlice": Expressions._tuple_slice,

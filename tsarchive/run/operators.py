@@ -5,12 +5,13 @@ An operator runs as a native Python function where there is one, else through ``
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch._C import _len_torch_dispatch_stack
@@ -141,27 +142,105 @@ def traceable(schema: FunctionSchema) -> Implementation:
     return run_traced
 
 
+class _Unset:
+    """A value that no path of a valid program reads."""
+
+
+UNSET: Final = _Unset()
+Operands = tuple[Any, ...]
+BlockFunction = Callable[..., tuple[Any, ...]]
+
+
+class ControlFlow(Protocol):
+    """What becomes of branches and loops in an export."""
+
+    def choose(
+        self,
+        condition: Any,
+        sides: tuple[BlockFunction, BlockFunction],
+        operands: Operands,
+        raising: bool | None,
+    ) -> Operands:
+        """Return the results of the side for True or for False, as :func:`chosen`."""
+
+    def repeat(self, loop: Loop) -> Operands:
+        """Return the values that a loop carries at its end."""
+
+
+class Loop(NamedTuple):
+    """A loop of a program. ``body`` takes the number of the turn, the values that are carried and
+    those that stay, and gives the condition of the next turn and the values to carry.
+
+    ``count`` is None where the condition alone ends the loop. ``shows_turn`` tells whether the body
+    uses the number.
+    """
+
+    count: Any
+    condition: Any
+    body: BlockFunction
+    carried: Operands
+    free: Operands
+    shows_turn: bool
+
+    def unrolled(self) -> Operands:
+        """Run the loop."""
+        condition, carried = self.condition, self.carried
+        for turn in itertools.count() if self.count is None else range(self.count):
+            if not condition:
+                break
+            condition, *carried = self.body(turn, *carried, *self.free)
+        return tuple(carried)
+
+
 class _Export(threading.local):
-    """The layers of the export that this thread makes; None without one."""
+    """The layers of the export that this thread makes, None without one, and its control flow,
+    None where values of tensors decide nothing."""
 
     layers: tuple[Layer, ...] | None = None
+    flow: ControlFlow | None = None
 
 
 _export = _Export()
 
 
 @contextmanager
-def exporting(*layers: Layer) -> Iterator[None]:
+def exporting(*layers: Layer, flow: ControlFlow | None = None) -> Iterator[None]:
     """Let code of archives that this thread calls run operators through these layers.
 
     A layer is called with the schema of an operator, the function that runs it, and its arguments.
-    The first layer is asked first, and runs the operator by way of the others.
+    The first layer is asked first, and runs the operator by way of the others. ``flow`` is asked at
+    branches and loops.
     """
-    before, _export.layers = _export.layers, layers
+    before = _export.layers, _export.flow
+    _export.layers, _export.flow = layers, flow
     try:
         yield
     finally:
-        _export.layers = before
+        _export.layers, _export.flow = before
+
+
+def chosen(
+    condition: Any,
+    on_true: BlockFunction,
+    on_false: BlockFunction,
+    operands: Operands,
+    raising: bool | None,
+) -> Operands:
+    """The results of the block that a condition selects.
+
+    ``raising`` is the condition with which the block always raises an exception, None without one.
+    """
+    if _export.flow is not None and not isinstance(condition, bool):
+        return _export.flow.choose(condition, (on_true, on_false), operands, raising)
+    if raising is not None and isinstance(condition, torch.SymBool):
+        condition = assumed(torch.sym_not(condition) if raising else condition) is not raising
+    return (on_true if condition else on_false)(*operands)
+
+
+def repeated(*loop: Any) -> Operands:
+    """The values that a :class:`Loop` of these fields carries at its end."""
+    run = Loop(*loop)
+    return run.unrolled() if _export.flow is None else _export.flow.repeat(run)
 
 
 @called_by_tracers

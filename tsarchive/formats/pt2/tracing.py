@@ -19,12 +19,13 @@ from torch.utils import _pytree as pytree
 from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
 from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
+from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
 from tsarchive.run.exporting.packed import standing_for, standing_in
 from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
-from tsarchive.run.operators import Layer, exporting
+from tsarchive.run.operators import exporting
 from tsarchive.run.tracebacks import place_of_error, with_user_lines
 
 from .metadata import without_runner
@@ -59,13 +60,14 @@ def _traced(
     if example.specialize:
         recording = _recorded(module, arguments, keywords, form)
         replaying = Replaying(recording)
-    layers: list[Layer] = [quantization] if replaying is None else [replaying, quantization]
+    deciding = Branching(module) if replaying is None else replaying
+    flow = deciding if isinstance(deciding, Branching) else None
     given, named = standing_for((arguments, keywords), form)
     with (
-        exporting(*layers),
+        exporting(deciding, quantization, flow=flow),
         standing_in(module, form, (given, named)) as stand,
         watching(module) as assigned,
-        _finishing(module, replaying),
+        _finishing(module, deciding),
         _without_dump(),
     ):
         program = torch.export.export(
@@ -82,12 +84,9 @@ def _traced(
 
 
 @contextmanager
-def _finishing(module: ArchiveModule, replaying: Replaying | None) -> Iterator[None]:
-    """Let a replay finish the result of the call."""
-    if replaying is None:
-        yield
-        return
-    hook = module.register_forward_hook(replaying.finish)
+def _finishing(module: ArchiveModule, deciding: Branching | Replaying) -> Iterator[None]:
+    """Let what decides finish the result of the call."""
+    hook = module.register_forward_hook(deciding.finish)
     try:
         yield
     finally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -40,6 +41,26 @@ def watching(module: nn.Module) -> Iterator[list[str]]:
             hook.remove()
 
 
+class Snapshot:
+    """The attributes of a module, and the containers and objects among some values, as they are."""
+
+    def __init__(self, module: nn.Module, values: Sequence[Any]) -> None:
+        self._found = dict(_attributes(module))
+        for value in values:
+            if isinstance(value, (list, dict, ArchiveObject)):
+                self._found.update(_values(f"a {type(value).__name__} {id(value)}", value))
+
+    def changed(self, after: Snapshot) -> list[str]:
+        """The names of what is another value later."""
+        found = after._found
+        names = (
+            name for name, value in found.items()
+            if not _is_same(value, self._found.get(name, _ABSENT))
+        )  # fmt: skip
+        return [*dict.fromkeys(_NUMBER.sub("", name) for name in names)]
+
+
+_NUMBER: Final = re.compile(r" \d+(?=$|\.)")
 _ABSENT: Final = object()
 
 

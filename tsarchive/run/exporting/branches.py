@@ -1,0 +1,242 @@
+"""Branches and loops that the values of tensors decide, as torch.cond and while_loop.
+
+A tracer does not know these values. So both sides of a branch are tried first, outside of the
+graph: what they read and write, and what they give. Where that fits, each becomes a graph of the
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch._guards import detect_fake_mode
+from torch._higher_order_ops.cond import cond_op
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from tsarchive.errors import ScriptError, UnsupportedError
+from tsarchive.run.operators import BlockFunction, Loop, Operands, find_native
+from tsarchive.run.tracebacks import calling_place
+
+from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
+from .joining import Joint, MisfitError
+from .loops import looped
+from .truths import Truth, as_tensor, on_truths, truth_of
+from .watching import storage_of, untraced
+
+if TYPE_CHECKING:
+    from tsarchive.ir.schema import FunctionSchema
+    from tsarchive.run.operators import Implementation as Run
+
+_SIDES: Final = ("the branch for true", "the branch for false")
+_HINT: Final = (
+    "With the argument specialize, the program is that of the example, and asserts what the "
+    "values of tensors decide"
+)
+
+
+class Branching:
+    """The control flow of an export, and its layer of operators."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._name = type(module).__name__
+        self._blocks = Blocks(module)
+
+    def __call__(self, schema: FunctionSchema, run: Run, *given: Any, **named: Any) -> Any:
+        is_deep = find_native(schema) is None  # natives may keep or change lists
+        given = tuple(self._blocks.inside(value, deep=is_deep) for value in given)
+        named = {key: self._blocks.inside(value, deep=is_deep) for key, value in named.items()}
+        self._check_writes(schema, given, named)
+        found = truth_of(schema, given, named)
+        if found is not None:
+            return found
+        if any(isinstance(value, Truth) for value in (*given, *named.values())):
+            return on_truths(schema, run, given, named)
+        return run(*given, **named)
+
+    def finish(self, _module: Any, _given: Any, result: Any) -> Any:
+        """The result of the call, a forward hook: bools of tensors are symbols of the program."""
+        return tree_map(lambda leaf: leaf.symbol() if isinstance(leaf, Truth) else leaf, result)
+
+    def _check_writes(self, schema: FunctionSchema, given: Sequence[Any], named: Any) -> None:
+        """Refuse to write to what a branch has copied, or to its copy."""
+        if not self._blocks.copied:
+            return
+        pairs = [*zip(schema.arguments, given, strict=False)]
+        pairs += [(argument, named.get(argument.name)) for argument in schema.arguments]
+        for leaf in tree_leaves([value for argument, value in pairs if argument.is_write]):
+            place = isinstance(leaf, Tensor) and self._blocks.copied.get(storage_of(leaf))
+            if place:
+                raise self._refusal(
+                    f"{schema.full_name} writes to a tensor that is one or another, "
+                    f"as the value of a tensor decides at {place}"
+                )
+
+    def choose(
+        self,
+        condition: Any,
+        sides: tuple[BlockFunction, BlockFunction],
+        operands: Operands,
+        raising: bool | None,
+    ) -> Operands:
+        """Return the results of one side where the tracer knows which, else of either.
+
+        Raises UnsupportedError where a program cannot hold both.
+        """
+        known = self._known(condition)
+        if isinstance(known, bool):
+            return sides[not known](*operands)
+        if raising is not None:
+            self._assert(known, sides[not raising], operands, raising=raising)
+            return sides[raising](*operands)
+        try:
+            return self._either(known, sides, operands)
+        except MisfitError as error:
+            raise self._refusal(
+                "the branch is data-dependent, and torch.cond cannot hold both sides: "
+                f"{error}"
+            ) from error
+
+    def repeat(self, loop: Loop) -> Operands:
+        """Run the turns of a loop that the tracer knows; the rest becomes a loop of the program.
+
+        Raises UnsupportedError where a program cannot hold it.
+        """
+        count, condition, carried, turn = loop.count, loop.condition, loop.carried, 0
+        if not isinstance(count, torch.SymInt) or not free_unbacked_symbols(count):
+            count = None if count is None else int(count)
+        while True:
+            known = self._known(condition)
+            if isinstance(count, torch.SymInt) or not isinstance(known, bool):
+                left = loop._replace(count=count, condition=known, carried=carried)
+                return self._looped(left, turn)
+            if not known or (count is not None and turn >= count):
+                return tuple(carried)
+            condition, *carried = loop.body(turn, *carried, *loop.free)
+            turn += 1
+
+    def _looped(self, loop: Loop, turn: int) -> Operands:
+        try:
+            return looped(self._blocks, loop, turn)
+        except MisfitError as error:
+            raise self._refusal(
+                f"the loop is data-dependent, and torch's while_loop cannot hold it: {error}"
+            ) from error
+
+    def _refusal(self, message: str) -> UnsupportedError:
+        place = calling_place()
+        where = f" at {place}".removesuffix(":") if place else ""
+        return UnsupportedError(
+            f"torch.export cannot export {self._name}{where}: {message}", hint=_HINT
+        )
+
+    def _known(self, condition: Any) -> Any:
+        """A condition as a bool; a Truth or a symbol where only the program will know it."""
+        if isinstance(condition, Truth):
+            return self._blocks.inside(condition)
+        if not isinstance(condition, torch.SymBool) or not free_unbacked_symbols(condition):
+            return bool(condition)
+        if statically_known_true(condition):
+            return True
+        return False if statically_known_true(torch.sym_not(condition)) else condition
+
+    def _assert(
+        self, condition: Any, failing: BlockFunction, operands: Operands, *, raising: bool
+    ) -> None:
+        """Assert that a condition is not the one with which a block raises."""
+        message = _message(failing, operands)
+        if isinstance(condition, Truth):
+            holds = condition.tensor.logical_not() if raising else condition.tensor
+            torch.ops.aten._assert_async.msg(holds, message)
+            return
+        check: Any = torch._check
+        check(torch.sym_not(condition) if raising else condition, lambda: message)
+
+    def _either(
+        self, condition: Any, sides: tuple[BlockFunction, BlockFunction], operands: Operands
+    ) -> Operands:
+        blocks = self._blocks
+        tried = [
+            blocks.attempt(lambda side=side: side(*operands), name, operands)
+            for side, name in zip(sides, _SIDES, strict=True)
+        ]
+        joint = Joint(*(found.results for found in tried))
+        outside = {**tried[0].read, **tried[1].read}
+        written = written_of(outside, tried[0].written | tried[1].written)
+        if get_proxy_mode() is None:
+            tensors = self._merged(condition, joint, tried, written)
+        else:
+            inputs = [*outside.values()]
+            graphs = [self._graph(side, operands, inputs, joint, written) for side in sides]
+            given = (*map(as_input, inputs), *symbols_in(operands))
+            tensors = cond_op(_predicate(condition), *graphs, given)
+        ends = tensors[len(joint.open_leaves) :]
+        for tensor, end in zip(written, ends, strict=True):
+            tensor.copy_(end)
+        self._note_copies(tried, joint, tensors)
+        return joint.filled(tensors)
+
+    def _graph(
+        self,
+        side: BlockFunction,
+        operands: Operands,
+        outside: Sequence[Tensor],
+        joint: Joint,
+        written: Sequence[Tensor],
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        """A function of the inputs of a graph, which torch traces."""
+        kept = {id(tensor) for tensor in written}
+
+        def run(*inputs: Any) -> tuple[Tensor, ...]:
+            given = zip(outside, inputs, strict=False)
+            own = [inner.clone() if id(outer) in kept else inner for outer, inner in given]
+            with self._blocks.scope(outside, own):
+                results = self._blocks.inside_all(side(*operands))
+                ends = map(self._blocks.inside, written)
+                return without_aliases([*joint.tensors(results), *ends], inputs)
+
+        return run
+
+    def _merged(
+        self, condition: Any, joint: Joint, tried: Sequence[Tried], written: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """The tensors that torch.cond gives, outside of a graph."""
+        predicate = _predicate(condition)
+        sides = [(*joint.tensors(found.results), *written) for found in tried]
+        fakes: Any = detect_fake_mode()  # type: ignore[no-untyped-call]
+        with _disable_current_modes(), fakes:
+            one, two = (lambda side=side: side for side in sides)
+            merged: tuple[Tensor, ...] = cond_op(predicate, one, two, ())
+        self._blocks.take(predicate if isinstance(predicate, Tensor) else None, merged)
+        return merged
+
+    def _note_copies(
+        self, tried: Sequence[Tried], joint: Joint, tensors: Sequence[Tensor]
+    ) -> None:
+        """Remember which results of a program are copies of tensors that the code names."""
+        places = [at for at, leaf in enumerate(joint.open_leaves) if leaf.kind is Tensor]
+        with untraced():
+            sides = [joint.tensors(found.results) for found in tried]
+        for found, side in zip(tried, sides, strict=True):
+            self._blocks.note_copies(found, [side[at] for at in places], [tensors[at] for at in places])
+
+
+def _predicate(condition: Any) -> Any:
+    return condition.tensor if isinstance(condition, Truth) else condition
+
+
+def _message(failing: BlockFunction, operands: Operands) -> str:
+    """The message of the exception that a block raises."""
+    try:
+        with untraced():
+            failing(*operands)
+    except ScriptError as error:
+        return str(error)
+    except Exception:  # the message tells values that a tracer does not know
+        return f"the code raises an exception at {calling_place()}"
+    return "the code raises an exception"

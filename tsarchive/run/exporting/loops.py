@@ -1,0 +1,238 @@
+"""Loops whose end the values of tensors decide, as while_loop of torch.
+
+What the loop carries becomes tensors. Which values it changes shows when its body is tried: values
+that stay are constants of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.while_loop import while_loop_op
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from tsarchive.run.operators import UNSET, Loop, Operands
+
+from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
+from .joining import MisfitError, check_alike, described, is_same
+from .truths import as_tensor, from_tensor, kind_of
+from .watching import storage_of, untraced
+
+_BODY = "its body"
+
+
+def looped(blocks: Blocks, loop: Loop, turn: int) -> Operands:
+    """The values that a loop carries after its last turn, from one turn on.
+
+    Raises MisfitError for a loop that torch has no form for.
+    """
+    return _Looping(blocks, loop, turn).run()
+
+
+class _Slot(NamedTuple):
+    """A value that a loop carries, or its condition. ``kind`` is that of values that change, None
+    for one that stays. ``is_kept`` marks a tensor that the body writes to."""
+
+    first: Any
+    kind: Any
+    is_kept: bool = False
+
+
+class _Looping:
+    def __init__(self, blocks: Blocks, loop: Loop, turn: int) -> None:
+        self._blocks = blocks
+        self._loop = loop
+        self._turn = turn
+        flat, self._spec = tree_flatten([loop.condition, *loop.carried])
+        self._slots = [_Slot(value, _kind_at_first(value)) for value in flat]
+        self._counts = loop.count is not None or loop.shows_turn
+
+    def run(self) -> Operands:
+        tried, fresh = self._tried()
+        while self._widen(tried.results, fresh, tried.written):
+            tried, fresh = self._tried()
+        outside = {key: t for key, t in tried.read.items() if key not in set(map(id, fresh))}
+        written = written_of(outside, tried.written)
+        kept = [slot.first for slot in self._slots if slot.is_kept]
+        memory = [storage_of(tensor) for tensor in (*kept, *outside.values())]
+        if any(memory.count(storage_of(tensor)) > 1 for tensor in kept):
+            raise MisfitError("it writes to one of several tensors on the same memory")
+        if get_proxy_mode() is None:
+            with untraced():
+                ends = [torch.empty_like(as_tensor(s.first, s.kind)) for s in self._open]
+            self._blocks.take(None, ends)
+        else:
+            ends = self._traced([*outside.values()], written)
+        return self._ended(ends, written)
+
+    @property
+    def _open(self) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.kind is not None]
+
+    def _tried(self) -> tuple[Tried, list[Tensor]]:
+        """Try the body with values of which only the kind is known; return these as well."""
+        with untraced():
+            fresh = [_fresh(slot) for slot in self._open]
+            turn = torch.zeros((), dtype=torch.int64)
+            turn = torch.empty_like(turn)
+            state = [turn, *fresh]
+        used = (*self._loop.carried, *self._loop.free)
+        tried = self._blocks.attempt(lambda: self._body(state), _BODY, used, state)
+        return tried, state
+
+    def _body(self, state: Sequence[Tensor]) -> list[Any]:
+        """Run the body with tensors of the graph; return the leaves of what it gives."""
+        turn, *given = state
+        values = iter(given)
+        flat = [
+            slot.first if slot.kind is None else from_tensor(next(values), slot.kind)
+            for slot in self._slots
+        ]
+        _, *carried = tree_unflatten(flat, self._spec)
+        number = _turn_number(turn) if self._loop.shows_turn else self._turn
+        results = self._loop.body(number, *carried, *self._loop.free)
+        return _flat([*results], self._spec, flat)
+
+    def _widen(self, results: Sequence[Any], fresh: Sequence[Tensor], written: Any) -> bool:
+        """Let the loop carry what its body has changed; return whether it carries more now."""
+        before = list(self._slots)
+        given = iter(fresh[1:])
+        for at, (slot, result) in enumerate(zip(before, results, strict=True)):
+            old = None if slot.kind is None else next(given)
+            self._slots[at] = _widened(slot, old, result, written)
+        return [*map(_key, before)] != [*map(_key, self._slots)]
+
+    def _traced(self, outside: Sequence[Tensor], written: Sequence[Tensor]) -> list[Tensor]:
+        """Put the loop into the graph; return the tensors that it ends with."""
+        first = [torch.scalar_tensor(self._turn, dtype=torch.int64)] if self._counts else []
+        first += [_as_state(slot) for slot in self._open]
+        first += [tensor.clone() for tensor in written]
+        kept = {id(tensor) for tensor in written}
+        rest = [tensor for tensor in outside if id(tensor) not in kept]
+        count = self._loop.count
+        counts = [] if count is None else [torch.scalar_tensor(count, dtype=torch.int64)]
+        symbols = symbols_in((*self._loop.carried, *self._loop.free))
+        more = (*counts, *map(as_input, rest), *symbols)
+        size = len(first)
+
+        def goes_on(*given: Any) -> Tensor:
+            tests = [given[0] < given[size]] if counts else []
+            if self._slots[0].kind is not None:
+                tests.append(given[int(self._counts)].clone())
+            return tests[0] if len(tests) == 1 else tests[0].logical_and(tests[1])
+
+        def body(*given: Any) -> tuple[Tensor, ...]:
+            state, inputs = given[:size], given[size + len(counts) :]
+            own = [*self._state(state)]
+            ends = state[size - len(written) :]
+            copies = [tensor.clone() for tensor in ends]
+            with self._blocks.scope((*written, *rest), (*copies, *inputs[: len(rest)])):
+                results = self._blocks.inside_all(self._body(own))
+                opened = zip(self._slots, results, strict=True)
+                after = [_as_state(slot, value) for slot, value in opened if slot.kind is not None]
+                turn = [state[0] + 1] if self._counts else []
+                return without_aliases([*turn, *after, *copies], given)
+
+        ended = while_loop_op(goes_on, body, tuple(first), more)
+        return [*ended[int(self._counts) :]]
+
+    def _state(self, state: Sequence[Tensor]) -> list[Tensor]:
+        """The number of the turn, and tensors for values that the body changes."""
+        turn = state[0] if self._counts else torch.zeros((), dtype=torch.int64)
+        given = zip(self._open, state[int(self._counts) :], strict=False)
+        return [turn, *(tensor.clone() if slot.is_kept else tensor for slot, tensor in given)]
+
+    def _ended(self, ends: Sequence[Tensor], written: Sequence[Tensor]) -> Operands:
+        """The carried values at the end; what the body writes to is written back."""
+        for tensor, end in zip(written, ends[len(self._open) :], strict=False):
+            tensor.copy_(end)
+        given = iter(ends)
+        flat = [
+            slot.first if slot.kind is None else _at_end(slot, next(given)) for slot in self._slots
+        ]
+        _, *carried = tree_unflatten(flat, self._spec)
+        return tuple(carried)
+
+
+def _kind_at_first(value: Any) -> Any:
+    """The kind of a value that changes for certain; numbers of the code may stay."""
+    return None if isinstance(value, (bool, int, float)) else kind_of(value)
+
+
+def _key(slot: _Slot) -> tuple[Any, ...]:
+    return id(slot.first), slot.kind, slot.is_kept
+
+
+def _fresh(slot: _Slot) -> Tensor:
+    tensor = as_tensor(slot.first, slot.kind)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _as_state(slot: _Slot, value: Any = UNSET) -> Tensor:
+    return as_tensor(slot.first if value is UNSET else value, slot.kind).contiguous()
+
+
+def _turn_number(turn: Tensor) -> Any:
+    number = turn.item()
+    check: Any = torch._check
+    check(number >= 0)
+    return number
+
+
+def _flat(results: Sequence[Any], spec: TreeSpec, given: Sequence[Any]) -> list[Any]:
+    """The leaves of results in a structure; a value that was not set may get any number."""
+    leaves, found = tree_flatten(list(results))
+    if found != spec:
+        raise MisfitError(f"it carries lists or tuples of other lengths after a turn ({len(given)} values become {len(leaves)})")
+    return leaves
+
+
+def _widened(slot: _Slot, old: Tensor | None, result: Any, written: Any) -> _Slot:
+    """The slot of a value that the body has changed to ``result``, whose tensor was ``old``."""
+    if slot.kind is None:
+        return _opened(slot, result)
+    assert old is not None
+    if slot.kind is not Tensor:
+        _check_kind(slot, result)
+        return slot
+    is_written = storage_of(old) in written
+    if result is old:
+        return slot._replace(is_kept=True) if is_written else slot._replace(kind=None)
+    if is_written:
+        raise MisfitError("it writes to a tensor that it carries, and carries another one then")
+    _check_kind(slot, result)
+    if [*map(str, slot.first.size())] != [*map(str, result.size())]:
+        raise _changes(slot.first, result)
+    return slot
+
+
+def _opened(slot: _Slot, result: Any) -> _Slot:
+    if is_same(slot.first, result):
+        return slot
+    if slot.first is UNSET and kind_of(result) is not None:
+        with untraced():
+            zeros = torch.zeros_like(as_tensor(result, kind_of(result)))
+        return _Slot(zeros, kind_of(result))
+    opened = slot._replace(kind=kind_of(slot.first))
+    if opened.kind is None or opened.kind is Tensor:
+        raise _changes(slot.first, result)
+    _check_kind(opened, result)
+    return opened
+
+
+def _check_kind(slot: _Slot, result: Any) -> None:
+    check_alike(slot.first, result, str(_changes(slot.first, result)))
+
+
+def _changes(first: Any, result: Any) -> MisfitError:
+    return MisfitError(f"it carries {described(first)}, which becomes {described(result)}")
+
+
+def _at_end(slot: _Slot, end: Tensor) -> Any:
+    if slot.is_kept:
+        return slot.first.copy_(end)
+    return from_tensor(end, slot.kind)
