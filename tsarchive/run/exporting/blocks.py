@@ -48,6 +48,11 @@ class Blocks:
         self._scopes: list[dict[int, tuple[Tensor, Tensor]]] = []
         self._watches: list[Watch] = []
 
+    @property
+    def is_within(self) -> bool:
+        """Return whether a block is tried or traced."""
+        return bool(self._scopes or self._watches)
+
     def inside(self, value: Any, *, deep: bool = True) -> Any:
         """The value in the block that is traced: the input of its graph for a tensor."""
         if isinstance(value, Tensor):

@@ -16,17 +16,16 @@ from torch._guards import detect_fake_mode
 from torch._higher_order_ops.cond import cond_op
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from tsarchive.errors import ScriptError, UnsupportedError
-from tsarchive.run.operators import BlockFunction, Loop, Operands, find_native
+from tsarchive.run.operators import BlockFunction, Loop, Operands, find_native, without_modes
 from tsarchive.run.tracebacks import calling_place
 
 from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
 from .joining import Joint, MisfitError
 from .loops import looped
-from .truths import Truth, as_tensor, on_truths, truth_of
+from .truths import Truth, as_tensor, kind_of, on_truths, truth_of
 from .watching import storage_of, untraced
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ class Branching:
             return found
         if any(isinstance(value, Truth) for value in (*given, *named.values())):
             return on_truths(schema, run, given, named)
+        if schema.full_name in _OF_LISTS and self._blocks.is_within:
+            return _of_items(run, given, named)
         return run(*given, **named)
 
     def finish(self, _module: Any, _given: Any, result: Any) -> Any:
@@ -69,8 +70,9 @@ class Branching:
             return
         pairs = [*zip(schema.arguments, given, strict=False)]
         pairs += [(argument, named.get(argument.name)) for argument in schema.arguments]
-        for leaf in tree_leaves([value for argument, value in pairs if argument.is_write]):
-            place = isinstance(leaf, Tensor) and self._blocks.copied.get(storage_of(leaf))
+        written = [value for argument, value in pairs if argument.is_write]
+        for value in written if find_native(schema) is not None else tree_leaves(written):
+            place = isinstance(value, Tensor) and self._blocks.copied.get(storage_of(value))
             if place:
                 raise self._refusal(
                     f"{schema.full_name} writes to a tensor that is one or another, "
@@ -209,7 +211,7 @@ class Branching:
         predicate = _predicate(condition)
         sides = [(*joint.tensors(found.results), *written) for found in tried]
         fakes: Any = detect_fake_mode()  # type: ignore[no-untyped-call]
-        with _disable_current_modes(), fakes:
+        with without_modes(), fakes:
             one, two = (lambda side=side: side for side in sides)
             merged: tuple[Tensor, ...] = cond_op(predicate, one, two, ())
         self._blocks.take(predicate if isinstance(predicate, Tensor) else None, merged)
@@ -224,6 +226,27 @@ class Branching:
             sides = [joint.tensors(found.results) for found in tried]
         for found, side in zip(tried, sides, strict=True):
             self._blocks.note_copies(found, [side[at] for at in places], [tensors[at] for at in places])
+
+
+def _of_items(run: Run, given: Sequence[Any], named: Any) -> Tensor:
+    """The tensor of a list, made of one for each item: inner graphs hold no constants."""
+    data, *rest = given
+    items = tree_leaves(data)
+    plain = tree_map(lambda item: item if isinstance(item, _PLAIN) else 0, data)
+    with without_modes():
+        like: Tensor = run(plain, *rest, **named)
+        values = like.reshape(-1).tolist()
+    made = [
+        as_tensor(value if isinstance(item, _PLAIN) else item, kind_of(item)).to(like.dtype)
+        for item, value in zip(items, values, strict=True)
+    ]
+    kind = {"dtype": like.dtype, "device": like.device}
+    found = torch.stack(made).reshape(like.size()) if made else torch.zeros(like.size(), **kind)
+    return found.to(**kind).requires_grad_(like.requires_grad)
+
+
+_OF_LISTS: Final = frozenset({"aten::tensor", "aten::as_tensor.list"})
+_PLAIN: Final = (bool, int, float)
 
 
 def _predicate(condition: Any) -> Any:

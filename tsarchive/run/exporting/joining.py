@@ -12,7 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from tsarchive.run.operators import UNSET
 
 from .affine import Affine, affine_of, marked
-from .truths import as_tensor, from_tensor, kind_of
+from .truths import as_tensor, from_tensor, kind_of, zeros_like
 
 
 class MisfitError(Exception):
@@ -22,7 +22,7 @@ class MisfitError(Exception):
 class _Leaf(NamedTuple):
     """One value of the results: what both sides give, or a kind of value that each gives.
 
-    ``like`` is an example. ``is_dense`` tells whether tensors must be made contiguous.
+    ``like`` is an example. ``is_dense`` tells whether tensors are laid out anew.
     """
 
     kind: Any
@@ -32,9 +32,9 @@ class _Leaf(NamedTuple):
     def tensor(self, value: Any) -> Tensor:
         """The value of a side as a tensor."""
         if value is UNSET:
-            return torch.zeros_like(as_tensor(self.like, self.kind))
+            return zeros_like(self.like, self.kind)
         found = as_tensor(value, self.kind)
-        return found.contiguous() if self.is_dense else found
+        return found.clone(memory_format=torch.contiguous_format) if self.is_dense else found
 
     def value(self, tensor: Tensor) -> Any:
         """The value that a tensor of the program stands for."""

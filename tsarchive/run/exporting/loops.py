@@ -19,7 +19,7 @@ from tsarchive.run.operators import UNSET, Loop, Operands
 
 from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
 from .joining import MisfitError, check_alike, described, is_same
-from .truths import as_tensor, from_tensor, kind_of
+from .truths import as_tensor, from_tensor, kind_of, zeros_like
 from .watching import storage_of, untraced
 
 _BODY = "its body"
@@ -35,11 +35,23 @@ def looped(blocks: Blocks, loop: Loop, turn: int) -> Operands:
 
 class _Slot(NamedTuple):
     """A value that a loop carries, or its condition. ``kind`` is that of values that change, None
-    for one that stays. ``is_kept`` marks a tensor that the body writes to."""
+    for one that stays. ``is_kept`` marks a tensor that the body writes to. ``like`` is an example
+    of a value that is not set at first."""
 
     first: Any
     kind: Any
     is_kept: bool = False
+    like: Any = None
+
+    @property
+    def example(self) -> Any:
+        return self.like if self.first is UNSET else self.first
+
+    def tensor(self) -> Tensor:
+        """The first value as a tensor."""
+        if self.first is UNSET:
+            return zeros_like(self.like, self.kind)
+        return as_tensor(self.first, self.kind).contiguous()
 
 
 class _Looping:
@@ -63,7 +75,7 @@ class _Looping:
             raise MisfitError("it writes to one of several tensors on the same memory")
         if get_proxy_mode() is None:
             with untraced():
-                ends = [torch.empty_like(as_tensor(s.first, s.kind)) for s in self._open]
+                ends = [_fresh(slot) for slot in self._open]
             self._blocks.take(None, ends)
         else:
             ends = self._traced([*outside.values()], written)
@@ -109,7 +121,7 @@ class _Looping:
     def _traced(self, outside: Sequence[Tensor], written: Sequence[Tensor]) -> list[Tensor]:
         """Put the loop into the graph; return the tensors that it ends with."""
         first = [torch.scalar_tensor(self._turn, dtype=torch.int64)] if self._counts else []
-        first += [_as_state(slot) for slot in self._open]
+        first += [slot.tensor() for slot in self._open]
         first += [tensor.clone() for tensor in written]
         kept = {id(tensor) for tensor in written}
         rest = [tensor for tensor in outside if id(tensor) not in kept]
@@ -133,7 +145,7 @@ class _Looping:
             with self._blocks.scope((*written, *rest), (*copies, *inputs[: len(rest)])):
                 results = self._blocks.inside_all(self._body(own))
                 opened = zip(self._slots, results, strict=True)
-                after = [_as_state(slot, value) for slot, value in opened if slot.kind is not None]
+                after = [_after(slot, value) for slot, value in opened if slot.kind is not None]
                 turn = [state[0] + 1] if self._counts else []
                 return without_aliases([*turn, *after, *copies], given)
 
@@ -168,12 +180,15 @@ def _key(slot: _Slot) -> tuple[Any, ...]:
 
 
 def _fresh(slot: _Slot) -> Tensor:
-    tensor = as_tensor(slot.first, slot.kind)
-    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    """A tensor of which nothing but the kind is known."""
+    return torch.empty_like(slot.tensor(), memory_format=torch.contiguous_format)
 
 
-def _as_state(slot: _Slot, value: Any = UNSET) -> Tensor:
-    return as_tensor(slot.first if value is UNSET else value, slot.kind).contiguous()
+def _after(slot: _Slot, value: Any) -> Tensor:
+    """The tensor that stands for a value after a turn."""
+    if value is UNSET:
+        return zeros_like(slot.example, slot.kind)
+    return as_tensor(value, slot.kind).contiguous()
 
 
 def _turn_number(turn: Tensor) -> Any:
@@ -184,7 +199,7 @@ def _turn_number(turn: Tensor) -> Any:
 
 
 def _flat(results: Sequence[Any], spec: TreeSpec, given: Sequence[Any]) -> list[Any]:
-    """The leaves of results in a structure; a value that was not set may get any number."""
+    """The leaves of results in a structure."""
     leaves, found = tree_flatten(list(results))
     if found != spec:
         raise MisfitError(f"it carries lists or tuples of other lengths after a turn ({len(given)} values become {len(leaves)})")
@@ -205,18 +220,20 @@ def _widened(slot: _Slot, old: Tensor | None, result: Any, written: Any) -> _Slo
     if is_written:
         raise MisfitError("it writes to a tensor that it carries, and carries another one then")
     _check_kind(slot, result)
-    if [*map(str, slot.first.size())] != [*map(str, result.size())]:
-        raise _changes(slot.first, result)
+    if result is not UNSET and _sizes(slot.example) != _sizes(result):
+        raise _changes(slot.example, result)
     return slot
+
+
+def _sizes(tensor: Tensor) -> list[str]:
+    return [*map(str, tensor.size())]
 
 
 def _opened(slot: _Slot, result: Any) -> _Slot:
     if is_same(slot.first, result):
         return slot
     if slot.first is UNSET and kind_of(result) is not None:
-        with untraced():
-            zeros = torch.zeros_like(as_tensor(result, kind_of(result)))
-        return _Slot(zeros, kind_of(result))
+        return slot._replace(kind=kind_of(result), like=result)
     opened = slot._replace(kind=kind_of(slot.first))
     if opened.kind is None or opened.kind is Tensor:
         raise _changes(slot.first, result)
@@ -225,7 +242,8 @@ def _opened(slot: _Slot, result: Any) -> _Slot:
 
 
 def _check_kind(slot: _Slot, result: Any) -> None:
-    check_alike(slot.first, result, str(_changes(slot.first, result)))
+    if result is not UNSET:
+        check_alike(slot.example, result, str(_changes(slot.example, result)))
 
 
 def _changes(first: Any, result: Any) -> MisfitError:

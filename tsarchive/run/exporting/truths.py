@@ -79,7 +79,7 @@ _COMBINING: Final[Mapping[str, Callable[..., Tensor]]] = {
 def on_truths(schema: FunctionSchema, run: Run, given: Any, named: Any) -> Any:
     """An operator with such bools among its arguments."""
     combine = _COMBINING.get(schema.name)
-    if combine is not None and all(isinstance(value, (Truth, bool)) for value in given):
+    if combine is not None and all(kind_of(value) is bool for value in given):
         return Truth(combine(*(as_tensor(value, bool) for value in given)))
     if schema.name in ("aten::Int", "aten::Float"):
         kind = torch.int64 if schema.name == "aten::Int" else torch.float64
@@ -125,3 +125,10 @@ def from_tensor(tensor: Tensor, kind: Any) -> Any:
     if kind is Tensor:
         return tensor
     return Truth(tensor) if kind is bool else tensor.item()
+
+
+def zeros_like(value: Any, kind: Any) -> Tensor:
+    """A tensor of zeros like that of a value, of which only the sizes are asked for."""
+    if kind is Tensor:
+        return torch.zeros(value.size(), dtype=value.dtype, device=value.device)
+    return torch.zeros((), dtype=_DTYPES[kind])

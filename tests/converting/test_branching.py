@@ -1,0 +1,263 @@
+"""Branches and loops that values of tensors decide, as cond and while_loop of a program."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import Tensor
+
+import tsarchive
+from tests.support.both_engines import both_of
+from tests.support.comparing import equal
+from tests.support.networks import build
+
+HIGHER_ORDER = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(2, 2)
+        self.register_buffer("total", torch.zeros(2))
+
+
+class Parameters(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * 2 if bool(x.sum() > 0) else x - 1
+
+
+class OneAssigns(Net):
+    """A side that gives what the other leaves as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        if bool(x.sum() > 0):
+            y = torch.relu(self.linear(x))
+        return y + 1
+
+
+class WritesToOwn(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1
+        z = y
+        if bool(x.sum() > 0):
+            y += 3
+        return y + z
+
+
+class WritesToBuffer(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            self.total.add_(x)
+        else:
+            self.total[0] = 5.0
+        return self.total + x
+
+
+class WritesToArgument(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x[0] > 0):
+            x.mul_(2)
+        return x + 0
+
+
+class Elif(Net):
+    """Ints beside tensors, and branches in branches."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, int, float]:
+        n, f = 0, 1.0
+        if bool(x.sum() > 0):
+            n += 1
+            if bool(x[0] > 1):
+                y, n = x * 2, n + 5
+            else:
+                y, f = x * 3, float(x[1])
+        elif bool(x[1] < -5):
+            y = x * 5
+        else:
+            y = -x
+        return y * n, n, f
+
+
+class Logic(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = bool(x.sum() > 0), bool(x[0] > 1)
+        c = (a and not b) or float(x.max()) > 7.5
+        if c != (int(x[1]) == 1):
+            return x * 2
+        return x + int(a)
+
+
+class Alike(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.abs()
+        if torch.equal(x, y):
+            return x * 2
+        return x / 2 if torch.allclose(-x, y) else x
+
+
+class Lists(Net):
+    def forward(self, x: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
+        if bool(x.sum() > 0):
+            found, named = [x, x + 1], {"a": x * 2}
+        else:
+            found, named = [x - 1, -x], {"a": x}
+        found.append(x)
+        return found, named
+
+
+class Layouts(Net):
+    """Results in other layouts, and parts of tensors."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.outer(x, x + 1)
+        return y.t() if bool(x.sum() > 0) else torch.cat([y, y])[1:3]
+
+
+class Constant(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tensor([1.0, 2.0]) if bool(x.sum() > 0) else x * torch.tensor(3)
+
+
+class Called(Net):
+    """The tensor is taken apart in another function."""
+
+    def is_large(self, x: Tensor) -> bool:
+        return bool(x.sum() > 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = self.is_large(x)
+        return self.linear(x) if not large else x
+
+
+class While(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        while float(x.abs().max()) > 0.1:
+            x = x * 0.5
+        return x
+
+
+class WhileInPlace(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
+        y = x * 1
+        z, n = y, 0
+        while bool(y.abs().max() < 10):
+            y += 1
+            n += 2
+        return y, z, n
+
+
+class Turns(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        for turn in range(int(x.sum())):
+            x = x + turn
+        return x
+
+
+class Break(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        for turn in range(10):
+            x = torch.tanh(self.linear(x)) + turn
+            if bool(x.sum() > 2):
+                break
+        return x
+
+
+class ReturnsInside(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            x = x * 2
+            if bool(x.sum() > 20):
+                return x - 1
+        return x
+
+
+class BranchInLoop(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        n = 0
+        while bool(x.sum() < 9) and n < 20:
+            x = x + 1 if bool(x[0] < x[1]) else self.linear(x) ** 2 + 0.5
+            n += 1
+            self.total.add_(x)
+        return x + self.total * n
+
+
+class Raises(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        if bool((x < -50).any()):
+            raise ValueError("too small")
+        assert bool((x < 50).all()), "too large"
+        y = x + 1
+        if bool(y.sum() > 1):
+            if bool(y[0] == 45):
+                raise ValueError("wrong")
+            y = y * 2
+        return y
+
+
+CASES = [
+    Parameters, OneAssigns, WritesToOwn, WritesToBuffer, WritesToArgument, Elif, Logic, Alike,
+    Lists, Layouts, Constant, Called, While, WhileInPlace, Turns, Break, ReturnsInside,
+    BranchInLoop, Raises,
+]  # fmt: skip
+INPUTS = [[1.0, 1.5], [-1.0, -1.0], [2.0, 0.0], [0.05, -0.3], [-9.0, -7.0], [9.0, -1.0]]
+
+
+def read_back(program):
+    stream = io.BytesIO()
+    torch.export.save(program, stream)
+    stream.seek(0)
+    return torch.export.load(stream)
+
+
+def held(program):
+    """The names of operators with graphs of their own, in all graphs of a program."""
+    graphs = [g for g in program.graph_module.modules() if isinstance(g, torch.fx.GraphModule)]
+    nodes = [node for graph in graphs for node in graph.graph.nodes]
+    return {str(node.target) for node in nodes if node.target in HIGHER_ORDER}
+
+
+def leaves(value):
+    found = [torch.as_tensor(leaf) for leaf in torch.utils._pytree.tree_leaves(value)]
+    return [leaf.to(torch.float64) for leaf in found]
+
+
+@pytest.mark.parametrize("make", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_both_sides_are_in_the_program(make, tmp_path):
+    scripted = torch.jit.script(make())
+    theirs, mine = both_of(scripted)
+    notes, path = [], tmp_path / "net.pt2"
+    program = tsarchive.to_exported_program(
+        mine, (torch.tensor(INPUTS[0]),), told=notes.append
+    )
+    assert held(program)
+    assert not notes
+    tsarchive.save(program, path)
+    tsarchive.convert(path, tmp_path / "back.pt")
+    runs = [
+        program.module(), read_back(program).module(), tsarchive.load(path),
+        torch.jit.load(tmp_path / "back.pt"),
+    ]  # fmt: skip
+    for run in runs:
+        theirs = copy.deepcopy(scripted)
+        for values in INPUTS:
+            x, y = torch.tensor(values), torch.tensor(values)
+            expected, found = theirs(x), run(y)
+            torch.testing.assert_close(leaves(found), leaves(expected), equal_nan=True)
+            assert equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), [([-60.0, 1.0], "too small"), ([60.0, 1.0], "too large"), ([44.0, 1.0], "wrong")]
+)
+def test_exceptions_are_assertions(values, message):
+    _, mine = both_of(torch.jit.script(Raises()))
+    program = tsarchive.to_exported_program(mine, (torch.ones(2),))
+    for run in (program.module(), read_back(program).module()):
+        with pytest.raises(RuntimeError, match=message):
+            run(torch.tensor(values))
