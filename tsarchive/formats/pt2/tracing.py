@@ -56,11 +56,11 @@ def _traced(
 ) -> Traced:
     form: Form = Floats() if example.dequantize else Integers()
     quantization = Quantization(form)
-    replaying = None
+    deciding: Branching | Replaying
     if example.specialize:
-        recording = _recorded(module, arguments, keywords, form)
-        replaying = Replaying(recording)
-    deciding = Branching(module) if replaying is None else replaying
+        deciding = Replaying(_recorded(module, arguments, keywords, form))
+    else:
+        deciding = Branching(module)
     flow = deciding if isinstance(deciding, Branching) else None
     given, named = standing_for((arguments, keywords), form)
     with (
@@ -78,8 +78,10 @@ def _traced(
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
     notes += [_lost(name) for name in assigned]
-    decisions = () if replaying is None else replaying.decisions
-    notes += [Note("decision", str(found), found.place) for found in decisions]
+    if isinstance(deciding, Branching):
+        notes += [_held_bool(position) for position in deciding.bools]
+    else:
+        notes += [Note("decision", str(found), found.place) for found in deciding.decisions]
     return Traced(program, tuple(notes))
 
 
@@ -166,6 +168,11 @@ def _argument_notes(
             yield Note("argument", text, is_checked=value is not None)
         elif value.is_quantized:
             yield _taken_apart(name, Affine.of(value), form)
+
+
+def _held_bool(position: int) -> Note:
+    text = f"result {position} is a tensor that holds the bool"
+    return Note("result", text, is_checked=False)
 
 
 def _lost(name: str) -> Note:

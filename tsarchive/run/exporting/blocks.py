@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from tsarchive.run.natives.symbolic_shapes import held_number, holding
 from tsarchive.run.tracebacks import calling_place
 
 from .affine import affine_of, marked
-from .joining import MisfitError
+from .joining import MisfitError, RaisesError
 from .state import Snapshot
 from .truths import Truth
 from .watching import Watch, storage_of, untraced
@@ -74,7 +74,8 @@ class Blocks:
     ) -> Tried:
         """Run a block outside of the graph; ``own`` are tensors that are not from outside.
 
-        Raises MisfitError for what a graph cannot do, to what the block ``used`` as well.
+        Raises RaisesError for an exception of the code, MisfitError for what a graph cannot do, to
+        what the block ``used`` as well.
         """
         before = Snapshot(self._module, used)
         watch = Watch()
@@ -84,7 +85,7 @@ class Blocks:
             with untraced(), watch:
                 results = block()
         except ScriptError as error:
-            raise MisfitError(f"{name} raises {error}") from error
+            raise RaisesError(f"{name} raises an exception: {error}") from error
         finally:
             self._watches.pop()
         changed = before.changed(Snapshot(self._module, used))
@@ -155,11 +156,19 @@ def as_input(tensor: Tensor) -> Tensor:
     return tensor if isinstance(tensor, FakeTensor) else tensor.clone()
 
 
-def symbols_in(values: Sequence[Any]) -> list[Any]:
-    """The ints among values that a tracer does not know, each once."""
-    leaves = tree_leaves([value for value in values if isinstance(value, (list, tuple, torch.SymInt))])
-    found = {str(leaf.node.expr): leaf for leaf in leaves if isinstance(leaf, torch.SymInt)}
+def symbols_in(values: Sequence[Any], inputs: Iterable[Tensor]) -> list[torch.SymInt]:
+    """The ints and sizes among values that a tracer does not know, without those that the sizes of
+    ``inputs`` tell, each once."""
+    known = {str(size) for tensor in inputs for size in tensor.size()}
+    found: dict[str, torch.SymInt] = {}
+    for leaf in tree_leaves([value for value in values if isinstance(value, _HOLDING)]):
+        for size in leaf.size() if isinstance(leaf, Tensor) else (leaf,):
+            if isinstance(size, torch.SymInt) and str(size) not in known:
+                found[str(size)] = size
     return [*found.values()]
+
+
+_HOLDING: Final = (list, tuple, dict, Tensor, torch.SymInt)
 
 
 def without_aliases(results: Sequence[Tensor], inputs: Iterable[Any]) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -16,14 +17,14 @@ from torch._guards import detect_fake_mode
 from torch._higher_order_ops.cond import cond_op
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from tsarchive.errors import ScriptError, UnsupportedError
 from tsarchive.run.operators import BlockFunction, Loop, Operands, find_native, without_modes
 from tsarchive.run.tracebacks import calling_place
 
 from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
-from .joining import Joint, MisfitError
+from .joining import Joint, MisfitError, RaisesError
 from .loops import looped
 from .truths import Truth, as_tensor, kind_of, on_truths, truth_of
 from .watching import storage_of, untraced
@@ -40,9 +41,13 @@ _HINT: Final = (
 
 
 class Branching:
-    """The control flow of an export, and its layer of operators."""
+    """The control flow of an export, and its layer of operators.
+
+    ``bools`` are the positions of results that are bools of tensors.
+    """
 
     def __init__(self, module: nn.Module) -> None:
+        self.bools: list[int] = []
         self._name = type(module).__name__
         self._blocks = Blocks(module)
 
@@ -61,8 +66,12 @@ class Branching:
         return run(*given, **named)
 
     def finish(self, _module: Any, _given: Any, result: Any) -> Any:
-        """The result of the call, a forward hook: bools of tensors are symbols of the program."""
-        return tree_map(lambda leaf: leaf.symbol() if isinstance(leaf, Truth) else leaf, result)
+        """The result of the call, a forward hook: bools of tensors are these tensors, as torch
+        writes no others."""
+        leaves, spec = tree_flatten(result)
+        self.bools = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Truth)]
+        found = [leaf.tensor if isinstance(leaf, Truth) else leaf for leaf in leaves]
+        return tree_unflatten(found, spec)
 
     def _check_writes(self, schema: FunctionSchema, given: Sequence[Any], named: Any) -> None:
         """Refuse to write to what a branch has copied, or to its copy."""
@@ -94,8 +103,7 @@ class Branching:
         if isinstance(known, bool):
             return sides[not known](*operands)
         if raising is not None:
-            self._assert(known, sides[not raising], operands, raising=raising)
-            return sides[raising](*operands)
+            return self._other(known, sides, operands, raising=raising)
         try:
             return self._either(known, sides, operands)
         except MisfitError as error:
@@ -147,26 +155,33 @@ class Branching:
             return True
         return False if statically_known_true(torch.sym_not(condition)) else condition
 
-    def _assert(
-        self, condition: Any, failing: BlockFunction, operands: Operands, *, raising: bool
-    ) -> None:
-        """Assert that a condition is not the one with which a block raises."""
-        message = _message(failing, operands)
+    def _other(
+        self,
+        condition: Any,
+        sides: tuple[BlockFunction, BlockFunction],
+        operands: Operands,
+        *,
+        raising: bool,
+    ) -> Operands:
+        """Assert that a condition is not the one with which a side raises; run the other side."""
+        message = _message(sides[not raising], operands)
         if isinstance(condition, Truth):
             holds = condition.tensor.logical_not() if raising else condition.tensor
             torch.ops.aten._assert_async.msg(holds, message)
-            return
-        check: Any = torch._check
-        check(torch.sym_not(condition) if raising else condition, lambda: message)
+        else:
+            check: Any = torch._check
+            check(torch.sym_not(condition) if raising else condition, lambda: message)
+        return sides[raising](*operands)
 
     def _either(
         self, condition: Any, sides: tuple[BlockFunction, BlockFunction], operands: Operands
     ) -> Operands:
-        blocks = self._blocks
-        tried = [
-            blocks.attempt(lambda side=side: side(*operands), name, operands)
-            for side, name in zip(sides, _SIDES, strict=True)
-        ]
+        tried: list[Tried] = []
+        for side, name in zip(sides, _SIDES, strict=True):
+            try:
+                tried.append(self._blocks.attempt(partial(side, *operands), name, operands))
+            except RaisesError:
+                return self._other(condition, sides, operands, raising=not tried)
         joint = Joint(*(found.results for found in tried))
         outside = {**tried[0].read, **tried[1].read}
         written = written_of(outside, tried[0].written | tried[1].written)
@@ -175,7 +190,7 @@ class Branching:
         else:
             inputs = [*outside.values()]
             graphs = [self._graph(side, operands, inputs, joint, written) for side in sides]
-            given = (*map(as_input, inputs), *symbols_in(operands))
+            given = (*map(as_input, inputs), *symbols_in(operands, inputs))
             tensors = cond_op(_predicate(condition), *graphs, given)
         ends = tensors[len(joint.open_leaves) :]
         for tensor, end in zip(written, ends, strict=True):

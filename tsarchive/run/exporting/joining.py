@@ -19,6 +19,10 @@ class MisfitError(Exception):
     """A branch or a loop that torch has no form for; the message says why."""
 
 
+class RaisesError(MisfitError):
+    """A block that raises an exception of the code."""
+
+
 class _Leaf(NamedTuple):
     """One value of the results: what both sides give, or a kind of value that each gives.
 
@@ -101,7 +105,7 @@ def _flat(value: Any, spec: TreeSpec | None) -> list[Any]:
         return [UNSET] * spec.num_leaves
     leaves, found = tree_flatten(value)
     if found != spec:
-        raise MisfitError(f"one side gives {described(value)}, the other something else")
+        raise MisfitError(f"one side gives {described(value)}, the other no such structure")
     return leaves
 
 
@@ -121,7 +125,7 @@ def _joined(one: Any, two: Any) -> _Leaf:
         if kind_of(like) is None:
             raise MisfitError(f"only one side gives {described(like)}")
         return _Leaf(kind_of(like), like, is_dense=isinstance(like, Tensor))
-    check_alike(one, two, f"one side gives {described(one)}, the other {described(two)}")
+    check_alike(one, two, f"for true it gives {described(one)}, for false {described(two)}")
     is_dense = isinstance(one, Tensor) and _layout(one) != _layout(two)
     return _Leaf(kind_of(one), one, is_dense)
 

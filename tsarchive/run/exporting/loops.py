@@ -127,7 +127,7 @@ class _Looping:
         rest = [tensor for tensor in outside if id(tensor) not in kept]
         count = self._loop.count
         counts = [] if count is None else [torch.scalar_tensor(count, dtype=torch.int64)]
-        symbols = symbols_in((*self._loop.carried, *self._loop.free))
+        symbols = symbols_in((*self._loop.carried, *self._loop.free), (*rest, *first))
         more = (*counts, *map(as_input, rest), *symbols)
         size = len(first)
 
