@@ -12,7 +12,6 @@ from torch import Tensor
 import tsarchive
 from tests.support.both_engines import both_of
 from tests.support.comparing import equal
-from tests.support.networks import build
 
 HIGHER_ORDER = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
 
@@ -199,10 +198,37 @@ class Raises(Net):
         return y
 
 
+class Captured(Net):
+    """Values of tensors from outside of branches and loops, which these take."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, float]:
+        most, count, large = float(x.max()), int(x.abs().sum()), bool(x[0] > 1)
+        numbers = [count, 2]
+        if bool(x.sum() > 0):
+            y = x * most + numbers[0]
+            while bool(y.sum() < 40):
+                y = y + count + 1 if large else y.abs() + most
+        else:
+            y = x.new_ones(2) * count
+            for turn in range(count):
+                y = y + turn * most if not large else y - 1
+        return y, most
+
+
+class Swapped(Net):
+    """Carried tensors change places, and constants are carried."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = x * 1, x + 1
+        while bool(a.sum() + 2 * b.sum() < 20):
+            a, b = b, a + b.abs() + 1
+        return a, b
+
+
 CASES = [
     Parameters, OneAssigns, WritesToOwn, WritesToBuffer, WritesToArgument, Elif, Logic, Alike,
     Lists, Layouts, Constant, Called, While, WhileInPlace, Turns, Break, ReturnsInside,
-    BranchInLoop, Raises,
+    BranchInLoop, Raises, Captured, Swapped,
 ]  # fmt: skip
 INPUTS = [[1.0, 1.5], [-1.0, -1.0], [2.0, 0.0], [0.05, -0.3], [-9.0, -7.0], [9.0, -1.0]]
 
@@ -232,9 +258,7 @@ def test_both_sides_are_in_the_program(make, tmp_path):
     scripted = torch.jit.script(make())
     theirs, mine = both_of(scripted)
     notes, path = [], tmp_path / "net.pt2"
-    program = tsarchive.to_exported_program(
-        mine, (torch.tensor(INPUTS[0]),), told=notes.append
-    )
+    program = tsarchive.to_exported_program(mine, (torch.tensor(INPUTS[0]),), told=notes.append)
     assert held(program)
     assert not notes
     tsarchive.save(program, path)
@@ -253,7 +277,8 @@ def test_both_sides_are_in_the_program(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"), [([-60.0, 1.0], "too small"), ([60.0, 1.0], "too large"), ([44.0, 1.0], "wrong")]
+    ("values", "message"),
+    [([-60.0, 1.0], "too small"), ([60.0, 1.0], "too large"), ([44.0, 1.0], "wrong")],
 )
 def test_exceptions_are_assertions(values, message):
     _, mine = both_of(torch.jit.script(Raises()))
@@ -261,3 +286,182 @@ def test_exceptions_are_assertions(values, message):
     for run in (program.module(), read_back(program).module()):
         with pytest.raises(RuntimeError, match=message):
             run(torch.tensor(values))
+
+
+class RaisesInCall(Net):
+    """A call raises, so the branch does; the other side appends to a list."""
+
+    def check(self, x: Tensor) -> None:
+        raise ValueError("not negative")
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        found = [x]
+        if bool((x < 0).any()):
+            self.check(x)
+        else:
+            found.append(x + 1)
+        return found
+
+
+def test_calls_that_raise_are_assertions():
+    theirs, mine = both_of(torch.jit.script(RaisesInCall()))
+    program = tsarchive.to_exported_program(mine, (torch.ones(2),))
+    assert equal(program.module()(torch.ones(2)), theirs(torch.ones(2)))
+    with pytest.raises(RuntimeError, match="not negative"):
+        program.module()(-torch.ones(2))
+
+
+class FoundPlaces(Net):
+    """A size that depends on values decides, and is used in a branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        places = (x > 0).nonzero()
+        return x * 2 if places.size(0) > 1 else x + places.size(0)
+
+
+@pytest.mark.parametrize("make", [Parameters, While, Break, Lists, FoundPlaces])
+@pytest.mark.filterwarnings("ignore")
+def test_open_sizes(make):
+    theirs, mine = both_of(torch.jit.script(make()))
+    shape = () if make in (Lists, FoundPlaces) else (2,)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    run = tsarchive.to_exported_program(
+        mine, (torch.ones(3, *shape),), dynamic_shapes=({0: rows},)
+    ).module()
+    for size, sign in ((3, 1), (5, -1), (2, 1)):
+        x = torch.linspace(-0.5, 1.5, size * 2).reshape(size, 2)[:, : len(shape) + 1] * sign
+        x = x.reshape(size, *shape) if shape else x[:, 0]
+        torch.testing.assert_close(leaves(run(x.clone())), leaves(theirs(x.clone())))
+
+
+class TruthAsResult(Net):
+    def forward(self, x: Tensor) -> tuple[Tensor, bool]:
+        return x + 1, bool(x.sum() > 0)
+
+
+def test_bools_of_tensors_as_results(tmp_path):
+    _, mine = both_of(torch.jit.script(TruthAsResult()))
+    notes = []
+    program = tsarchive.to_exported_program(mine, (torch.ones(2),), told=notes.append)
+    assert [(note.kind, note.is_checked) for note in notes] == [("result", False)]
+    assert "result 1 is a tensor that holds the bool" in notes[0].text
+    tsarchive.save(program, tmp_path / "net.pt2")
+    run = tsarchive.load(tmp_path / "net.pt2")
+    assert [bool(run(torch.full((2,), sign))[1]) for sign in (1.0, -1.0)] == [True, False]
+
+
+class Ranks(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if bool(x.sum() > 0) else x.sum()
+
+
+class Texts(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        text = "a"
+        if bool(x.sum() > 0):
+            text = "bc"
+        return x + len(text)
+
+
+class Appends(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [x]
+        if bool(x.sum() > 0):
+            found.append(x * 2)
+        return torch.cat(found)
+
+
+class Assigns(Net):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool(x.sum() > 0):
+            self.calls += 1
+        return x + self.calls
+
+
+class MayShare(Net):
+    """What is written is the argument, or not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        if bool(x.sum() > 0):
+            y = x * 2
+        y += 1
+        return x + y
+
+
+class Views(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1
+        part = y[:1]
+        if bool(x.sum() > 0):
+            part += 1
+            y = y * 2
+        return y
+
+
+class Grows(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        while bool(x.sum() < 100):
+            x = torch.cat([x, x])
+        return x
+
+
+class GrowsList(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        found = [x]
+        while bool(x.sum() < 100):
+            x = x.abs() + 1
+            found.append(x)
+        return torch.stack(found)
+
+
+class WritesAfterLoop(Net):
+    """Without a turn, what is written after the loop is the argument."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        while bool(y.sum() < 10):
+            y = y.abs() * 2
+        y += 1
+        return x + y
+
+
+class TwoNames(Net):
+    """One tensor is carried under two names, and written to."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, z = x * 1, x * 2
+        while bool(y.sum() < 10):
+            y += 1
+            z = y
+        return y + z
+
+
+MISFITS = {
+    Ranks: r"for true it gives float32\[2\], for false float32\[\]",
+    Texts: "for true it gives 'bc', for false 'a'",
+    Appends: "the branch for true changes a list",
+    Assigns: "the branch for true changes calls",
+    MayShare: "writes to a tensor that is one or another, as the value of a tensor decides at",
+    Views: "writes to one of several tensors on the same memory",
+    Grows: r"it carries float32\[2\], which becomes float32\[4\]",
+    WritesAfterLoop: "writes to a tensor that is one or another",
+    TwoNames: "writes to one of several tensors on the same memory",
+    GrowsList: "its body changes a list",
+}
+
+
+@pytest.mark.parametrize("make", MISFITS)
+def test_what_a_program_cannot_hold_is_refused(make):
+    _, mine = both_of(torch.jit.script(make()))
+    with pytest.raises(tsarchive.UnsupportedError, match=MISFITS[make]) as info:
+        tsarchive.to_exported_program(mine, (torch.ones(2),))
+    assert "specialize" in info.value.hint
+    assert "test_branching.py:" in str(info.value)
+    assert not hasattr(mine, "calls") or mine.calls == 0
+    specialized = tsarchive.to_exported_program(mine, (torch.ones(2),), specialize=True)
+    assert not held(specialized)

@@ -123,7 +123,7 @@ def test_fixture_modules():
 
 class Branches(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if bool(x.sum() > 0) else x
+        return x * 2 if bool(x.sum() > 0) else x.sum()
 
 
 def test_what_stops_the_export_is_named():

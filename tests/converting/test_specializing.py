@@ -146,8 +146,13 @@ def test_the_module_is_left_as_it_was():
     assert equal(torch.get_rng_state(), state)
 
 
+class Misfits(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if bool(x.sum() > 0) else x.argmax()
+
+
 def test_refusals_name_the_line_and_the_way(capfd):
-    _, mine = both_of(torch.jit.script(Branch()))
+    _, mine = both_of(torch.jit.script(Misfits()))
     with pytest.raises(tsarchive.UnsupportedError, match=r"test_specializing\.py:") as info:
         tsarchive.to_exported_program(mine, (torch.ones(2),))
     assert "specialize" in str(info.value)

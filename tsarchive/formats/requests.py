@@ -50,8 +50,8 @@ class Note:
 
     ``kind`` is ``argument`` for an argument that is a constant of the program, ``decision`` for
     what values of tensors decided, ``quantized`` for quantized values that are now integers or
-    floats, ``result`` for a result of another type, ``state`` for an attribute that calls assign, and ``file`` for what the file that
-    was written does not have as the source has it.
+    floats, ``result`` for a result that is of another type, ``state`` for an attribute that calls
+    assign, and ``file`` for what the file that was written does not have as the source has it.
     ``place`` is the function and line of the code, where there is one. ``is_checked`` tells
     whether the program refuses a call for which it does not hold.
     """

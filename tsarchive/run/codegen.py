@@ -665,7 +665,6 @@ class _Writer(Expressions):
         self.line(f"{target}{name}({', '.join(params)})")
         return True
 
-
     def _outside(self, nodes: Sequence[Node]) -> tuple[list[str], dict[Value, str]]:
         """The variables that nodes use and do not define, and the texts of such values."""
         # Values without a text are used by dead code only.

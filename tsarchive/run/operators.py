@@ -49,6 +49,9 @@ def assumed(condition: Any) -> Any:
     return True
 
 
+sym_not: Any = torch.sym_not
+
+
 def without_modes() -> AbstractContextManager[Any]:
     """Leave the modes of tracers, and those that look at operators, while constants are read."""
     before: int = _len_torch_dispatch_stack_pre_dispatch()  # type: ignore[no-untyped-call]
@@ -184,7 +187,7 @@ class Loop(NamedTuple):
 
     def unrolled(self) -> Operands:
         """Run the loop."""
-        condition, carried = self.condition, self.carried
+        condition, carried = self.condition, [*self.carried]
         for turn in itertools.count() if self.count is None else range(self.count):
             if not condition:
                 break
@@ -233,7 +236,7 @@ def chosen(
     if _export.flow is not None and not isinstance(condition, bool):
         return _export.flow.choose(condition, (on_true, on_false), operands, raising)
     if raising is not None and isinstance(condition, torch.SymBool):
-        condition = assumed(torch.sym_not(condition) if raising else condition) is not raising
+        condition = assumed(sym_not(condition) if raising else condition) is not raising
     return (on_true if condition else on_false)(*operands)
 
 

@@ -23,7 +23,7 @@ from tsarchive.run.tracebacks import calling_place
 from .affine import affine_of, marked
 from .joining import MisfitError, RaisesError
 from .state import Snapshot
-from .truths import Truth
+from .truths import Truth, as_tensor, from_tensor, kind_of
 from .watching import Watch, storage_of, untraced
 
 
@@ -69,6 +69,21 @@ class Blocks:
         """The same for the leaves of containers."""
         return tree_map(self.inside, values) if self._scopes else values
 
+    def lent(self, values: Sequence[Any]) -> Callable[[], list[Any]]:
+        """A function that gives values inside of a block: tracers know floats and bools of tensors
+        in one graph alone, so these go in as tensors."""
+        kinds = [kind_of(value) if isinstance(value, _LENT) else None for value in values]
+        pairs = [*zip(values, kinds, strict=True)]
+        held = [value if kind is None else as_tensor(value, kind) for value, kind in pairs]
+
+        def give() -> list[Any]:
+            return [
+                value if kind is None else from_tensor(self.inside(value), kind)
+                for value, kind in zip(held, kinds, strict=True)
+            ]
+
+        return give
+
     def attempt(
         self, block: Callable[[], Any], name: str, used: Sequence[Any], own: Iterable[Tensor] = ()
     ) -> Tried:
@@ -96,7 +111,7 @@ class Blocks:
             watch.note(leaf.tensor if isinstance(leaf, Truth) else leaf)
         return Tried(results, watch.read, frozenset(watch.written))
 
-    def take(self, read: Tensor | None, made: Any) -> None:
+    def take(self, made: Any, read: Any = None) -> None:
         """Tell the blocks that are tried of operators that they do not see."""
         for watch in self._watches:
             watch.note(read)
@@ -114,17 +129,9 @@ class Blocks:
         finally:
             self._scopes.pop()
 
-    def note_copies(
-        self, tried: Tried, results: Sequence[Tensor], made: Sequence[Tensor]
-    ) -> None:
-        """Remember results that were on the memory of other tensors, and what the program has
-        ``made`` in their place."""
-        memory = {storage_of(tensor) for tensor in tried.read.values()}
-        keys = [*map(storage_of, results)]
-        place = calling_place() or "a branch"
-        for key, copy in zip(keys, made, strict=True):
-            if key in memory or keys.count(key) > 1:
-                self.copied |= dict.fromkeys((key, storage_of(copy)), place)
+    def note_copies(self, tensors: Iterable[Tensor]) -> None:
+        """Remember tensors that the program may have as copies where the code has one tensor."""
+        self.copied |= dict.fromkeys(map(storage_of, tensors), calling_place() or "a branch")
 
 
 def _keep_marks(outer: Tensor, inner: Tensor) -> None:
@@ -168,6 +175,7 @@ def symbols_in(values: Sequence[Any], inputs: Iterable[Tensor]) -> list[torch.Sy
     return [*found.values()]
 
 
+_LENT: Final = (torch.SymFloat, torch.SymBool)
 _HOLDING: Final = (list, tuple, dict, Tensor, torch.SymInt)
 
 

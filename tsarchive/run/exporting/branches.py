@@ -20,7 +20,14 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from tsarchive.errors import ScriptError, UnsupportedError
-from tsarchive.run.operators import BlockFunction, Loop, Operands, find_native, without_modes
+from tsarchive.run.operators import (
+    BlockFunction,
+    Loop,
+    Operands,
+    find_native,
+    sym_not,
+    without_modes,
+)
 from tsarchive.run.tracebacks import calling_place
 
 from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
@@ -108,8 +115,7 @@ class Branching:
             return self._either(known, sides, operands)
         except MisfitError as error:
             raise self._refusal(
-                "the branch is data-dependent, and torch.cond cannot hold both sides: "
-                f"{error}"
+                f"the branch is data-dependent, and torch.cond cannot hold both sides: {error}"
             ) from error
 
     def repeat(self, loop: Loop) -> Operands:
@@ -117,13 +123,13 @@ class Branching:
 
         Raises UnsupportedError where a program cannot hold it.
         """
-        count, condition, carried, turn = loop.count, loop.condition, loop.carried, 0
+        count, condition, carried, turn = loop.count, loop.condition, [*loop.carried], 0
         if not isinstance(count, torch.SymInt) or not free_unbacked_symbols(count):
             count = None if count is None else int(count)
         while True:
             known = self._known(condition)
             if isinstance(count, torch.SymInt) or not isinstance(known, bool):
-                left = loop._replace(count=count, condition=known, carried=carried)
+                left = loop._replace(count=count, condition=known, carried=tuple(carried))
                 return self._looped(left, turn)
             if not known or (count is not None and turn >= count):
                 return tuple(carried)
@@ -153,7 +159,7 @@ class Branching:
             return bool(condition)
         if statically_known_true(condition):
             return True
-        return False if statically_known_true(torch.sym_not(condition)) else condition
+        return False if statically_known_true(sym_not(condition)) else condition
 
     def _other(
         self,
@@ -170,16 +176,17 @@ class Branching:
             torch.ops.aten._assert_async.msg(holds, message)
         else:
             check: Any = torch._check
-            check(torch.sym_not(condition) if raising else condition, lambda: message)
+            check(sym_not(condition) if raising else condition, lambda: message)
         return sides[raising](*operands)
 
     def _either(
         self, condition: Any, sides: tuple[BlockFunction, BlockFunction], operands: Operands
     ) -> Operands:
         tried: list[Tried] = []
+        lent = self._blocks.lent(operands)
         for side, name in zip(sides, _SIDES, strict=True):
             try:
-                tried.append(self._blocks.attempt(partial(side, *operands), name, operands))
+                tried.append(self._blocks.attempt(partial(_called, side, lent), name, operands))
             except RaisesError:
                 return self._other(condition, sides, operands, raising=not tried)
         joint = Joint(*(found.results for found in tried))
@@ -189,9 +196,12 @@ class Branching:
             tensors = self._merged(condition, joint, tried, written)
         else:
             inputs = [*outside.values()]
-            graphs = [self._graph(side, operands, inputs, joint, written) for side in sides]
+            graphs = [
+                self._graph(partial(_called, side, lent), inputs, joint, written) for side in sides
+            ]
             given = (*map(as_input, inputs), *symbols_in(operands, inputs))
-            tensors = cond_op(_predicate(condition), *graphs, given)
+            branch: Any = cond_op
+            tensors = branch(_predicate(condition), *graphs, given)
         ends = tensors[len(joint.open_leaves) :]
         for tensor, end in zip(written, ends, strict=True):
             tensor.copy_(end)
@@ -201,7 +211,6 @@ class Branching:
     def _graph(
         self,
         side: BlockFunction,
-        operands: Operands,
         outside: Sequence[Tensor],
         joint: Joint,
         written: Sequence[Tensor],
@@ -213,7 +222,7 @@ class Branching:
             given = zip(outside, inputs, strict=False)
             own = [inner.clone() if id(outer) in kept else inner for outer, inner in given]
             with self._blocks.scope(outside, own):
-                results = self._blocks.inside_all(side(*operands))
+                results = self._blocks.inside_all(side())
                 ends = map(self._blocks.inside, written)
                 return without_aliases([*joint.tensors(results), *ends], inputs)
 
@@ -225,22 +234,26 @@ class Branching:
         """The tensors that torch.cond gives, outside of a graph."""
         predicate = _predicate(condition)
         sides = [(*joint.tensors(found.results), *written) for found in tried]
-        fakes: Any = detect_fake_mode()  # type: ignore[no-untyped-call]
+        fakes: Any = detect_fake_mode()
         with without_modes(), fakes:
             one, two = (lambda side=side: side for side in sides)
             merged: tuple[Tensor, ...] = cond_op(predicate, one, two, ())
-        self._blocks.take(predicate if isinstance(predicate, Tensor) else None, merged)
+        self._blocks.take(merged, predicate)
         return merged
 
-    def _note_copies(
-        self, tried: Sequence[Tried], joint: Joint, tensors: Sequence[Tensor]
-    ) -> None:
+    def _note_copies(self, tried: Sequence[Tried], joint: Joint, tensors: Sequence[Tensor]) -> None:
         """Remember which results of a program are copies of tensors that the code names."""
-        places = [at for at, leaf in enumerate(joint.open_leaves) if leaf.kind is Tensor]
-        with untraced():
-            sides = [joint.tensors(found.results) for found in tried]
-        for found, side in zip(tried, sides, strict=True):
-            self._blocks.note_copies(found, [side[at] for at in places], [tensors[at] for at in places])
+        for found in tried:
+            with untraced():
+                side = joint.tensors(found.results)
+            memory = [storage_of(tensor) for tensor in (*found.read.values(), *side)]
+            for tensor, copy in zip(side, tensors, strict=False):
+                if memory.count(storage_of(tensor)) > 1:
+                    self._blocks.note_copies((tensor, copy))
+
+
+def _called(block: BlockFunction, lent: Callable[[], list[Any]]) -> Operands:
+    return block(*lent())
 
 
 def _of_items(run: Run, given: Sequence[Any], named: Any) -> Tensor:
@@ -255,9 +268,8 @@ def _of_items(run: Run, given: Sequence[Any], named: Any) -> Tensor:
         as_tensor(value if isinstance(item, _PLAIN) else item, kind_of(item)).to(like.dtype)
         for item, value in zip(items, values, strict=True)
     ]
-    kind = {"dtype": like.dtype, "device": like.device}
-    found = torch.stack(made).reshape(like.size()) if made else torch.zeros(like.size(), **kind)
-    return found.to(**kind).requires_grad_(like.requires_grad)
+    found = torch.stack(made) if made else torch.zeros(0, dtype=like.dtype)
+    return found.to(like.device).reshape(like.size()).requires_grad_(like.requires_grad)
 
 
 _OF_LISTS: Final = frozenset({"aten::tensor", "aten::as_tensor.list"})

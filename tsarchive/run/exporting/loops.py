@@ -6,7 +6,7 @@ that stay are constants of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -59,27 +59,57 @@ class _Looping:
         self._blocks = blocks
         self._loop = loop
         self._turn = turn
-        flat, self._spec = tree_flatten([loop.condition, *loop.carried])
+        flat, self._spec = tree_flatten(blocks.inside_all([loop.condition, *loop.carried]))
         self._slots = [_Slot(value, _kind_at_first(value)) for value in flat]
+        self._lent = blocks.lent(loop.free)
         self._counts = loop.count is not None or loop.shows_turn
 
     def run(self) -> Operands:
         tried, fresh = self._tried()
         while self._widen(tried.results, fresh, tried.written):
             tried, fresh = self._tried()
-        outside = {key: t for key, t in tried.read.items() if key not in set(map(id, fresh))}
+        own = {*map(id, fresh)}
+        outside = {key: tensor for key, tensor in tried.read.items() if key not in own}
         written = written_of(outside, tried.written)
-        kept = [slot.first for slot in self._slots if slot.is_kept]
-        memory = [storage_of(tensor) for tensor in (*kept, *outside.values())]
-        if any(memory.count(storage_of(tensor)) > 1 for tensor in kept):
-            raise MisfitError("it writes to one of several tensors on the same memory")
+        self._check_memory(tried, fresh, outside, written)
         if get_proxy_mode() is None:
             with untraced():
                 ends = [_fresh(slot) for slot in self._open]
-            self._blocks.take(None, ends)
+            self._blocks.take(ends)
         else:
             ends = self._traced([*outside.values()], written)
+        self._note_copies(ends, outside)
         return self._ended(ends, written)
+
+    def _check_memory(
+        self,
+        tried: Tried,
+        fresh: Sequence[Tensor],
+        outside: Mapping[int, Tensor],
+        written: Sequence[Tensor],
+    ) -> None:
+        """Raise MisfitError where tensors share memory that a turn writes to: the tensors of the
+        graph have their own."""
+        kept = [slot.first for slot in self._slots if slot.is_kept]
+        firsts = [slot.first for slot in self._open if isinstance(slot.first, Tensor)]
+        before = [storage_of(tensor) for tensor in (*firsts, *outside.values())]
+        after = [storage_of(leaf) for leaf in tried.results if isinstance(leaf, Tensor)]
+        shared = {key for key in after if after.count(key) > 1 and (kept or written)}
+        shared |= {storage_of(t) for t in (*kept, *written) if before.count(storage_of(t)) > 1}
+        own = {*map(id, fresh)}
+        changed = tried.written & {storage_of(tensor) for tensor in (*fresh, *outside.values())}
+        others = (
+            leaf for leaf in tried.results if isinstance(leaf, Tensor) and id(leaf) not in own
+        )
+        if shared or any(storage_of(leaf) in changed for leaf in others):
+            raise MisfitError("its body writes to one of several tensors on the same memory")
+
+    def _note_copies(self, ends: Sequence[Tensor], outside: Mapping[int, Tensor]) -> None:
+        """Remember that what the loop ends with may be what it began with, or another tensor."""
+        pairs = [*zip(self._open, ends, strict=False)]
+        tensors = [pair for pair in pairs if isinstance(pair[0].first, Tensor)]
+        changing = [(slot.first, end) for slot, end in tensors if not slot.is_kept]
+        self._blocks.note_copies([tensor for pair in changing for tensor in pair])
 
     @property
     def _open(self) -> list[_Slot]:
@@ -89,8 +119,7 @@ class _Looping:
         """Try the body with values of which only the kind is known; return these as well."""
         with untraced():
             fresh = [_fresh(slot) for slot in self._open]
-            turn = torch.zeros((), dtype=torch.int64)
-            turn = torch.empty_like(turn)
+            turn = torch.empty((), dtype=torch.int64)
             state = [turn, *fresh]
         used = (*self._loop.carried, *self._loop.free)
         tried = self._blocks.attempt(lambda: self._body(state), _BODY, used, state)
@@ -106,7 +135,7 @@ class _Looping:
         ]
         _, *carried = tree_unflatten(flat, self._spec)
         number = _turn_number(turn) if self._loop.shows_turn else self._turn
-        results = self._loop.body(number, *carried, *self._loop.free)
+        results = self._loop.body(number, *carried, *self._lent())
         return _flat([*results], self._spec, flat)
 
     def _widen(self, results: Sequence[Any], fresh: Sequence[Tensor], written: Any) -> bool:
@@ -132,10 +161,12 @@ class _Looping:
         size = len(first)
 
         def goes_on(*given: Any) -> Tensor:
-            tests = [given[0] < given[size]] if counts else []
-            if self._slots[0].kind is not None:
-                tests.append(given[int(self._counts)].clone())
-            return tests[0] if len(tests) == 1 else tests[0].logical_and(tests[1])
+            proceeds = given[int(self._counts)].clone() if self._slots[0].kind is not None else None
+            if not counts:
+                assert isinstance(proceeds, Tensor)
+                return proceeds
+            has_turns: Tensor = given[0] < given[size]
+            return has_turns if proceeds is None else torch.logical_and(has_turns, proceeds)
 
         def body(*given: Any) -> tuple[Tensor, ...]:
             state, inputs = given[:size], given[size + len(counts) :]
@@ -149,7 +180,8 @@ class _Looping:
                 turn = [state[0] + 1] if self._counts else []
                 return without_aliases([*turn, *after, *copies], given)
 
-        ended = while_loop_op(goes_on, body, tuple(first), more)
+        loop: Any = while_loop_op
+        ended = loop(goes_on, body, tuple(first), more)
         return [*ended[int(self._counts) :]]
 
     def _state(self, state: Sequence[Tensor]) -> list[Tensor]:
@@ -202,7 +234,9 @@ def _flat(results: Sequence[Any], spec: TreeSpec, given: Sequence[Any]) -> list[
     """The leaves of results in a structure."""
     leaves, found = tree_flatten(list(results))
     if found != spec:
-        raise MisfitError(f"it carries lists or tuples of other lengths after a turn ({len(given)} values become {len(leaves)})")
+        raise MisfitError(
+            f"it carries {len(given) - 1} values, which become {len(leaves) - 1} after a turn"
+        )
     return leaves
 
 

@@ -114,9 +114,6 @@ def as_tensor(value: Any, kind: Any) -> Tensor:
         return value
     if isinstance(value, Truth):
         return value.tensor
-    if isinstance(value, torch.SymBool):
-        ite: Any = torch.sym_ite
-        return torch.scalar_tensor(ite(value, 1, 0), dtype=torch.int64).ne(0)
     return torch.scalar_tensor(value, dtype=_DTYPES[kind])
 
 

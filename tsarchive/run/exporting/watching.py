@@ -15,18 +15,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the tensors from outside of a block that its operators read or write."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.read: dict[int, Tensor] = {}
         self.written: set[Any] = set()
         self._made: dict[int, Tensor] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         for leaf in tree_leaves((args, named)):
             self.note(leaf)
@@ -61,12 +59,13 @@ def _is_plain(value: Any) -> bool:
 
 def storage_of(tensor: Tensor) -> Any:
     """A key that tensors on the same memory share; a tensor without memory has its own."""
-    return StorageWeakRef(tensor.untyped_storage()) if _is_plain(tensor) else id(tensor)
+    reference: Any = StorageWeakRef
+    return reference(tensor.untyped_storage()) if _is_plain(tensor) else id(tensor)
 
 
 @contextmanager
 def untraced() -> Iterator[None]:
     """Run operators on the tensors of a tracer without putting them into its graph."""
-    fakes: Any = detect_fake_mode()  # type: ignore[no-untyped-call]
+    fakes: Any = detect_fake_mode()
     with disable_proxy_modes_tracing(), fakes.shape_env.ignore_fresh_unbacked_symbols():
         yield
