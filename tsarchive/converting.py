@@ -608,7 +608,8 @@ def to_exported_program(
     """Export the ``forward`` of a loaded module, or of the archive at a path, by torch.export.
 
     ``example_inputs`` and ``kwargs`` are arguments of one call, which decide what is traced: the
-    branches that these arguments take, in the mode (train or eval) that the module is in.
+    branches that these arguments take, in the mode (train or eval) that the module is in. Branches
+    and loops that values of tensors decide become torch.cond and while_loop of the program.
     ``dynamic_shapes`` says which sizes stay open, as for torch.export.export; all others become
     constants. The keys of the state_dict are those of the module, which is left as it was.
     ``policy`` is that of ``load``, for a path.
@@ -627,8 +628,8 @@ def to_exported_program(
     otherwise: arguments that are constants, decisions, quantized values.
 
     Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
-    torch.export cannot follow the code, such as a branch on the values of a tensor, with the place
-    in the code, and what stopped it as the cause; what ``load`` raises for a path.
+    torch.export cannot follow the code, such as a branch on the values of a tensor whose sides do
+    not fit each other, with the place in the code, and what stopped it as the cause; what ``load`` raises for a path.
     """
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)

@@ -260,7 +260,7 @@ def test_both_sides_are_in_the_program(make, tmp_path):
     notes, path = [], tmp_path / "net.pt2"
     program = tsarchive.to_exported_program(mine, (torch.tensor(INPUTS[0]),), told=notes.append)
     assert held(program)
-    assert not notes
+    assert all(make is Raises and note.kind == "decision" for note in notes)
     tsarchive.save(program, path)
     tsarchive.convert(path, tmp_path / "back.pt")
     runs = [
@@ -282,7 +282,11 @@ def test_both_sides_are_in_the_program(make, tmp_path):
 )
 def test_exceptions_are_assertions(values, message):
     _, mine = both_of(torch.jit.script(Raises()))
-    program = tsarchive.to_exported_program(mine, (torch.ones(2),))
+    notes = []
+    program = tsarchive.to_exported_program(mine, (torch.ones(2),), told=notes.append)
+    texts = [note.text for note in notes if note.kind == "decision" and note.is_checked]
+    assert len(texts) == 3
+    assert any(message in text for text in texts)
     for run in (program.module(), read_back(program).module()):
         with pytest.raises(RuntimeError, match=message):
             run(torch.tensor(values))

@@ -124,8 +124,9 @@ def command(
     .safetensors for the weights alone. Of TorchScript, torch.export traces one call: INPUTS, --arg
     and --random are its arguments, as for 'tsarchive run'. Sizes are those of this call unless
     --dynamic leaves them open; in arguments that are containers, keys and positions lead to the
-    tensor. Where values of tensors decide what is run, --specialize makes the program of this call;
-    it fails where another would be decided otherwise. Quantized weights and values become integers,
+    tensor. Where values of tensors decide what is run, the program holds both sides if these give
+    alike results; --specialize makes the program of this call, which fails where another would be
+    decided otherwise. Quantized weights and values become integers,
     with operators that round as these do, or floats with --dequantize. What the program has of the
     call is told. DESTINATION is replaced when the new file is complete; it may be SOURCE.
 

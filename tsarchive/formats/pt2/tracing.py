@@ -78,10 +78,7 @@ def _traced(
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
     notes += [_lost(name) for name in assigned]
-    if isinstance(deciding, Branching):
-        notes += [_held_bool(position) for position in deciding.bools]
-    else:
-        notes += [Note("decision", str(found), found.place) for found in deciding.decisions]
+    notes += _decision_notes(deciding)
     return Traced(program, tuple(notes))
 
 
@@ -170,9 +167,16 @@ def _argument_notes(
             yield _taken_apart(name, Affine.of(value), form)
 
 
-def _held_bool(position: int) -> Note:
-    text = f"result {position} is a tensor that holds the bool"
-    return Note("result", text, is_checked=False)
+def _decision_notes(deciding: Branching | Replaying) -> Iterator[Note]:
+    """Tell what values of tensors decide in the program, and of bools that they tell."""
+    if isinstance(deciding, Replaying):
+        yield from (Note("decision", str(found), found.place) for found in deciding.decisions)
+        return
+    for message, place in deciding.assertions:
+        yield Note("decision", f"the code does not raise {message!r}", place)
+    for position in deciding.bools:
+        text = f"result {position} is a tensor that holds the bool"
+        yield Note("result", text, is_checked=False)
 
 
 def _lost(name: str) -> Note:

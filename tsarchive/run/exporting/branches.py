@@ -50,11 +50,13 @@ _HINT: Final = (
 class Branching:
     """The control flow of an export, and its layer of operators.
 
-    ``bools`` are the positions of results that are bools of tensors.
+    ``bools`` are the positions of results that are bools of tensors, ``assertions`` the messages of
+    exceptions that the program asserts not to be raised, and the places that decide it.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.bools: list[int] = []
+        self.assertions: dict[tuple[str, str | None], None] = {}
         self._name = type(module).__name__
         self._blocks = Blocks(module)
 
@@ -171,6 +173,7 @@ class Branching:
     ) -> Operands:
         """Assert that a condition is not the one with which a side raises; run the other side."""
         message = _message(sides[not raising], operands)
+        self.assertions[message, calling_place()] = None
         if isinstance(condition, Truth):
             holds = condition.tensor.logical_not() if raising else condition.tensor
             torch.ops.aten._assert_async.msg(holds, message)
