@@ -629,7 +629,8 @@ def to_exported_program(
 
     Raises CallError for arguments that ``forward`` does not take; UnsupportedError where
     torch.export cannot follow the code, such as a branch on the values of a tensor whose sides do
-    not fit each other, with the place in the code, and what stopped it as the cause; what ``load`` raises for a path.
+    not fit each other, with the place in the code, and what stopped it as the cause; what ``load``
+    raises for a path.
     """
     if isinstance(module, str | os.PathLike):
         module = load(module, policy=policy)
