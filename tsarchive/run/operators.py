@@ -157,17 +157,35 @@ BlockFunction = Callable[..., tuple[Any, ...]]
 class ControlFlow(Protocol):
     """What becomes of branches and loops in an export."""
 
-    def choose(
-        self,
-        condition: Any,
-        sides: tuple[BlockFunction, BlockFunction],
-        operands: Operands,
-        raising: bool | None,
-    ) -> Operands:
-        """Return the results of the side for True or for False, as :func:`chosen`."""
+    def choose(self, branch: Branch) -> Operands:
+        """Return the results of one side, or of either."""
 
     def repeat(self, loop: Loop) -> Operands:
         """Return the values that a loop carries at its end."""
+
+
+class Branch(NamedTuple):
+    """A branch of a program. Its sides take the operands, and give results of one length.
+
+    ``raising`` is the condition with which a side always raises an exception, None without one.
+    """
+
+    condition: Any
+    on_true: BlockFunction
+    on_false: BlockFunction
+    operands: Operands
+    raising: bool | None
+
+    def side(self, condition: bool) -> BlockFunction:
+        return self.on_true if condition else self.on_false
+
+    def taken(self) -> Operands:
+        """Run the side that the condition selects; for a symbol that which does not raise."""
+        condition = self.condition
+        if self.raising is not None and isinstance(condition, torch.SymBool):
+            holds = sym_not(condition) if self.raising else condition
+            condition = assumed(holds) is not self.raising
+        return self.side(condition)(*self.operands)
 
 
 class Loop(NamedTuple):
@@ -222,22 +240,12 @@ def exporting(*layers: Layer, flow: ControlFlow | None = None) -> Iterator[None]
         _export.layers, _export.flow = before
 
 
-def chosen(
-    condition: Any,
-    on_true: BlockFunction,
-    on_false: BlockFunction,
-    operands: Operands,
-    raising: bool | None,
-) -> Operands:
-    """The results of the block that a condition selects.
-
-    ``raising`` is the condition with which the block always raises an exception, None without one.
-    """
-    if _export.flow is not None and not isinstance(condition, bool):
-        return _export.flow.choose(condition, (on_true, on_false), operands, raising)
-    if raising is not None and isinstance(condition, torch.SymBool):
-        condition = assumed(sym_not(condition) if raising else condition) is not raising
-    return (on_true if condition else on_false)(*operands)
+def chosen(*branch: Any) -> Operands:
+    """The results of a :class:`Branch` of these fields."""
+    taken, flow = Branch(*branch), _export.flow
+    if flow is None or isinstance(taken.condition, bool):
+        return taken.taken()
+    return flow.choose(taken)
 
 
 def repeated(*loop: Any) -> Operands:

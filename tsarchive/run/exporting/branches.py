@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from tsarchive.errors import ScriptError, UnsupportedError
 from tsarchive.run.operators import (
     BlockFunction,
+    Branch,
     Loop,
     Operands,
     find_native,
@@ -97,24 +98,19 @@ class Branching:
                     f"as the value of a tensor decides at {place}"
                 )
 
-    def choose(
-        self,
-        condition: Any,
-        sides: tuple[BlockFunction, BlockFunction],
-        operands: Operands,
-        raising: bool | None,
-    ) -> Operands:
+    def choose(self, branch: Branch) -> Operands:
         """Return the results of one side where the tracer knows which, else of either.
 
         Raises UnsupportedError where a program cannot hold both.
         """
-        known = self._known(condition)
+        known = self._known(branch.condition)
+        branch = branch._replace(condition=known)
         if isinstance(known, bool):
-            return sides[not known](*operands)
-        if raising is not None:
-            return self._other(known, sides, operands, raising=raising)
+            return branch.side(known)(*branch.operands)
+        if branch.raising is not None:
+            return self._other(branch, raising=branch.raising)
         try:
-            return self._either(known, sides, operands)
+            return self._either(branch)
         except MisfitError as error:
             raise self._refusal(
                 f"the branch is data-dependent, and torch.cond cannot hold both sides: {error}"
@@ -163,35 +159,28 @@ class Branching:
             return True
         return False if statically_known_true(sym_not(condition)) else condition
 
-    def _other(
-        self,
-        condition: Any,
-        sides: tuple[BlockFunction, BlockFunction],
-        operands: Operands,
-        *,
-        raising: bool,
-    ) -> Operands:
+    def _other(self, branch: Branch, *, raising: bool) -> Operands:
         """Assert that a condition is not the one with which a side raises; run the other side."""
-        message = _message(sides[not raising], operands)
+        message = _message(branch.side(raising), branch.operands)
         self.assertions[message, calling_place()] = None
+        condition = branch.condition
         if isinstance(condition, Truth):
             holds = condition.tensor.logical_not() if raising else condition.tensor
             torch.ops.aten._assert_async.msg(holds, message)
         else:
             check: Any = torch._check
             check(sym_not(condition) if raising else condition, lambda: message)
-        return sides[raising](*operands)
+        return branch.side(not raising)(*branch.operands)
 
-    def _either(
-        self, condition: Any, sides: tuple[BlockFunction, BlockFunction], operands: Operands
-    ) -> Operands:
+    def _either(self, branch: Branch) -> Operands:
+        condition, operands, sides = branch.condition, branch.operands, branch[1:3]
         tried: list[Tried] = []
         lent = self._blocks.lent(operands)
         for side, name in zip(sides, _SIDES, strict=True):
             try:
                 tried.append(self._blocks.attempt(partial(_called, side, lent), name, operands))
             except RaisesError:
-                return self._other(condition, sides, operands, raising=not tried)
+                return self._other(branch, raising=not tried)
         joint = Joint(*(found.results for found in tried))
         outside = {**tried[0].read, **tried[1].read}
         written = written_of(outside, tried[0].written | tried[1].written)
@@ -203,8 +192,8 @@ class Branching:
                 self._graph(partial(_called, side, lent), inputs, joint, written) for side in sides
             ]
             given = (*map(as_input, inputs), *symbols_in(operands, inputs))
-            branch: Any = cond_op
-            tensors = branch(_predicate(condition), *graphs, given)
+            operator: Any = cond_op
+            tensors = operator(_predicate(condition), *graphs, given)
         ends = tensors[len(joint.open_leaves) :]
         for tensor, end in zip(written, ends, strict=True):
             tensor.copy_(end)
