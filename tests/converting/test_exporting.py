@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._library.fake_class_registry import FakeScriptObject
 
 import tsarchive
 from tests.support.archives import TORCH, loaded, saved, torch_saved
@@ -11,6 +12,9 @@ from tests.support.both_engines import both_of
 from tests.support.comparing import equal
 from tests.support.networks import build, tensor_cases
 from tests.support.suite import sampled
+from tsarchive.run.conversion import type_of
+from tsarchive.run.linkage import NativeCall
+from tsarchive.run.operators import native_class
 
 ROWS = torch.export.Dim("rows", min=2, max=64)
 STEPS = torch.export.Dim("steps", min=2, max=64)
@@ -188,3 +192,39 @@ def test_parameters_of_recurrent_networks_stay_parameters():
     assert sorted(named.values()) == sorted(dict(module.named_parameters()))
     assert named.keys() <= used
     assert not program.constants
+
+
+class _Scale:
+    """What stands for an object of a class bound from C++ while torch.export traces."""
+
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_methods_of_objects_that_stand_for_native_ones():
+    name = "__torch__.torch.classes.rnn.CellParamsBase"
+    known, other = (native_class(f"__torch__.torch.classes.{kind}.{last}") for kind, last in (
+        ("rnn", "CellParamsBase"), ("quantized", "LinearPackedParamsBase"),
+    ))  # fmt: skip
+    fake = FakeScriptObject(_Scale(), name, None)
+    object.__setattr__(fake, "apply", _Scale().apply)
+    assert type_of(fake) is known
+    assert equal(NativeCall(known, "apply")(fake, torch.ones(2)), torch.full((2,), 2.0))
+    with pytest.raises(tsarchive.ArchiveError, match=r"CellParamsBase|LinearPackedParamsBase"):
+        NativeCall(other, "apply")(fake, torch.ones(2))
+
+
+class Derives(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_(True)
+        (found,) = torch.autograd.grad([torch.tanh(x).sum()], [x])
+        assert found is not None
+        return found
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.export asks for gradients of what has none
+def test_gradients_that_torch_cannot_trace_are_told():
+    module = loaded(torch_saved(torch.jit.script(Derives())))
+    with pytest.raises(tsarchive.UnsupportedError, match="constant's list") as info:
+        tsarchive.to_exported_program(module, (torch.ones(2),))
+    assert "autograd" in info.value.hint

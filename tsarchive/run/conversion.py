@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, SupportsIndex, TypeVar
 
 import torch
+from torch._library.fake_class_registry import FakeScriptObject
 from torch.compiler import is_dynamo_compiling
 
 from tsarchive.ir.classes import ClassType
@@ -153,13 +154,22 @@ def type_of(value: Any) -> Type:
         return DictType(UNKNOWN, UNKNOWN)
     if isinstance(value, tuple):
         return TupleType(tuple(map(type_of, value)))
-    if isinstance(value, torch.ScriptObject):
-        return native_class(value._type().annotation_str) or ANY
+    native = native_name(value)
+    if native is not None:
+        return native_class(native) or ANY
     if isinstance(value, ForeignObject):
         return value.class_
     if isinstance(value, torch.UntypedStorage | torch.TypedStorage):
         return STORAGE
     return ANY
+
+
+def native_name(value: Any) -> str | None:
+    """The qualified name of the class bound from C++ of an object, or of one that stands for it
+    while torch.export traces; None for others."""
+    if isinstance(value, torch.ScriptObject):
+        return str(value._type().annotation_str)
+    return value.script_class_name if isinstance(value, FakeScriptObject) else None
 
 
 def is_instance(value: Any, type_: Type) -> bool:

@@ -22,7 +22,7 @@ from tsarchive.errors import ScriptError
 from tsarchive.garbage import is_patient, rarely_collecting
 from tsarchive.ir.classes import ClassType, Function
 
-from .conversion import type_of_class
+from .conversion import native_name, type_of_class
 from .modules import call_module, foreign_method, is_foreign_module, is_plain, refuse_receiver
 from .natives.conversions import to_dtype
 from .packed import call_method
@@ -277,9 +277,10 @@ class NativeCall:
         self.name = name
 
     def __call__(self, receiver: Any, *arguments: Any) -> Any:
-        is_native = isinstance(receiver, torch.ScriptObject)
-        if not is_native or receiver._type().annotation_str != self.type.qualified_name:
+        if native_name(receiver) != self.type.qualified_name:
             raise refuse_receiver(receiver, self.type)
+        if not isinstance(receiver, torch.ScriptObject):  # torch.export traces
+            return getattr(receiver, self.name)(*arguments)
         return call_method(self.type.qualified_name, self.name, receiver, arguments)
 
 

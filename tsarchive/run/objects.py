@@ -12,7 +12,7 @@ import torch
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.types import EnumType, ListType, OptionalType, TupleType, Type
 
-from .conversion import Converters, type_of_class
+from .conversion import Converters, native_name, type_of_class
 from .foreign import ForeignObject
 from .operators import native_class
 from .slots import set_slot, unset_slots
@@ -62,8 +62,9 @@ class ClassTable:
 
     def type_of(self, value: Any) -> Type | None:
         """The archive's type of an object, enum member or named tuple; None for other values."""
-        if isinstance(value, torch.ScriptObject):
-            return native_class(value._type().annotation_str)
+        native = native_name(value)
+        if native is not None:
+            return native_class(native)
         if isinstance(value, ForeignObject):
             return value.class_
         return type_of_class(type(value))

@@ -203,6 +203,8 @@ def _taken_apart(name: str, affine: Affine, form: Form) -> Note:
 
 
 _OF_DATA: Final = ("data-dependent", "DataDependent", "Could not extract specialized")
+_OF_CLASS: Final = "register_fake_class"
+_OF_GRADIENTS: Final = "fake tensor in the exported program constant's list"
 
 
 def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -> UnsupportedError:
@@ -210,17 +212,32 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
     told = _first_lines(error)
     place = place_of_error(error)
     where = "" if place is None else f" at {place}".removesuffix(":")
-    hint = (
-        "The traceback of its cause names the line of code; sizes that stay open need "
-        "examples of 2 or more"
+    return UnsupportedError(
+        f"torch.export cannot export {type(module).__name__}{where}: {told}",
+        hint=_hint(told, is_specialized=is_specialized),
     )
+
+
+def _hint(told: str, *, is_specialized: bool) -> str:
+    """Return what can be done where torch.export fails with a message."""
     if not is_specialized and any(word in told for word in _OF_DATA):
-        hint = (
+        return (
             "The values of tensors decide here: with the argument specialize, the program "
             "is that of the example, and asserts what they decide"
         )
-    return UnsupportedError(
-        f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
+    if _OF_CLASS in told:
+        return (
+            "Register a class of Python with the methods that the code calls, by "
+            "torch._library.register_fake_class, and export again in the same process"
+        )
+    if _OF_GRADIENTS in told:
+        return (
+            "A forward that takes gradients by torch.autograd.grad can have no form in a program: "
+            "take them outside of it, in the model that the archive was made from"
+        )
+    return (
+        "The traceback of its cause names the line of code; sizes that stay open need "
+        "examples of 2 or more"
     )
 
 
