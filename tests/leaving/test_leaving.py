@@ -42,7 +42,7 @@ class Branch(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if bool(x.sum() > 0):
             return x.nonzero()
-        raise ValueError("nothing is above zero")
+        return x
 
 
 @pytest.fixture(scope="module")
