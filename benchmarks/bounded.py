@@ -46,6 +46,8 @@ def _received(receiving: Connection, seconds: float) -> Iterator[Answer]:
     """Yield answers up to the empty one, with which the fork says that it has done."""
     while receiving.poll(seconds):
         found = receiving.recv()
+        if isinstance(found, EndedError):
+            raise found
         if not found:
             return
         yield found[0]
@@ -58,9 +60,12 @@ def _send(task: Callable[[], Iterator[Answer]], sending: Connection, nbytes: int
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
-    for answer in task():
-        sending.send([answer])
-    sending.send([])
+    try:
+        for answer in task():
+            sending.send([answer])
+        sending.send([])
+    except Exception as error:
+        sending.send(EndedError(f"{type(error).__name__}: {error}"))
 
 
 def _ending(code: int | None) -> str:

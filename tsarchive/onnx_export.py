@@ -53,6 +53,8 @@ from tsarchive.steps import no_step
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from tsarchive.ir.source_ranges import Location
+
 _PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
 # Of weights in the file itself: a message of protobuf ends at 2 GiB.
 _MOST_INLINE: Final = 1536 << 20
@@ -69,6 +71,9 @@ _CHANGED: Final[Mapping[OutputKind, str]] = MappingProxyType(
 _QUANTIZED: Final = "quantized_decomposed::"
 _BATCH_NORM: Final = "batch_norm"
 _OPERATOR_OF: Final = "original_aten"
+# How messages of onnxruntime name a node, and where torch.onnx keeps the stack of its source.
+_NODE: Final = re.compile(r"node with name '([^']+)'")
+_STACK: Final = "pkg.torch.onnx.stack_trace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ class OnnxAgreement:
     sizes which the program leaves open are others in this call. Elements agree within
     ``absolute_tolerance + relative_tolerance * |expected|``. ``max_difference`` is the largest
     difference of an element, ``relative_difference`` the largest as a part of the largest element
-    of its output; None where there are none to compare. ``problem`` says what disagrees, or fails.
+    of its output; None where there are none to compare. ``problem`` says what disagrees, or fails;
+    ``has_run`` is False where onnxruntime does not run the file.
     """
 
     method: str
@@ -90,6 +96,7 @@ class OnnxAgreement:
     relative_tolerance: float
     problem: str | None
     is_resized: bool = False
+    has_run: bool = True
 
     @property
     def ok(self) -> bool:
@@ -415,22 +422,28 @@ def _refusal(error: Exception) -> UnsupportedError:
     node = _failing_node(error)
     reason = str(_first_cause(error)).strip().partition("\n")[0].rstrip(".")
     hint = "Another opset may have it; a .pt2 archive holds the program as it is"
-    if node is None or node.op != "call_function":
+    if node is None:
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
-    called = f"{_operator_text(node)}{_where(node)}"
+    location = _location(node.meta.get("stack_trace"))
+    called = f"{_operator_text(node)}{_where(location)}"
     if _operator_name(node.target).startswith(_QUANTIZED):
         hint = "With the argument dequantize, quantized weights and values are floats"
-    return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+    refusal = UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+    refusal.origin = None if location is None else str(location)
+    return refusal
 
 
-def _where(node: Node) -> str:
-    """Return where the source calls a node, in words; "" where that is not recorded."""
-    range_ = user_line(node.meta.get("stack_trace") or "")
+def _location(stack: str | None) -> Location | None:
+    """Return the line of the source in the text of a stack; None where that is not recorded."""
+    range_ = user_line(stack or "")
     location = None if range_ is None else range_.location
-    if location is None:
-        return ""
-    has_text = location.text != location.filename  # which stands for a text that is not recorded
-    return f", called at {location if has_text else location._replace(text='')}"
+    if location is None or location.text != location.filename:
+        return location
+    return location._replace(text="")  # the name stands for a text that is not recorded
+
+
+def _where(location: Location | None) -> str:
+    return "" if location is None else f", called at {location}"
 
 
 def _operator_text(node: Node) -> str:
@@ -454,15 +467,17 @@ def _first_cause(error: BaseException) -> BaseException:
 def _failing_node(error: BaseException | None) -> Node | None:
     """Return the node that torch.onnx was translating when an error was raised, if any.
 
-    Its errors tell the text of the node alone, so the frames of the traceback are asked.
+    Its errors tell the text of the node alone, so the frames of the traceback are asked. Those of
+    causes are nearer to the node, and the last of each.
     """
-    while error is not None:
-        for frame, _ in walk_tb(error.__traceback__):
-            node = frame.f_locals.get("node")
-            if isinstance(node, Node):
-                return node
-        error = error.__cause__
-    return None
+    if error is None:
+        return None
+    found = _failing_node(error.__cause__)
+    if found is not None:
+        return found
+    nodes = [frame.f_locals.get("node") for frame, _ in walk_tb(error.__traceback__)]
+    calls = (each for each in nodes if isinstance(each, Node) and each.op == "call_function")
+    return next(reversed([*calls]), None)
 
 
 def _lost_state(program: ExportedProgram) -> Iterator[str]:
@@ -573,7 +588,10 @@ def _agreement(
         found = _run(path, feeds)
     except Exception as error:  # onnxruntime raises errors of many unrelated classes
         failure = f"onnxruntime: {str(error).strip().partition(chr(10))[0]}"
-        return OnnxAgreement("forward", inputs, None, None, _ABSOLUTE, rtol, failure)
+        failure += _where(_location_of_node(path, failure))
+        return OnnxAgreement(
+            "forward", inputs, None, None, _ABSOLUTE, rtol, failure, has_run=False
+        )  # fmt: skip
     wanted = [
         _real(value) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=like.dtype)
         for value, like in zip(expected, found, strict=True)
@@ -589,6 +607,23 @@ def _agreement(
         "forward", inputs, outcome.max_difference, outcome.relative_difference,
         _ABSOLUTE, rtol, problem,
     )  # fmt: skip
+
+
+def _location_of_node(path: Path, message: str) -> Location | None:
+    """Return the line of the source of the node of a file that a message names, if it names one."""
+    import onnx
+
+    named = _NODE.search(message)
+    if named is None:
+        return None
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    stacks = (
+        entry.value
+        for node in nodes
+        for entry in node.metadata_props
+        if node.name == named[1] and entry.key == _STACK
+    )
+    return _location(next(stacks, None))
 
 
 def _normalizes_in_training(program: ExportedProgram) -> bool:

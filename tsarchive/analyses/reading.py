@@ -7,7 +7,7 @@ lowering asked read alike: code is lowered once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,14 +30,22 @@ from tsarchive.operators.registry import (
     class_names,
     listed_versions,
     method_texts,
-    schema_texts,
     versions_of,
     versions_of_class,
 )
 from tsarchive.operators.releases import Release
-from tsarchive.operators.removed import REAL_REFUSED_SINCE, defined_classes
+from tsarchive.operators.removed import defined_classes
 
-from .retargeting import STATEMENTS, Target, constructs_of, mixes_packed, only_raises
+from .retargeting import (
+    STATEMENTS,
+    Target,
+    constructs_of,
+    depends_on_packing,
+    may_give_real,
+    mixes_packed,
+    only_raises,
+    refuses_real_tensors,
+)
 
 
 class Fault(NamedTuple):
@@ -91,20 +99,38 @@ class ReadCode(NamedTuple):
         return _live(function.graph.nodes)
 
 
+_Rule = Callable[[Release], bool]
+
+
+def _packs_into_tensors(release: Release) -> bool:
+    return release.packs_into_tensors
+
+
 class _Answers(NamedTuple):
     """What lowering asked, with the answers of a release: who answers alike, reads alike."""
 
-    rules: tuple[Any, ...]
-    operators: Mapping[str, tuple[str, ...]]
+    operators: Mapping[str, Hashable]
     classes: Mapping[str, tuple[str, ...] | None]
+    rules: Mapping[_Rule, bool]
 
-    def are_of(self, release: Release, rules: tuple[Any, ...]) -> bool:
-        """Return whether a release answers the same."""
-        return (
-            self.rules == rules
-            and all(schema_texts(n, release.name) == t for n, t in self.operators.items())
-            and all(_class_texts(release, n) == t for n, t in self.classes.items())
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        operators: Iterable[str],
+        classes: Iterable[str],
+        rules: Iterable[_Rule],
+    ) -> _Answers:
+        """Return what a release answers about these."""
+        return cls(
+            {name: target.answer(name) for name in operators},
+            {name: _class_texts(target.release, name) for name in classes},
+            {rule: rule(target.release) for rule in rules},
         )
+
+    def are_of(self, target: Target) -> bool:
+        """Return whether a release answers the same."""
+        return self == self.of(target, *self)
 
 
 class _Once(Mapping[str, Sequence[TaggedRange]]):
@@ -169,9 +195,9 @@ class Code:
 
     def read_by(self, release: Release) -> Reading:
         """Return what a release finds in all code that the roots lead to."""
-        rules = self._rules(release)
+        target = self.target(release, lambda name: None)
         for answers, reading in self._known:
-            if answers.are_of(release, rules):
+            if answers.are_of(target):
                 return reading
         return self.code_of(release).reading
 
@@ -179,18 +205,13 @@ class Code:
         """Return the code as a release reads it."""
         reader = _Reader(self, release)
         reader.read()
-        self._known.append((reader.answers(self._rules(release)), reader.reading))
+        self._known.append((reader.answers(), reader.reading))
         return ReadCode(reader.reading, reader.functions, reader.code.find_class)
 
-    def _rules(self, release: Release) -> tuple[Any, ...]:
-        """Return what beside operators and classes decides how a release reads."""
-        return (
-            release.operator_version,
-            release.reads_functions_as_current,
-            min(self.version, release.newest_format),
-            release.packs_into_tensors,
-            release.is_since(REAL_REFUSED_SINCE),
-        )
+    def target(self, release: Release, class_named: Callable[[str], ClassType | None]) -> Target:
+        """Return a release as a reader of this code, without libraries."""
+        version = min(self.version, release.newest_format)
+        return Target(release, version, lambda name: (), class_named)
 
 
 class _Reader:
@@ -203,8 +224,8 @@ class _Reader:
         self.functions: list[tuple[Function, str]] = []
         self._classes: dict[str, ClassType | None] = {}
         self._faults: dict[Fault, None] = {}
-        version = min(code.version, release.newest_format)
-        self.target = Target(release, version, lambda name: (), self._class_named)
+        self._rules: set[_Rule] = set()
+        self.target = code.target(release, self._class_named)
         self.code = self.target.code(
             code.texts,
             constant=self._constant,
@@ -230,11 +251,8 @@ class _Reader:
         value, type_ = self.given.constant(index)
         return value, self.code.find_class(type_) if isinstance(type_, str) else type_
 
-    def answers(self, rules: tuple[Any, ...]) -> _Answers:
-        release = self.release.name
-        operators = {name: schema_texts(name, release) for name in self.target.asked}
-        classes = {name: _class_texts(self.release, name) for name in self._natives()}
-        return _Answers(rules, operators, classes)
+    def answers(self) -> _Answers:
+        return _Answers.of(self.target, self.target.asked, self._natives(), self._rules)
 
     def read(self) -> None:
         for name in defined_classes():
@@ -330,13 +348,22 @@ class _Reader:
         self._packed(node, record)
         if node.upgrader is not None:
             self.reading.kept_meanings.setdefault(node.operator, node.upgrader)
-        if self.given.may_be_of_torch_1 and self.target.function_of_real(node) is not None:
+        if self.given.may_be_of_torch_1 and self._refuses_real(node):
             text = f"{node.operator} refuses tensors of real numbers"
             hint = "Give it complex numbers, or say return_complex in the source"
             fault = self._at(node, record, Fault("operator", text, node.operator, hint=hint))
             self._note(fault._replace(is_run=True))
 
+    def _refuses_real(self, node: Node) -> bool:
+        if not may_give_real(node):
+            return False
+        self._rules.add(refuses_real_tensors)
+        return self.target.function_of_real(node) is not None
+
     def _packed(self, node: Node, record: str) -> None:
+        if not depends_on_packing(node):
+            return
+        self._rules.add(_packs_into_tensors)
         about = node.operator if node.schema is not None else node.kind
         if only_raises(node, self.release):
             text = f"{about} only raises an error; torch 1.11 is the last that runs it"

@@ -6,6 +6,7 @@ The code of a decompiled package runs in a process of its own, since no policy h
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import shlex
 import subprocess
@@ -75,9 +76,10 @@ def leave(
 
     ``args`` and ``kwargs`` are the arguments of the call. Without them, example inputs of a PT2
     archive serve, or random tensors of the sizes that torch.jit.trace left in the file; integers
-    are below 10 there. Where there are none, ways that need a call are not tried. ``only`` names
-    the ways to try: ``decompile``, ``pt2``, ``torchscript``, ``onnx``, ``pte``, ``safetensors``.
-    The other arguments are those of :func:`tsarchive.convert`.
+    are below 10 there. A ``forward`` that needs none is called without. Where there are none, ways
+    that need a call are not tried. ``only`` names the ways to try: ``decompile``, ``pt2``,
+    ``torchscript``, ``onnx``, ``pte``, ``safetensors``. The other arguments are those of
+    :func:`tsarchive.convert`.
 
     Raises CallError for an unknown way and for arguments that ``forward`` does not take; what
     :func:`tsarchive.load` raises for the file.
@@ -148,7 +150,7 @@ class _Subject:
         if args is not None or kwargs is not None:
             return "given", self._run(tuple(args or ()), dict(kwargs or {})), None
         sources: tuple[tuple[InputsOrigin, Callable[[], _Arguments | None]], ...]
-        sources = ("stored", self._stored), ("drawn", self._drawn)
+        sources = ("stored", self._stored), ("drawn", self._drawn), ("needless", self._needless)
         for origin, known in sources:
             try:
                 found = known()
@@ -169,11 +171,19 @@ class _Subject:
         found = drawn_inputs(self.archive.container, generator)
         return None if found is None else (found, {})
 
+    def _needless(self) -> _Arguments | None:
+        if not self.has_code or _FORWARD not in self.methods:
+            return None
+        parameters = inspect.signature(self.loaded().forward).parameters.values()
+        return ((), {}) if all(each.default is not each.empty for each in parameters) else None
+
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call:
-        loaded = load(
-            self.file, map_location=self.map_location, policy=self.policy, model=self.model
-        )
-        return _Call(args, kwargs, _outputs(loaded, args, kwargs, self.seed))
+        return _Call(args, kwargs, _outputs(self.loaded(), args, kwargs, self.seed))
+
+    def loaded(self, device: str | None = None) -> Any:
+        """Return the model of the file, on a device other than that asked for if one is given."""
+        place = device or self.map_location
+        return load(self.file, map_location=place, policy=self.policy, model=self.model)
 
     def losses(self, way: _Way) -> Iterator[str]:
         """Yield what this file has and the result of a way has not."""
@@ -292,8 +302,8 @@ class _Trial:
             return None, self.converted(target), ()
         notes: list[Note] = []
         program = to_exported_program(
-            self.subject.file, call.args, call.kwargs, dynamic_shapes=self.dynamic_shapes,
-            policy=self.subject.policy, told=notes.append,
+            self.subject.loaded("cpu"), call.args, call.kwargs, told=notes.append,
+            dynamic_shapes=self.dynamic_shapes,
         )  # fmt: skip
         return (
             self.compared(program.module()),
@@ -336,6 +346,9 @@ def _as_torchscript(trial: _Trial, target: Path) -> _Made:
 def _as_lowered(trial: _Trial, target: Path) -> _Made:
     """Convert; the conversion itself compares the results with those of the runtime."""
     traced, done, notes = trial.lowered(target)
+    for agreement in done.agreements:
+        if not getattr(agreement, "has_run", True):
+            raise UnsupportedError(agreement.problem or "it does not run")
     found = [] if traced is None else [traced]
     found += [Comparison(each.max_difference, each.problem) for each in done.agreements]
     notes = [*notes, *done.notes]
@@ -361,8 +374,8 @@ sys.path.insert(0, folder)
 model = importlib.import_module(name).load()
 args, kwargs = torch.load(given, weights_only=False)
 torch.manual_seed(int(seed))
-with torch.no_grad():
-    leaves = tree_leaves(model(*args, **kwargs))
+leaves = tree_leaves(model(*args, **kwargs))
+leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 plain = torch.Tensor, bool, int, float, complex, str, type(None)
 torch.save([leaf if isinstance(leaf, plain) else type(leaf).__name__ for leaf in leaves], results)
 """
@@ -429,7 +442,7 @@ def _outputs(
 ) -> list[Any]:
     """Return the leaves of a result, from a seed of random numbers; arguments stay as they are."""
     given, named = copy.deepcopy((list(args), dict(kwargs)))
-    with torch.random.fork_rng(), torch.no_grad():
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
         return outputs_of(run(*given, **named))
 

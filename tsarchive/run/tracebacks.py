@@ -152,6 +152,14 @@ def _place(namespace: Mapping[str, Any], line: int) -> Placed | None:
     return places[line - 1] if 0 < line <= len(places) else None
 
 
+def origin_of_error(error: BaseException) -> Location | None:
+    """The line of user source behind that innermost line; None where nothing tells."""
+    for entry in reversed([*_entries(error.__traceback__)]):
+        if PLACES in entry.tb_frame.f_globals:
+            return origin_of(entry.tb_frame, entry.tb_lineno)
+    return None
+
+
 def place_of_frame(frame: FrameType, line: int | None = None) -> str:
     """The function of the archive whose generated code a frame runs, and where it stands in it.
 

@@ -25,7 +25,7 @@ from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import Layer, exporting
-from tsarchive.run.tracebacks import place_of_error, with_user_lines
+from tsarchive.run.tracebacks import origin_of_error, place_of_error, with_user_lines
 
 from .metadata import without_runner
 
@@ -209,9 +209,12 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
             "The values of tensors decide here: with the argument specialize, the program "
             "is that of the example, and asserts what they decide"
         )
-    return UnsupportedError(
+    refusal = UnsupportedError(
         f"torch.export cannot export {type(module).__name__}{where}: {told}", hint=hint
     )
+    origin = origin_of_error(error)
+    refusal.origin = None if origin is None else str(origin)
+    return refusal
 
 
 def _checked(
