@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from traceback import walk_tb
@@ -233,7 +234,7 @@ class _Source:
     """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self.program = with_core_operators(program)
+        self.program = _with_plain_scales(with_core_operators(program))
         self.inputs = [
             spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
         ]
@@ -274,6 +275,111 @@ class _Source:
     @property
     def _number_of_tensors(self) -> int:
         return sum(not output.is_constant for output in self.outputs)
+
+
+# Quantization by scales that are tensors, which torch.onnx does not translate
+
+
+def _with_plain_scales(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with numbers as scales where these are constants, and arithmetic where
+    they are not.
+
+    It is the program itself where it has no scale that is a tensor.
+    """
+    forms = _arithmetic()
+    nodes = [n for each in graphs_of(program.graph_module) for n in each.graph.nodes]
+    if not any(node.target in forms for node in nodes):
+        return program
+    module = copy_of_graph(program.graph_module)
+    constants = _constant_placeholders(program)
+    for node in module.graph.nodes:
+        scale = [constants.get(getattr(each, "name", "")) for each in node.args[1:3]]
+        if node.target in _with_numbers() and all(each is not None for each in scale):
+            node.target = _with_numbers()[node.target]
+            node.args = (node.args[0], *(each.item() for each in scale), *node.args[3:])
+    module.recompile()
+    made = program._update(module, program.graph_signature)
+    return made.run_decompositions(forms)
+
+
+def _constant_placeholders(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """Return the single numbers that a program has as parameters, buffers and constants, by node.
+
+    Buffers that it changes are none.
+    """
+    signature = program.graph_signature
+    changed = signature.buffers_to_mutate.values()
+    known = {**program.state_dict, **program.constants}
+    found = {
+        spec.arg.name: known.get(spec.target or "")
+        for spec in signature.input_specs
+        if spec.target not in changed
+    }
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, torch.Tensor) and value.numel() == 1
+    }
+
+
+@cache
+def _with_numbers() -> dict[Any, Any]:
+    quantized = _quantized_operators()
+    return {
+        quantized.quantize_per_tensor.tensor: quantized.quantize_per_tensor.default,
+        quantized.dequantize_per_tensor.tensor: quantized.dequantize_per_tensor.default,
+    }
+
+
+@cache
+def _arithmetic() -> dict[Any, Callable[..., Any]]:
+    quantized = _quantized_operators()
+    return {
+        quantized.quantize_per_tensor.tensor: _quantize,
+        quantized.dequantize_per_tensor.tensor: _dequantize,
+        quantized.choose_qparams.tensor: _choose_scale,
+    }
+
+
+def _quantized_operators() -> Any:
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # which registers them
+    return torch.ops.quantized_decomposed
+
+
+def _quantize(
+    tensor: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    least: int,
+    most: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    steps = torch.round(tensor * (1.0 / scale)) + zero_point
+    return steps.clamp(least, most).to(dtype)
+
+
+def _dequantize(
+    tensor: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    _least: int,
+    _most: int,
+    _dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    dtype = out_dtype or torch.float32
+    return (tensor.to(dtype) - zero_point) * scale
+
+
+def _choose_scale(
+    tensor: torch.Tensor, least: int, most: int, eps: float, _dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scale and zero point by which the numbers of a tensor, and 0, are in range."""
+    low, high = tensor.min().clamp(max=0.0), tensor.max().clamp(min=0.0)
+    scale = ((high - low) / (most - least)).clamp(min=eps)
+    zero_point = (least - torch.round(low / scale)).clamp(least, most)
+    return scale.to(torch.float64), zero_point.to(torch.int64)
 
 
 def _kept(items: Any, kept: Sequence[bool]) -> tuple[Any, ...]:

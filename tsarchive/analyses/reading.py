@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.frontend.context import UNREACHABLE
 from tsarchive.frontend.importer import revived_class
+from tsarchive.frontend.matching import Question
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded
@@ -99,38 +100,57 @@ class ReadCode(NamedTuple):
         return _live(function.graph.nodes)
 
 
-_Rule = Callable[[Release], bool]
+_Rule: TypeAlias = Callable[[Release], bool]
+_ClassNamed: TypeAlias = Callable[[str], ClassType | None]
 
 
 def _packs_into_tensors(release: Release) -> bool:
     return release.packs_into_tensors
 
 
-class _Answers(NamedTuple):
-    """What lowering asked, with the answers of a release: who answers alike, reads alike."""
+class _Answers:
+    """What lowering asked of a release: who answers alike, reads alike.
 
-    operators: Mapping[str, Hashable]
-    classes: Mapping[str, tuple[str, ...] | None]
-    rules: Mapping[_Rule, bool]
+    ``calls`` are all of which was asked what they mean, ``classes`` the names of those that code
+    has. ``rules`` were asked of single nodes, whose overloads have to be equal altogether.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         target: Target,
         operators: Iterable[str],
+        calls: Iterable[Question],
         classes: Iterable[str],
         rules: Iterable[_Rule],
-    ) -> _Answers:
-        """Return what a release answers about these."""
-        return cls(
-            {name: target.answer(name) for name in operators},
-            {name: _class_texts(target.release, name) for name in classes},
-            {rule: rule(target.release) for rule in rules},
-        )
+    ) -> None:
+        self._target = target
+        self._operators = {name: target.answer(name) for name in operators}
+        self._classes = {name: _class_texts(target.release, name) for name in classes}
+        self._rules = {rule: rule(target.release) for rule in rules}
+        self._calls: dict[str, list[tuple[Question, Hashable]]] = {}
+        for call in calls:
+            self._calls.setdefault(call.kind, []).append((call, target.meaning(call)))
 
     def are_of(self, target: Target) -> bool:
-        """Return whether a release answers the same."""
-        return self == self.of(target, *self)
+        """Return whether a release, with the classes of this one, answers the same."""
+        release = target.release
+        return (
+            all(rule(release) == answer for rule, answer in self._rules.items())
+            and all(_class_texts(release, n) == texts for n, texts in self._classes.items())
+            and all(self._means_same(name, target) for name in self._operators)
+        )
+
+    def _means_same(self, name: str, target: Target) -> bool:
+        mine, theirs = self._operators[name], target.answer(name)
+        if mine == theirs:
+            return True
+        if self._rules or not (mine[0] and theirs[0]):
+            return False
+        return all(
+            target.meaning(call._replace(version=version)) == meaning
+            for call, meaning in self._calls.get(name, ())
+            for version in target.in_place_of(self._target, call.version)
+        )
 
 
 class _Once(Mapping[str, Sequence[TaggedRange]]):
@@ -179,7 +199,7 @@ class Code:
         self.constant = constant
         self.debug = _Once(debug)
         self.may_be_of_torch_1 = may_be_of_torch_1
-        self._known: list[tuple[_Answers, Reading]] = []
+        self._known: list[tuple[_Answers, _ClassNamed, Reading]] = []
         self._checked: dict[str, ArchiveError | None] = {}
 
     def fault_of_text(self, record: str) -> ArchiveError | None:
@@ -195,9 +215,8 @@ class Code:
 
     def read_by(self, release: Release) -> Reading:
         """Return what a release finds in all code that the roots lead to."""
-        target = self.target(release, lambda name: None)
-        for answers, reading in self._known:
-            if answers.are_of(target):
+        for answers, class_named, reading in self._known:
+            if answers.are_of(self.target(release, class_named)):
                 return reading
         return self.code_of(release).reading
 
@@ -205,10 +224,10 @@ class Code:
         """Return the code as a release reads it."""
         reader = _Reader(self, release)
         reader.read()
-        self._known.append((reader.answers(), reader.reading))
+        self._known.append((reader.answers(), reader.known_class, reader.reading))
         return ReadCode(reader.reading, reader.functions, reader.code.find_class)
 
-    def target(self, release: Release, class_named: Callable[[str], ClassType | None]) -> Target:
+    def target(self, release: Release, class_named: _ClassNamed) -> Target:
         """Return a release as a reader of this code, without libraries."""
         version = min(self.version, release.newest_format)
         return Target(release, version, lambda name: (), class_named)
@@ -233,6 +252,7 @@ class _Reader:
             debug=code.debug,
             open_world=True,
         )
+        self.code.overloads.asked = {}
 
     def _class_named(self, name: str) -> ClassType | None:
         """Return a class as the release binds it: classes of one reading compare by identity."""
@@ -251,8 +271,17 @@ class _Reader:
         value, type_ = self.given.constant(index)
         return value, self.code.find_class(type_) if isinstance(type_, str) else type_
 
+    @property
+    def known_class(self) -> _ClassNamed:
+        """What gives a class that was asked for; None for all others."""
+        return self._classes.get
+
     def answers(self) -> _Answers:
-        return _Answers.of(self.target, self.target.asked, self._natives(), self._rules)
+        asked = self.code.overloads.asked
+        assert asked is not None
+        # Of a target without this reader, which would keep all programs.
+        target = self.given.target(self.release, self.known_class)
+        return _Answers(target, self.target.asked, [*asked.values()], self._natives(), self._rules)
 
     def read(self) -> None:
         for name in defined_classes():

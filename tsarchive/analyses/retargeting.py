@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple
 from tsarchive.errors import ArchiveError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import Dialect, no_constant
-from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step, is_packed
+from tsarchive.frontend.matching import (
+    BLOCKED,
+    Call,
+    Match,
+    Overloads,
+    Question,
+    Step,
+    is_packed,
+)
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -145,7 +153,7 @@ class Target:
         """The operators whose overloads were asked for."""
         return self._known.keys()
 
-    def answer(self, name: str) -> Hashable:
+    def answer(self, name: str) -> tuple[Any, ...]:
         """Return what decides about calls of an operator: releases that give the same choose alike.
 
         That is its overloads, and those of them that have an old meaning in methods or functions.
@@ -153,6 +161,35 @@ class Target:
         versions = self.version, self.free_version
         old = tuple(old_overloads(name, version, self.age) for version in versions)
         return schema_texts(name, self.release.name), old
+
+    def meaning(self, call: Question) -> Hashable:
+        """Return what code with a call depends on: the types that it gives, its old meaning, what
+        is asked of its node; or why there is no overload for it."""
+        try:
+            candidate, match = self.overloads.choose(call.kind, call.version, call.call)
+        except UnknownOperatorError as error:
+            return error.message, error.hint
+        operator = candidate.schema.full_name
+        taken = zip(candidate.schema.arguments, match.inputs, strict=False)
+        pairs = [
+            (argument.type, call.call.values[given.source].type)
+            for argument, given in taken
+            if isinstance(given.source, int)
+        ]
+        old = candidate.upgrader and (candidate.upgrader, operator)
+        names = tuple(result.name for result in candidate.schema.returns)
+        asked = (
+            operator in _LISTS_OF_WEIGHTS,
+            _mix_packed(pairs),
+            removed.for_real_tensors(operator),
+        )
+        return old, candidate.refusal, names, tuple(match.returns), asked
+
+    def in_place_of(self, other: Target, version: int | None) -> Iterator[int | None]:
+        """Yield the versions that stand here for one of another release: of methods, functions,
+        hooks."""
+        mine, theirs = ((target.version, target.free_version, None) for target in (self, other))
+        yield from {here for here, there in zip(mine, theirs, strict=True) if there == version}
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""
@@ -321,8 +358,8 @@ def _is_told(node: Node) -> bool:
     """Return whether a call of stft says whether it gives complex numbers."""
     assert node.schema is not None
     given = zip(node.schema.arguments, node.inputs, strict=True)
-    told = next(value for argument, value in given if argument.name == "return_complex")
-    return node.kind == "aten::stft" and isinstance(told.constant, bool)
+    told = (value for argument, value in given if argument.name == "return_complex")
+    return node.kind == "aten::stft" and any(isinstance(value.constant, bool) for value in told)
 
 
 def _removed_forms(node: Node) -> Iterator[str]:
@@ -653,14 +690,18 @@ def _lists_weights(node: Node) -> bool:
     return node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
 
 
+def _mix_packed(types: Iterable[tuple[Type, Type]]) -> bool:
+    """Return whether of a taken and a given type one is that of packed weights, one of tensors."""
+    return any(
+        (taken == TENSOR and is_packed(given)) or (is_packed(taken) and given == TENSOR)
+        for taken, given in types
+    )
+
+
 def _mixes_packed(node: Node) -> bool:
     if node.schema is not None:
-        pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
-        return any(
-            (type_ == TENSOR and is_packed(value.type))
-            or (is_packed(type_) and value.type == TENSOR)
-            for type_, value in pairs
-        )
+        taken = zip(node.schema.arguments, node.inputs, strict=False)
+        return _mix_packed((argument.type, value.type) for argument, value in taken)
     owner, value = node.inputs
     slots = owner.type.attributes if isinstance(owner.type, ClassType) else {}
     slot = slots.get(node.attributes["name"])

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
@@ -121,6 +122,11 @@ class _Call:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     expected: Sequence[Any]
+
+    @property
+    def integers(self) -> _Call:
+        """The call with integers in the place of quantized tensors."""
+        return _Call(*map(_as_integers, (self.args, self.kwargs, self.expected)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +312,8 @@ class _Trial:
             dynamic_shapes=self.dynamic_shapes,
         )  # fmt: skip
         return (
-            self.compared(program.module()),
-            convert(program, target, **self._traced_arguments()),
+            self.compared_traced(program.module()),
+            convert(program, target, args=call.integers.args, kwargs=call.integers.kwargs),
             notes,
         )
 
@@ -316,6 +322,13 @@ class _Trial:
         call = self.call
         if call is None:
             return None
+        return self._comparison(run, call)
+
+    def compared_traced(self, run: Callable[..., Any]) -> Comparison | None:
+        """The same of what was traced, in which integers stand for quantized tensors."""
+        return None if self.call is None else self._comparison(run, self.call.integers)
+
+    def _comparison(self, run: Callable[..., Any], call: _Call) -> Comparison:
         found = _outputs(run, call.args, call.kwargs, self.subject.seed)
         return compare_outputs(found, call.expected, rtol=_RELATIVE, atol=_ABSOLUTE)
 
@@ -335,7 +348,7 @@ def _as_package(trial: _Trial, target: Path) -> _Made:
 
 def _as_program(trial: _Trial, target: Path) -> _Made:
     done = trial.converted(target)
-    return _Made(trial.compared(torch.export.load(target).module()), done.notes)
+    return _Made(trial.compared_traced(torch.export.load(target).module()), done.notes)
 
 
 def _as_torchscript(trial: _Trial, target: Path) -> _Made:
@@ -445,6 +458,12 @@ def _outputs(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return outputs_of(run(*given, **named))
+
+
+def _as_integers(values: Any) -> Any:
+    return tree_map_only(
+        torch.Tensor, lambda value: value.int_repr() if value.is_quantized else value, values
+    )
 
 
 def _outcome(comparison: Comparison | None) -> Outcome:

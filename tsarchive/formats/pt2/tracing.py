@@ -72,6 +72,7 @@ def _traced(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
         )
     _check_text(module, program)
+    _drop_empty_regions(program.graph_module)
     _tell_user_lines(program)
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
@@ -109,6 +110,21 @@ def _without_dump() -> Iterator[None]:
         raise
     finally:
         sys.stderr.write(written.getvalue().replace(dump, ""))
+
+
+def _drop_empty_regions(module: GraphModule) -> None:
+    """Drop regions with or without gradients in which nothing runs: torch.export.load fails on
+    them."""
+    for node in [*module.graph.nodes]:
+        if node.target is not torch.ops.higher_order.wrap_with_set_grad_enabled or node.users:
+            continue
+        region = node.args[1]
+        inner = module.get_submodule(region.target)
+        if all(each.op in ("placeholder", "output") for each in inner.graph.nodes):
+            module.graph.erase_node(node)
+            module.graph.erase_node(region)
+            module.delete_submodule(region.target)
+    module.recompile()
 
 
 def _tell_user_lines(program: ExportedProgram) -> None:
