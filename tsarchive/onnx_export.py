@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from traceback import walk_tb
@@ -33,7 +33,7 @@ from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_unfla
 
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.executorch.modules.comparing import compare_outputs
+from tsarchive.formats.executorch.modules.comparing import Comparison, compare_outputs
 from tsarchive.formats.pt2.metadata import user_line
 from tsarchive.lowering import (
     ExampleCall,
@@ -234,12 +234,12 @@ class _Source:
     """A program, with the names of its arguments and results; ``graph`` gives tensors alone."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        self.program = _with_plain_scales(with_core_operators(program))
+        self.program = with_core_operators(program)
         self.inputs = [
             spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
         ]
         self.outputs = _named_outputs(program, {spec.arg.name for spec in self.inputs})
-        self.graph = self._with_tensors_alone()
+        self.graph = _with_plain_scales(self._with_tensors_alone())
 
     @property
     def notes(self) -> Iterator[str]:
@@ -251,9 +251,9 @@ class _Source:
 
     def _with_tensors_alone(self) -> ExportedProgram:
         program = self.program
-        if not any(output.is_constant for output in self.outputs):
+        if self.outputs and not any(output.is_constant for output in self.outputs):
             return program
-        if all(output.is_constant for output in self.outputs):
+        if all(output.is_constant for output in self.outputs):  # as of no results
             raise UnsupportedError(
                 "all results of the program are constants, and ONNX has tensors alone",
                 hint="A .pt2 archive holds such results",
@@ -702,17 +702,35 @@ def _agreement(
         _real(value) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=like.dtype)
         for value, like in zip(expected, found, strict=True)
     ]
-    outcome = compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+    outcome = _within(wanted, rtol, found)
     problem = outcome.problem
     if problem is not None and _normalizes_in_training(source.program):
         problem += (
             ", since ONNX has batch normalization as in evaluation, and the module is in training: "
             "call eval() before it is saved"
         )
+    elif problem is not None:
+        problem += _if_optimized(path, feeds, partial(_within, wanted, rtol))
     return OnnxAgreement(
         "forward", inputs, outcome.max_difference, outcome.relative_difference,
         _ABSOLUTE, rtol, problem,
     )  # fmt: skip
+
+
+def _within(wanted: Sequence[Any], rtol: float, found: Sequence[Any]) -> Comparison:
+    return compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+
+
+def _if_optimized(
+    path: Path, feeds: Mapping[str, Any], compared: Callable[[list[torch.Tensor]], Comparison]
+) -> str:
+    """Return what a message adds where results agree as long as onnxruntime optimizes nothing."""
+    if compared(_run(path, feeds, is_optimized=False)).problem is not None:
+        return ""
+    return (
+        ", and agrees where onnxruntime optimizes nothing: it fuses operators, and fused ones "
+        "round otherwise, mostly of quantized layers"
+    )
 
 
 def _location_of_node(path: Path, message: str) -> Location | None:
@@ -747,12 +765,14 @@ def _updates_statistics(node: Node) -> bool:
     return is_training is True and given.get("running_mean") is not None
 
 
-def _run(path: Path, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
+def _run(path: Path, feeds: Mapping[str, Any], *, is_optimized: bool = True) -> list[torch.Tensor]:
     import numpy
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone: it would print warnings
+    if not is_optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
     return [torch.from_numpy(numpy.asarray(output)) for output in session.run(None, dict(feeds))]
