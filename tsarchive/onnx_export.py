@@ -293,13 +293,14 @@ def _with_plain_scales(program: ExportedProgram) -> ExportedProgram:
     module = copy_of_graph(program.graph_module)
     constants = _constant_placeholders(program)
     for node in module.graph.nodes:
-        scale = [constants.get(getattr(each, "name", "")) for each in node.args[1:3]]
-        if node.target in _with_numbers() and all(each is not None for each in scale):
+        names = [getattr(each, "name", "") for each in node.args[1:3]]
+        if node.target in _with_numbers() and constants.keys() >= set(names):
             node.target = _with_numbers()[node.target]
-            node.args = (node.args[0], *(each.item() for each in scale), *node.args[3:])
+            node.args = (node.args[0], *(constants[name].item() for name in names), *node.args[3:])
     module.recompile()
-    made = program._update(module, program.graph_signature)
-    return made.run_decompositions(forms)
+    made: ExportedProgram = program._update(module, program.graph_signature)
+    decomposed: ExportedProgram = made.run_decompositions(forms)
+    return decomposed
 
 
 def _constant_placeholders(program: ExportedProgram) -> dict[str, torch.Tensor]:

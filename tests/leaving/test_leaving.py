@@ -144,6 +144,20 @@ def test_what_a_program_has_not_is_lost(tmp_path):
     assert any("calls assign calls" in loss for loss in found.loses)
 
 
+class Methods(nn.Module):
+    @torch.jit.export
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def test_without_a_forward_there_is_nothing_to_trace(tmp_path):
+    path = tmp_path / "methods.pt"
+    tsarchive.save(torch.jit.script(Methods()), path)
+    found = ways(path, only=("pt2", "decompile"))
+    assert found["decompile"].works
+    assert (found["pt2"].outcome, found["pt2"].problem) == ("fails", "there is no forward to trace")
+
+
 class Constant(nn.Module):
     def forward(self, scale: float = 2.0) -> torch.Tensor:
         return torch.ones(3) * scale

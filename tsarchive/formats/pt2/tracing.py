@@ -20,7 +20,7 @@ from tsarchive.errors import ArchiveError, CallError, UnsupportedError
 from tsarchive.formats.requests import Example, Note
 from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.decisions import Recording, Replaying
-from tsarchive.run.exporting.packed import standing_for, standing_in
+from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
@@ -71,6 +71,7 @@ def _traced(
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
         )
+    program.example_inputs = unmarked(program.example_inputs)
     _check_text(module, program)
     _drop_empty_regions(program.graph_module)
     _tell_user_lines(program)
@@ -119,7 +120,7 @@ def _drop_empty_regions(module: GraphModule) -> None:
         if node.target is not torch.ops.higher_order.wrap_with_set_grad_enabled or node.users:
             continue
         region = node.args[1]
-        inner = module.get_submodule(region.target)
+        inner: Any = module.get_submodule(region.target)
         if all(each.op in ("placeholder", "output") for each in inner.graph.nodes):
             module.graph.erase_node(node)
             module.graph.erase_node(region)
