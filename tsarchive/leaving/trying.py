@@ -234,8 +234,10 @@ class _Trial:
             return made("untried", problem=problem, hint=f'pip install "tsarchive[{way.extra}]"')
         if self.call is None and way.is_traced and not self.subject.has_programs:
             if _FORWARD not in self.subject.methods:
-                hint = "Save a module whose forward calls the method that is wanted"
-                return made("fails", problem="there is no forward to trace", hint=hint)
+                return made(
+                    "fails", problem="there is no forward to trace",
+                    hint="Save a module whose forward calls the method that is wanted",
+                )  # fmt: skip
             problem = self.problem or "it takes a call"
             return made("untried", problem=problem, hint="Give the arguments of a call")
         begun = time.monotonic()
