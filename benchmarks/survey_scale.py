@@ -117,9 +117,10 @@ def steps(files: int, workers: int, out: Path) -> Iterator[tuple[str, Callable[[
     yield "survey", lambda: tsarchive.survey([url], out, workers=workers)
     yield "the same again", lambda: tsarchive.survey([url], out, workers=workers)
     survey = Survey.of(out)
-    yield "summary", survey.summary
-    yield "gate", lambda: survey.check(Gate.of(POLICY))
-    yield "page", lambda: survey.page(out.with_suffix(".html"))
+    found: dict[str, Any] = {}
+    yield "summary", lambda: found.update(summary=survey.summary())
+    yield "gate", lambda: found.update(gate=survey.check(Gate.of(POLICY)))
+    yield "page", lambda: survey.page(out.with_suffix(".html"), **found)
 
 
 def rows(files: int, workers: int, out: Path) -> Iterator[dict[str, Any]]:

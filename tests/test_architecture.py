@@ -145,7 +145,7 @@ MAY_IMPORT = {
     },
     "tsarchive.onnx_export": {
         "tsarchive.container", "tsarchive.formats.executorch", "tsarchive.formats.pt2",
-        "tsarchive.lowering",
+        "tsarchive.ir", "tsarchive.lowering",
     },
     "tsarchive.weights_export": {
         "tsarchive.archive", "tsarchive.container", "tsarchive.describing", "tsarchive.formats",

@@ -520,7 +520,7 @@ def _methods_of(src: Any, request: _Request) -> _Programs:
         )
     opened, found = _opened_archive(src)
     guard = Guard() if request.policy is None else Guard(request.policy)
-    options = LoadOptions(None, guard, request.model)
+    options = LoadOptions(given_device("cpu"), guard, request.model)
     if found.has_programs:
         _require(call.dynamic_shapes is None, "dynamic_shapes", _FIXED_SIZES)
         methods, samples = _models(opened, options)

@@ -64,7 +64,12 @@ class MissingRecordError(ArchiveError, KeyError):
 
 
 class UnsupportedError(ArchiveError, ValueError):
-    """The file is well formed, but uses something that this version does not handle."""
+    """The file is well formed, but uses something that this version does not handle.
+
+    ``origin`` is the line of user source that uses it, as ``file:line: text``, where it is known.
+    """
+
+    origin: str | None = None
 
 
 class TargetError(UnsupportedError):

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from traceback import walk_tb
@@ -32,7 +33,7 @@ from torch.utils._pytree import tree_flatten, tree_flatten_with_path, tree_unfla
 
 from tsarchive.container.writer import replacing
 from tsarchive.errors import CallError, UnsupportedError
-from tsarchive.formats.executorch.modules.comparing import compare_outputs
+from tsarchive.formats.executorch.modules.comparing import Comparison, compare_outputs
 from tsarchive.formats.pt2.metadata import user_line
 from tsarchive.lowering import (
     ExampleCall,
@@ -53,6 +54,8 @@ from tsarchive.steps import no_step
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from tsarchive.ir.source_ranges import Location
+
 _PACKAGES: Final = ("onnx", "onnxscript", "onnxruntime")
 # Of weights in the file itself: a message of protobuf ends at 2 GiB.
 _MOST_INLINE: Final = 1536 << 20
@@ -69,6 +72,9 @@ _CHANGED: Final[Mapping[OutputKind, str]] = MappingProxyType(
 _QUANTIZED: Final = "quantized_decomposed::"
 _BATCH_NORM: Final = "batch_norm"
 _OPERATOR_OF: Final = "original_aten"
+# How messages of onnxruntime name a node, and where torch.onnx keeps the stack of its source.
+_NODE: Final = re.compile(r"node with name '([^']+)'")
+_STACK: Final = "pkg.torch.onnx.stack_trace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,8 @@ class OnnxAgreement:
     sizes which the program leaves open are others in this call. Elements agree within
     ``absolute_tolerance + relative_tolerance * |expected|``. ``max_difference`` is the largest
     difference of an element, ``relative_difference`` the largest as a part of the largest element
-    of its output; None where there are none to compare. ``problem`` says what disagrees, or fails.
+    of its output; None where there are none to compare. ``problem`` says what disagrees, or fails;
+    ``has_run`` is False where onnxruntime does not run the file.
     """
 
     method: str
@@ -90,6 +97,7 @@ class OnnxAgreement:
     relative_tolerance: float
     problem: str | None
     is_resized: bool = False
+    has_run: bool = True
 
     @property
     def ok(self) -> bool:
@@ -231,7 +239,7 @@ class _Source:
             spec for spec in user_inputs(program) if not isinstance(spec.arg, ConstantArgument)
         ]
         self.outputs = _named_outputs(program, {spec.arg.name for spec in self.inputs})
-        self.graph = self._with_tensors_alone()
+        self.graph = _with_plain_scales(self._with_tensors_alone())
 
     @property
     def notes(self) -> Iterator[str]:
@@ -243,9 +251,9 @@ class _Source:
 
     def _with_tensors_alone(self) -> ExportedProgram:
         program = self.program
-        if not any(output.is_constant for output in self.outputs):
+        if self.outputs and not any(output.is_constant for output in self.outputs):
             return program
-        if all(output.is_constant for output in self.outputs):
+        if all(output.is_constant for output in self.outputs):  # as of no results
             raise UnsupportedError(
                 "all results of the program are constants, and ONNX has tensors alone",
                 hint="A .pt2 archive holds such results",
@@ -267,6 +275,112 @@ class _Source:
     @property
     def _number_of_tensors(self) -> int:
         return sum(not output.is_constant for output in self.outputs)
+
+
+# Quantization by scales that are tensors, which torch.onnx does not translate
+
+
+def _with_plain_scales(program: ExportedProgram) -> ExportedProgram:
+    """Return the program with numbers as scales where these are constants, and arithmetic where
+    they are not.
+
+    It is the program itself where it has no scale that is a tensor.
+    """
+    forms = _arithmetic()
+    nodes = [n for each in graphs_of(program.graph_module) for n in each.graph.nodes]
+    if not any(node.target in forms for node in nodes):
+        return program
+    module = copy_of_graph(program.graph_module)
+    constants = _constant_placeholders(program)
+    for node in module.graph.nodes:
+        names = [getattr(each, "name", "") for each in node.args[1:3]]
+        if node.target in _with_numbers() and constants.keys() >= set(names):
+            node.target = _with_numbers()[node.target]
+            node.args = (node.args[0], *(constants[name].item() for name in names), *node.args[3:])
+    module.recompile()
+    made: ExportedProgram = program._update(module, program.graph_signature)
+    decomposed: ExportedProgram = made.run_decompositions(forms)
+    return decomposed
+
+
+def _constant_placeholders(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """Return the single numbers that a program has as parameters, buffers and constants, by node.
+
+    Buffers that it changes are none.
+    """
+    signature = program.graph_signature
+    changed = signature.buffers_to_mutate.values()
+    known = {**program.state_dict, **program.constants}
+    found = {
+        spec.arg.name: known.get(spec.target or "")
+        for spec in signature.input_specs
+        if spec.target not in changed
+    }
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, torch.Tensor) and value.numel() == 1
+    }
+
+
+@cache
+def _with_numbers() -> dict[Any, Any]:
+    quantized = _quantized_operators()
+    return {
+        quantized.quantize_per_tensor.tensor: quantized.quantize_per_tensor.default,
+        quantized.dequantize_per_tensor.tensor: quantized.dequantize_per_tensor.default,
+    }
+
+
+@cache
+def _arithmetic() -> dict[Any, Callable[..., Any]]:
+    quantized = _quantized_operators()
+    return {
+        quantized.quantize_per_tensor.tensor: _quantize,
+        quantized.dequantize_per_tensor.tensor: _dequantize,
+        quantized.choose_qparams.tensor: _choose_scale,
+    }
+
+
+def _quantized_operators() -> Any:
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # which registers them
+    return torch.ops.quantized_decomposed
+
+
+def _quantize(
+    tensor: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    least: int,
+    most: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    steps = torch.round(tensor * (1.0 / scale)) + zero_point
+    return steps.clamp(least, most).to(dtype)
+
+
+def _dequantize(
+    tensor: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    _least: int,
+    _most: int,
+    _dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    dtype = out_dtype or torch.float32
+    return (tensor.to(dtype) - zero_point) * scale
+
+
+def _choose_scale(
+    tensor: torch.Tensor, least: int, most: int, eps: float, _dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scale and zero point by which the numbers of a tensor, and 0, are in range."""
+    low, high = tensor.min().clamp(max=0.0), tensor.max().clamp(min=0.0)
+    scale = ((high - low) / (most - least)).clamp(min=eps)
+    zero_point = (least - torch.round(low / scale)).clamp(least, most)
+    return scale.to(torch.float64), zero_point.to(torch.int64)
 
 
 def _kept(items: Any, kept: Sequence[bool]) -> tuple[Any, ...]:
@@ -415,22 +529,28 @@ def _refusal(error: Exception) -> UnsupportedError:
     node = _failing_node(error)
     reason = str(_first_cause(error)).strip().partition("\n")[0].rstrip(".")
     hint = "Another opset may have it; a .pt2 archive holds the program as it is"
-    if node is None or node.op != "call_function":
+    if node is None:
         return UnsupportedError(f"torch.onnx cannot translate the program: {reason}", hint=hint)
-    called = f"{_operator_text(node)}{_where(node)}"
+    location = _location(node.meta.get("stack_trace"))
+    called = f"{_operator_text(node)}{_where(location)}"
     if _operator_name(node.target).startswith(_QUANTIZED):
         hint = "With the argument dequantize, quantized weights and values are floats"
-    return UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+    refusal = UnsupportedError(f"torch.onnx cannot translate {called} ({reason})", hint=hint)
+    refusal.origin = None if location is None else str(location)
+    return refusal
 
 
-def _where(node: Node) -> str:
-    """Return where the source calls a node, in words; "" where that is not recorded."""
-    range_ = user_line(node.meta.get("stack_trace") or "")
+def _location(stack: str | None) -> Location | None:
+    """Return the line of the source in the text of a stack; None where that is not recorded."""
+    range_ = user_line(stack or "")
     location = None if range_ is None else range_.location
-    if location is None:
-        return ""
-    has_text = location.text != location.filename  # which stands for a text that is not recorded
-    return f", called at {location if has_text else location._replace(text='')}"
+    if location is None or location.text != location.filename:
+        return location
+    return location._replace(text="")  # the name stands for a text that is not recorded
+
+
+def _where(location: Location | None) -> str:
+    return "" if location is None else f", called at {location}"
 
 
 def _operator_text(node: Node) -> str:
@@ -454,15 +574,17 @@ def _first_cause(error: BaseException) -> BaseException:
 def _failing_node(error: BaseException | None) -> Node | None:
     """Return the node that torch.onnx was translating when an error was raised, if any.
 
-    Its errors tell the text of the node alone, so the frames of the traceback are asked.
+    Its errors tell the text of the node alone, so the frames of the traceback are asked. Those of
+    causes are nearer to the node, and the last of each.
     """
-    while error is not None:
-        for frame, _ in walk_tb(error.__traceback__):
-            node = frame.f_locals.get("node")
-            if isinstance(node, Node):
-                return node
-        error = error.__cause__
-    return None
+    if error is None:
+        return None
+    found = _failing_node(error.__cause__)
+    if found is not None:
+        return found
+    nodes = [frame.f_locals.get("node") for frame, _ in walk_tb(error.__traceback__)]
+    calls = (each for each in nodes if isinstance(each, Node) and each.op == "call_function")
+    return next(reversed([*calls]), None)
 
 
 def _lost_state(program: ExportedProgram) -> Iterator[str]:
@@ -573,22 +695,60 @@ def _agreement(
         found = _run(path, feeds)
     except Exception as error:  # onnxruntime raises errors of many unrelated classes
         failure = f"onnxruntime: {str(error).strip().partition(chr(10))[0]}"
-        return OnnxAgreement("forward", inputs, None, None, _ABSOLUTE, rtol, failure)
+        failure += _where(_location_of_node(path, failure))
+        return OnnxAgreement(
+            "forward", inputs, None, None, _ABSOLUTE, rtol, failure, has_run=False
+        )  # fmt: skip
     wanted = [
         _real(value) if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=like.dtype)
         for value, like in zip(expected, found, strict=True)
     ]
-    outcome = compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+    outcome = _within(wanted, rtol, found)
     problem = outcome.problem
     if problem is not None and _normalizes_in_training(source.program):
         problem += (
             ", since ONNX has batch normalization as in evaluation, and the module is in training: "
             "call eval() before it is saved"
         )
+    elif problem is not None:
+        problem += _if_optimized(path, feeds, partial(_within, wanted, rtol))
     return OnnxAgreement(
         "forward", inputs, outcome.max_difference, outcome.relative_difference,
         _ABSOLUTE, rtol, problem,
     )  # fmt: skip
+
+
+def _within(wanted: Sequence[Any], rtol: float, found: Sequence[Any]) -> Comparison:
+    return compare_outputs(found, wanted, rtol=rtol, atol=_ABSOLUTE)
+
+
+def _if_optimized(
+    path: Path, feeds: Mapping[str, Any], compared: Callable[[list[torch.Tensor]], Comparison]
+) -> str:
+    """Return what a message adds where results agree as long as onnxruntime optimizes nothing."""
+    if compared(_run(path, feeds, is_optimized=False)).problem is not None:
+        return ""
+    return (
+        ", and agrees where onnxruntime optimizes nothing: it fuses operators, and fused ones "
+        "round otherwise, mostly of quantized layers"
+    )
+
+
+def _location_of_node(path: Path, message: str) -> Location | None:
+    """Return the line of the source of the node of a file that a message names, if it names one."""
+    import onnx
+
+    named = _NODE.search(message)
+    if named is None:
+        return None
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    stacks = (
+        entry.value
+        for node in nodes
+        for entry in node.metadata_props
+        if node.name == named[1] and entry.key == _STACK
+    )
+    return _location(next(stacks, None))
 
 
 def _normalizes_in_training(program: ExportedProgram) -> bool:
@@ -606,12 +766,14 @@ def _updates_statistics(node: Node) -> bool:
     return is_training is True and given.get("running_mean") is not None
 
 
-def _run(path: Path, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
+def _run(path: Path, feeds: Mapping[str, Any], *, is_optimized: bool = True) -> list[torch.Tensor]:
     import numpy
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors alone: it would print warnings
+    if not is_optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     providers = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
     return [torch.from_numpy(numpy.asarray(output)) for output in session.run(None, dict(feeds))]

@@ -63,7 +63,7 @@ def test_what_an_earlier_run_has_compiled_is_not_taken(name, measure, printed, m
     [
         ("compare", {"demo": lambda: [MODEL]}, []),
         ("conversion", {"examine_all": lambda paths, timeout: ()}, ["none.pt"]),
-        ("leaving", {"examine_all": lambda *_: ()}, ["none.pt"]),
+        ("leaving", {"rows_of": lambda *_: (), "import_tools": lambda: None}, ["none.pt"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["none"]),
         ("fidelity", {"results": lambda collection, options: ()}, ["--run", "none"]),
         ("packing_mutants", {"is_model": lambda data: False}, [__file__]),

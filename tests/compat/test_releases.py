@@ -167,6 +167,25 @@ def test_releases_that_answer_alike_read_alike(name, monkeypatch):
     assert tsarchive.compat(path).rows == shared
 
 
+READINGS = {
+    "nothing that changed": ("return torch.relu(torch.add(x, x, alpha=2))", 3, 1),
+    "an operator with an old meaning": ("return torch.div(x, x)", 3, 2),
+    "the same in a file that is too new for it": ("return torch.div(x, x)", 10, 1),
+    "an operator that came later": (ATTENTION, 3, 2),
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_code_is_lowered_once_for_releases_that_mean_the_same(name, tmp_path, monkeypatch):
+    body, version, expected = READINGS[name]
+    path, lower, lowered = archive_of(tmp_path, body, version=version), Code.code_of, []
+    monkeypatch.setattr(
+        Code, "code_of", lambda self, release: (lowered.append(release), lower(self, release))[1]
+    )
+    tsarchive.compat(path)
+    assert len(lowered) == expected
+
+
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("release", ["1.8", "1.13", INSTALLED])
 @pytest.mark.parametrize("name", ["phone_lite.ptl", "raises.pt", "quantized_conv.pt", "frozen.pt"])

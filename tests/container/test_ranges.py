@@ -211,6 +211,21 @@ class TestLimits:
             source = RangedSource(CountedRanges(DATA))
         assert source.piece(0, 10) == DATA[:10]
 
+    def test_the_first_request_asks_for_no_more(self):
+        ranges = CountedRanges(DATA)
+        with RemoteLimits(nbytes=9).in_force():
+            source = RangedSource(ranges)
+        assert source.traffic == Traffic(1, 9)
+        with pytest.raises(LimitError, match="has cost 9 bytes, and 10 more"):
+            source.piece(0, 10)
+
+    @pytest.mark.parametrize("limits", [RemoteLimits(requests=0), RemoteLimits(nbytes=0)])
+    def test_nothing_is_asked_for_where_nothing_is_allowed(self, limits):
+        ranges = CountedRanges(DATA)
+        with limits.in_force(), pytest.raises(LimitError, match="has cost 0"):
+            RangedSource(ranges)
+        assert (ranges.asked, ranges.is_closed) == ([], True)
+
     def test_they_end_with_the_block(self):
         with RemoteLimits(requests=1).in_force():
             pass

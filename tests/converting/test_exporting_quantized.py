@@ -207,8 +207,9 @@ def test_quantized_arguments_and_results():
     theirs, mine = both_of(torch.jit.script(Doubled()))
     q = quantized(3, 4, dtype=torch.quint8, zero=60)
     notes = []
-    run = tsarchive.to_exported_program(mine, (q,), told=notes.append).module()
-    assert equal(run(q.int_repr()), theirs(q).int_repr())
+    program = tsarchive.to_exported_program(mine, (q,), told=notes.append)
+    assert equal(program.module()(q.int_repr()), theirs(q).int_repr())
+    assert not vars(program.example_inputs[0][0])  # the integers alone, as archives hold them
     told = [note.text for note in notes if note.kind == "quantized"]
     assert any(text.startswith("q is the integers") and "0.02" in text for text in told)
     assert any(text.startswith("result 0 is the integers") and "0.2" in text for text in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
 import sys
@@ -249,6 +250,7 @@ def test_operators_that_onnx_lacks_are_named_with_the_line(tmp_path):
     assert "aten::special_bessel_j0" in info.value.message
     assert f"{__file__}:{line}: return torch.special.bessel_j0(y)" in info.value.message
     assert info.value.__cause__ is not None
+    assert info.value.origin == f"{__file__}:{line}: return torch.special.bessel_j0(y)"
     assert path.read_bytes() == b"as it was"
 
 
@@ -374,7 +376,9 @@ def test_the_random_state_stays(tmp_path):
 
 def test_other_results_are_a_finding(tmp_path, monkeypatch):
     run_file = onnx_export._run
-    monkeypatch.setattr(onnx_export, "_run", lambda *args: [found + 1 for found in run_file(*args)])
+    monkeypatch.setattr(
+        onnx_export, "_run", lambda *args, **_: [found + 1 for found in run_file(*args)]
+    )
     program, _ = program_of("one tensor")
     (agreement,) = tsarchive.convert(program, tmp_path / "net.onnx").agreements
     assert not agreement.ok
@@ -394,7 +398,7 @@ def test_batch_normalization_in_training_is_named(tmp_path):
 
 
 class Dynamic(nn.Module):
-    """Quantized as the input is, which ONNX has no operator for."""
+    """Quantized as the input is, which in ONNX is arithmetic."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -406,21 +410,75 @@ class Dynamic(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
-def test_refusals_of_quantized_operators_name_the_way(tmp_path):
-    path = tmp_path / "net.pt"
+@pytest.mark.parametrize("dequantize", [False, True])
+def test_scales_of_the_input_are_arithmetic(dequantize, tmp_path):
+    path, target = tmp_path / "net.pt", tmp_path / "net.onnx"
     path.write_bytes(saved(torch.jit.script(Dynamic())))
+    for rows in (torch.rand(2, 4), -torch.rand(2, 4), torch.zeros(2, 4)):
+        done = tsarchive.convert(path, target, args=(rows,), dequantize=dequantize)
+        assert [found.problem for found in done.agreements] == [None]
+
+
+class Scales(nn.Module):
+    """Quantizes by scales that are buffers, and with one that calls change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.tensor(0.25))
+        self.register_buffer("zero", torch.tensor(3))
+        self.register_buffer("moving", torch.tensor(0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        quantized = torch.ops.quantized_decomposed
+        rest = (self.zero, 0, 255, torch.uint8)
+        y = quantized.quantize_per_tensor.tensor(x, self.scale, *rest)
+        self.moving.mul_(2.0)
+        return quantized.dequantize_per_tensor.tensor(y, self.moving, *rest)
+
+
+def test_scales_that_stay_are_numbers(tmp_path):
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    program = torch.export.export(Scales(), (ROWS,))
+    done = tsarchive.convert(program, tmp_path / "net.onnx", args=(ROWS,))
+    assert [found.problem for found in done.agreements] == [None]
+    nodes = [node.op_type for node in onnx.load(tmp_path / "net.onnx").graph.node]
+    assert "QuantizeLinear" in nodes
+    assert "DequantizeLinear" not in nodes
+
+
+class Symmetric(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen = torch.ops.quantized_decomposed.choose_qparams_symmetric.tensor
+        return chosen(x, -127, 127, 1e-6, torch.int8)[0]
+
+
+def test_refusals_of_quantized_operators_name_the_way(tmp_path):
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    program = torch.export.export(Symmetric(), (ROWS,))
     with pytest.raises(tsarchive.UnsupportedError, match="quantized_decomposed") as info:
-        tsarchive.convert(path, tmp_path / "net.onnx", args=(torch.rand(2, 4),))
+        tsarchive.convert(program, tmp_path / "net.onnx")
     assert "dequantize" in info.value.hint
-    done = tsarchive.convert(path, tmp_path / "net.onnx", args=(torch.rand(2, 4),), dequantize=True)
-    assert all(found.ok for found in done.agreements)
+    line = Symmetric.forward.__code__.co_firstlineno + 2
+    assert info.value.origin.startswith(f"{__file__}:{line}: ")
+
+
+def test_differences_of_fused_operators_are_explained(tmp_path, monkeypatch):
+    run_file = onnx_export._run
+
+    def run_otherwise(path, feeds, *, is_optimized=True):
+        return [found + is_optimized for found in run_file(path, feeds)]
+
+    monkeypatch.setattr(onnx_export, "_run", run_otherwise)
+    program, _ = program_of("one tensor")
+    (found,) = tsarchive.convert(program, tmp_path / "net.onnx").agreements
+    assert found.problem.startswith("output 0 is up to 1 apart, and agrees where onnxruntime opt")
 
 
 def test_sizes_that_stay_for_good_are_a_finding(tmp_path, monkeypatch):
     run_file = onnx_export._run
     rows = len(Twice()(ROWS))
     monkeypatch.setattr(
-        onnx_export, "_run", lambda *args: [found[:rows] for found in run_file(*args)]
+        onnx_export, "_run", lambda *args, **_: [found[:rows] for found in run_file(*args)]
     )
     source = archive(tmp_path, Twice())
     options = {"args": (ROWS,), "dynamic_shapes": ({0: BATCH},)}
@@ -451,7 +509,7 @@ def test_open_sizes_are_tried(name, tmp_path, monkeypatch):
     run_file, sizes = onnx_export._run, []
     monkeypatch.setattr(
         onnx_export, "_run",
-        lambda path, feeds: (sizes.append(len(feeds["x"])), run_file(path, feeds))[1],
+        lambda path, feeds, **_: (sizes.append(len(feeds["x"])), run_file(path, feeds))[1],
     )  # fmt: skip
     options = {"args": (torch.ones(expected[0], 4),), "dynamic_shapes": ({0: rows},)}
     done = tsarchive.convert(archive(tmp_path, module), tmp_path / "net.onnx", **options)
@@ -467,6 +525,23 @@ def test_what_onnxruntime_does_not_run_is_a_finding(tmp_path, monkeypatch):
     program, _ = program_of("one tensor")
     (agreement,) = tsarchive.convert(program, tmp_path / "net.onnx").agreements
     assert agreement.problem == "onnxruntime: no kernel"
+    assert not agreement.has_run
+
+
+def test_a_node_that_onnxruntime_does_not_run_has_its_line(tmp_path, monkeypatch):
+    def fails(path, feeds):
+        (name,) = (n.name for n in onnx.load(path).graph.node if n.op_type == "Sin")
+        raise RuntimeError(f"no implementation for Sin(7) node with name '{name}'")
+
+    monkeypatch.setattr(onnx_export, "_run", fails)
+    done = tsarchive.convert(archive(tmp_path, Sine()), tmp_path / "net.onnx", args=(ROWS,))
+    line = Sine.forward.__code__.co_firstlineno + 1
+    assert f", called at {__file__}:{line}: return x.sin() + 1" in done.agreements[0].problem
+
+
+class Sine(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
 
 
 def test_large_weights_stand_beside_it(tmp_path, monkeypatch):

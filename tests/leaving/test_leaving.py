@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from tsarchive.converting import Conversion
 from tsarchive.errors import CallError, UnsupportedError
 from tsarchive.formats.executorch.modules.comparing import Comparison
 from tsarchive.leaving import LeavingPlan, WayOut, trying
+from tsarchive.onnx_export import OnnxAgreement
 
 X = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
 
@@ -121,7 +121,9 @@ def test_a_way_that_fails_names_the_line(tmp_path):
     assert found["decompile"].outcome == "equal"
     assert plan.ok
     assert found["pt2"].outcome == "fails"
-    assert re.search(r"test_leaving\.py:\d+: .*bool\(x\.sum\(\) > 0\)", found["pt2"].problem)
+    line = Branch.forward.__code__.co_firstlineno + 1
+    assert found["pt2"].origin == f"{__file__}:{line}: if bool(x.sum() > 0):"
+    assert found["pt2"].origin in found["pt2"].problem
 
 
 class Counts(nn.Module):
@@ -140,6 +142,103 @@ def test_what_a_program_has_not_is_lost(tmp_path):
     found = ways(path, args=(X,), only=("pt2",))["pt2"]
     assert found.works
     assert any("calls assign calls" in loss for loss in found.loses)
+
+
+class Methods(nn.Module):
+    @torch.jit.export
+    def encode(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def test_without_a_forward_there_is_nothing_to_trace(tmp_path):
+    path = tmp_path / "methods.pt"
+    tsarchive.save(torch.jit.script(Methods()), path)
+    found = ways(path, only=("pt2", "decompile"))
+    assert found["decompile"].works
+    assert (found["pt2"].outcome, found["pt2"].problem) == ("fails", "there is no forward to trace")
+
+
+class Constant(nn.Module):
+    def forward(self, scale: float = 2.0) -> torch.Tensor:
+        return torch.ones(3) * scale
+
+
+@stores_weights_apart
+def test_a_forward_that_needs_no_arguments_is_called(tmp_path):
+    path = tmp_path / "constant.pt"
+    tsarchive.save(torch.jit.script(Constant()), path)
+    plan = tsarchive.leave(path, only=("pt2", "decompile"))
+    assert (plan.inputs, plan.arguments) == ("needless", ())
+    assert {way.outcome for way in plan.ways} == {"equal"}
+    assert "a call without arguments" in run("leave", path, "--only", "decompile").stdout
+
+
+class Text(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        return x + 1, "done"
+
+
+def test_a_result_that_torch_does_not_read_back(tmp_path):
+    path = tmp_path / "text.pt"
+    tsarchive.save(torch.jit.script(Text()), path)
+    found = ways(path, args=(X,), only=("pt2",))["pt2"]
+    assert found.outcome == "fails"
+    assert "'done'" in found.problem
+
+
+class Quantizing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.quantize_per_tensor(x.dequantize() + 1, 0.5, 1, torch.quint8)
+
+
+@stores_weights_apart
+@pytest.mark.filterwarnings("ignore:TypedStorage", "ignore:.*quantized tensor creation")
+def test_quantized_arguments_are_integers_where_programs_take_them(tmp_path):
+    path = tmp_path / "quantizing.pt"
+    tsarchive.save(torch.jit.script(Quantizing()), path)
+    x = torch.quantize_per_tensor(X, 0.5, 2, torch.quint8)
+    found = ways(path, args=(x,), only=("pt2",))["pt2"]
+    assert (found.outcome, found.problem) == ("equal", None)
+    assert any("NaN becomes another integer" in loss for loss in found.loses)
+
+
+class Forces(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        (found,) = torch.autograd.grad([(x * x).sum()], [x])
+        assert found is not None
+        return found
+
+
+def test_models_that_compute_gradients_run(tmp_path):
+    path = tmp_path / "forces.pt"
+    tsarchive.save(torch.jit.script(Forces()), path)
+    found = ways(path, args=(X,), only=("decompile",))["decompile"]
+    assert (found.outcome, found.problem) == ("equal", None)
+
+
+class Without(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x * 2
+        return y + 1
+
+
+@stores_weights_apart
+def test_regions_without_gradients_are_read_back(tmp_path):
+    path = tmp_path / "without.pt"
+    tsarchive.save(torch.jit.script(Without()), path)
+    found = ways(path, args=(X,), only=("pt2",))["pt2"]
+    assert (found.outcome, found.problem) == ("equal", None)
+
+
+def test_a_file_that_its_runtime_does_not_run_fails(scripted, monkeypatch):
+    failing = OnnxAgreement("forward", "given", None, None, 0.0, 0.0, "no kernel", has_run=False)
+    made = Conversion("", "", "", "onnx", 0, agreements=(failing,))
+    monkeypatch.setattr(trying, "find_spec", lambda name: name)
+    monkeypatch.setattr(trying, "convert", lambda *_, **__: made)
+    found = ways(scripted, args=(X,), only=("onnx",))["onnx"]
+    assert (found.outcome, found.problem) == ("fails", "no kernel")
 
 
 def test_a_program_that_is_not_the_file_differs(scripted, monkeypatch):

@@ -7,13 +7,14 @@ lowering asked read alike: code is lowered once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tsarchive.errors import ArchiveError, UnknownClassError, UnknownOperatorError
 from tsarchive.frontend.context import UNREACHABLE
 from tsarchive.frontend.importer import revived_class
+from tsarchive.frontend.matching import Question
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.splitting import check_code
 from tsarchive.frontend.syntax import bounded
@@ -30,14 +31,22 @@ from tsarchive.operators.registry import (
     class_names,
     listed_versions,
     method_texts,
-    schema_texts,
     versions_of,
     versions_of_class,
 )
 from tsarchive.operators.releases import Release
-from tsarchive.operators.removed import REAL_REFUSED_SINCE, defined_classes
+from tsarchive.operators.removed import defined_classes
 
-from .retargeting import STATEMENTS, Target, constructs_of, mixes_packed, only_raises
+from .retargeting import (
+    STATEMENTS,
+    Target,
+    constructs_of,
+    depends_on_packing,
+    may_give_real,
+    mixes_packed,
+    only_raises,
+    refuses_real_tensors,
+)
 
 
 class Fault(NamedTuple):
@@ -91,19 +100,56 @@ class ReadCode(NamedTuple):
         return _live(function.graph.nodes)
 
 
-class _Answers(NamedTuple):
-    """What lowering asked, with the answers of a release: who answers alike, reads alike."""
+_Rule: TypeAlias = Callable[[Release], bool]
+_ClassNamed: TypeAlias = Callable[[str], ClassType | None]
 
-    rules: tuple[Any, ...]
-    operators: Mapping[str, tuple[str, ...]]
-    classes: Mapping[str, tuple[str, ...] | None]
 
-    def are_of(self, release: Release, rules: tuple[Any, ...]) -> bool:
-        """Return whether a release answers the same."""
+def _packs_into_tensors(release: Release) -> bool:
+    return release.packs_into_tensors
+
+
+class _Answers:
+    """What lowering asked of a release: who answers alike, reads alike.
+
+    ``calls`` are all of which was asked what they mean, ``classes`` the names of those that code
+    has. ``rules`` were asked of single nodes, whose overloads have to be equal altogether.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        operators: Iterable[str],
+        calls: Iterable[Question],
+        classes: Iterable[str],
+        rules: Iterable[_Rule],
+    ) -> None:
+        self._target = target
+        self._operators = {name: target.answer(name) for name in operators}
+        self._classes = {name: _class_texts(target.release, name) for name in classes}
+        self._rules = {rule: rule(target.release) for rule in rules}
+        self._calls: dict[str, list[tuple[Question, Hashable]]] = {}
+        for call in calls:
+            self._calls.setdefault(call.kind, []).append((call, target.meaning(call)))
+
+    def are_of(self, target: Target) -> bool:
+        """Return whether a release, with the classes of this one, answers the same."""
+        release = target.release
         return (
-            self.rules == rules
-            and all(schema_texts(n, release.name) == t for n, t in self.operators.items())
-            and all(_class_texts(release, n) == t for n, t in self.classes.items())
+            all(rule(release) == answer for rule, answer in self._rules.items())
+            and all(_class_texts(release, n) == texts for n, texts in self._classes.items())
+            and all(self._means_same(name, target) for name in self._operators)
+        )
+
+    def _means_same(self, name: str, target: Target) -> bool:
+        mine, theirs = self._operators[name], target.answer(name)
+        if mine == theirs:
+            return True
+        if self._rules or not (mine[0] and theirs[0]):
+            return False
+        return all(
+            target.meaning(call._replace(version=version)) == meaning
+            for call, meaning in self._calls.get(name, ())
+            for version in target.in_place_of(self._target, call.version)
         )
 
 
@@ -153,7 +199,7 @@ class Code:
         self.constant = constant
         self.debug = _Once(debug)
         self.may_be_of_torch_1 = may_be_of_torch_1
-        self._known: list[tuple[_Answers, Reading]] = []
+        self._known: list[tuple[_Answers, _ClassNamed, Reading]] = []
         self._checked: dict[str, ArchiveError | None] = {}
 
     def fault_of_text(self, record: str) -> ArchiveError | None:
@@ -169,9 +215,8 @@ class Code:
 
     def read_by(self, release: Release) -> Reading:
         """Return what a release finds in all code that the roots lead to."""
-        rules = self._rules(release)
-        for answers, reading in self._known:
-            if answers.are_of(release, rules):
+        for answers, class_named, reading in self._known:
+            if answers.are_of(self.target(release, class_named)):
                 return reading
         return self.code_of(release).reading
 
@@ -179,18 +224,13 @@ class Code:
         """Return the code as a release reads it."""
         reader = _Reader(self, release)
         reader.read()
-        self._known.append((reader.answers(self._rules(release)), reader.reading))
+        self._known.append((reader.answers(), reader.known_class, reader.reading))
         return ReadCode(reader.reading, reader.functions, reader.code.find_class)
 
-    def _rules(self, release: Release) -> tuple[Any, ...]:
-        """Return what beside operators and classes decides how a release reads."""
-        return (
-            release.operator_version,
-            release.reads_functions_as_current,
-            min(self.version, release.newest_format),
-            release.packs_into_tensors,
-            release.is_since(REAL_REFUSED_SINCE),
-        )
+    def target(self, release: Release, class_named: _ClassNamed) -> Target:
+        """Return a release as a reader of this code, without libraries."""
+        version = min(self.version, release.newest_format)
+        return Target(release, version, lambda name: (), class_named)
 
 
 class _Reader:
@@ -203,8 +243,8 @@ class _Reader:
         self.functions: list[tuple[Function, str]] = []
         self._classes: dict[str, ClassType | None] = {}
         self._faults: dict[Fault, None] = {}
-        version = min(code.version, release.newest_format)
-        self.target = Target(release, version, lambda name: (), self._class_named)
+        self._rules: set[_Rule] = set()
+        self.target = code.target(release, self._class_named)
         self.code = self.target.code(
             code.texts,
             constant=self._constant,
@@ -212,6 +252,7 @@ class _Reader:
             debug=code.debug,
             open_world=True,
         )
+        self.code.overloads.asked = {}
 
     def _class_named(self, name: str) -> ClassType | None:
         """Return a class as the release binds it: classes of one reading compare by identity."""
@@ -230,11 +271,17 @@ class _Reader:
         value, type_ = self.given.constant(index)
         return value, self.code.find_class(type_) if isinstance(type_, str) else type_
 
-    def answers(self, rules: tuple[Any, ...]) -> _Answers:
-        release = self.release.name
-        operators = {name: schema_texts(name, release) for name in self.target.asked}
-        classes = {name: _class_texts(self.release, name) for name in self._natives()}
-        return _Answers(rules, operators, classes)
+    @property
+    def known_class(self) -> _ClassNamed:
+        """What gives a class that was asked for; None for all others."""
+        return self._classes.get
+
+    def answers(self) -> _Answers:
+        asked = self.code.overloads.asked
+        assert asked is not None
+        # Of a target without this reader, which would keep all programs.
+        target = self.given.target(self.release, self.known_class)
+        return _Answers(target, self.target.asked, [*asked.values()], self._natives(), self._rules)
 
     def read(self) -> None:
         for name in defined_classes():
@@ -330,13 +377,22 @@ class _Reader:
         self._packed(node, record)
         if node.upgrader is not None:
             self.reading.kept_meanings.setdefault(node.operator, node.upgrader)
-        if self.given.may_be_of_torch_1 and self.target.function_of_real(node) is not None:
+        if self.given.may_be_of_torch_1 and self._refuses_real(node):
             text = f"{node.operator} refuses tensors of real numbers"
             hint = "Give it complex numbers, or say return_complex in the source"
             fault = self._at(node, record, Fault("operator", text, node.operator, hint=hint))
             self._note(fault._replace(is_run=True))
 
+    def _refuses_real(self, node: Node) -> bool:
+        if not may_give_real(node):
+            return False
+        self._rules.add(refuses_real_tensors)
+        return self.target.function_of_real(node) is not None
+
     def _packed(self, node: Node, record: str) -> None:
+        if not depends_on_packing(node):
+            return
+        self._rules.add(_packs_into_tensors)
         about = node.operator if node.schema is not None else node.kind
         if only_raises(node, self.release):
             text = f"{about} only raises an error; torch 1.11 is the last that runs it"

@@ -8,14 +8,22 @@ operators that the release has. What is left cannot be said there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from tsarchive.errors import ArchiveError, UnknownOperatorError
 from tsarchive.frontend import CodeImporter
 from tsarchive.frontend.context import Dialect, no_constant
-from tsarchive.frontend.matching import BLOCKED, Call, Match, Overloads, Step, is_packed
+from tsarchive.frontend.matching import (
+    BLOCKED,
+    Call,
+    Match,
+    Overloads,
+    Question,
+    Step,
+    is_packed,
+)
 from tsarchive.frontend.places import CodePlace
 from tsarchive.frontend.references import Typed
 from tsarchive.ir.classes import ClassType, Function, FunctionType
@@ -43,7 +51,7 @@ from tsarchive.operators import older_forms, removed
 from tsarchive.operators.overloads import builtins_of, native_class, parsed
 from tsarchive.operators.registry import listed_versions, schema_texts, versions_of
 from tsarchive.operators.releases import CONSTRUCTS, Release
-from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates
+from tsarchive.operators.upgraders import UPGRADERS, Age, Candidate, candidates, old_overloads
 
 _CLASS: Final = "__torch__."
 _INT64: Final = 4
@@ -144,6 +152,44 @@ class Target:
     def asked(self) -> Collection[str]:
         """The operators whose overloads were asked for."""
         return self._known.keys()
+
+    def answer(self, name: str) -> tuple[Any, ...]:
+        """Return what decides about calls of an operator: releases that give the same choose alike.
+
+        That is its overloads, and those of them that have an old meaning in methods or functions.
+        """
+        versions = self.version, self.free_version
+        old = tuple(old_overloads(name, version, self.age) for version in versions)
+        return schema_texts(name, self.release.name), old
+
+    def meaning(self, call: Question) -> Hashable:
+        """Return what code with a call depends on: the types that it gives, its old meaning, what
+        is asked of its node; or why there is no overload for it."""
+        try:
+            candidate, match = self.overloads.choose(call.kind, call.version, call.call)
+        except UnknownOperatorError as error:
+            return error.message, error.hint
+        operator = candidate.schema.full_name
+        taken = zip(candidate.schema.arguments, match.inputs, strict=False)
+        pairs = [
+            (argument.type, call.call.values[given.source].type)
+            for argument, given in taken
+            if isinstance(given.source, int)
+        ]
+        old = candidate.upgrader and (candidate.upgrader, operator)
+        names = tuple(result.name for result in candidate.schema.returns)
+        asked = (
+            operator in _LISTS_OF_WEIGHTS,
+            _mix_packed(pairs),
+            removed.for_real_tensors(operator),
+        )
+        return old, candidate.refusal, names, tuple(match.returns), asked
+
+    def in_place_of(self, other: Target, version: int | None) -> Iterator[int | None]:
+        """Yield the versions that stand here for one of another release: of methods, functions,
+        hooks."""
+        mine, theirs = ((target.version, target.free_version, None) for target in (self, other))
+        yield from {here for here, there in zip(mine, theirs, strict=True) if there == version}
 
     def operators(self, name: str) -> Sequence[FunctionSchema]:
         """Return the overloads of an operator in the order in which the release tries them."""
@@ -273,11 +319,9 @@ class Target:
 
         None for calls that say what they give, and for those of other operators.
         """
-        name = removed.for_real_tensors(node.operator)
-        is_refused = self.release.is_since(removed.REAL_REFUSED_SINCE)
-        if name is None or not is_refused or node.upgrader is not None or _is_told(node):
+        if not (refuses_real_tensors(self.release) and may_give_real(node)):
             return None
-        found = self._functions.find(name)
+        found = self._functions.find(removed.for_real_tensors(node.operator) or "")
         assert isinstance(found, FunctionType)
         rest = node.inputs[len(found.function.schema.arguments) :]
         return found.function if all(map(must_be_none, rest)) else None
@@ -298,12 +342,24 @@ class Target:
             return False
 
 
+def refuses_real_tensors(release: Release) -> bool:
+    """Return whether operators on complex numbers refuse pairs of real ones in their place."""
+    return release.is_since(removed.REAL_REFUSED_SINCE)
+
+
+def may_give_real(node: Node) -> bool:
+    """Return whether a call may be of an operator on complex numbers that took real ones."""
+    if node.upgrader is not None or removed.for_real_tensors(node.operator) is None:
+        return False
+    return not _is_told(node)
+
+
 def _is_told(node: Node) -> bool:
     """Return whether a call of stft says whether it gives complex numbers."""
     assert node.schema is not None
     given = zip(node.schema.arguments, node.inputs, strict=True)
-    told = next(value for argument, value in given if argument.name == "return_complex")
-    return node.kind == "aten::stft" and isinstance(told.constant, bool)
+    told = (value for argument, value in given if argument.name == "return_complex")
+    return node.kind == "aten::stft" and any(isinstance(value.constant, bool) for value in told)
 
 
 def _removed_forms(node: Node) -> Iterator[str]:
@@ -616,22 +672,36 @@ class _Body:
 
 def only_raises(node: Node, release: Release) -> bool:
     """Return whether a release reads a call of an operator, and does not run it."""
-    is_kept = node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
-    return is_kept and not release.packs_into_tensors
+    return _lists_weights(node) and not release.packs_into_tensors
 
 
 def mixes_packed(node: Node, release: Release) -> bool:
     """Return whether packed weights are given for a tensor, or a tensor for packed weights,
     which a release does not take."""
-    if release.packs_into_tensors:
-        return False
+    return not release.packs_into_tensors and _mixes_packed(node)
+
+
+def depends_on_packing(node: Node) -> bool:
+    """Return whether releases differ about a node by what they pack into tensors."""
+    return _lists_weights(node) or _mixes_packed(node)
+
+
+def _lists_weights(node: Node) -> bool:
+    return node.schema is not None and node.operator in _LISTS_OF_WEIGHTS
+
+
+def _mix_packed(types: Iterable[tuple[Type, Type]]) -> bool:
+    """Return whether of a taken and a given type one is that of packed weights, one of tensors."""
+    return any(
+        (taken == TENSOR and is_packed(given)) or (is_packed(taken) and given == TENSOR)
+        for taken, given in types
+    )
+
+
+def _mixes_packed(node: Node) -> bool:
     if node.schema is not None:
-        pairs = zip((a.type for a in node.schema.arguments), node.inputs, strict=False)
-        return any(
-            (type_ == TENSOR and is_packed(value.type))
-            or (is_packed(type_) and value.type == TENSOR)
-            for type_, value in pairs
-        )
+        taken = zip(node.schema.arguments, node.inputs, strict=False)
+        return _mix_packed((argument.type, value.type) for argument, value in taken)
     owner, value = node.inputs
     slots = owner.type.attributes if isinstance(owner.type, ClassType) else {}
     slot = slots.get(node.attributes["name"])

@@ -114,6 +114,7 @@ _INPUTS: Final = {
     "given": "the arguments given",
     "stored": "the inputs that it was exported with",
     "drawn": "random inputs of the sizes that it was traced with",
+    "needless": "a call without arguments, since it needs none",
     "none": "nothing, since no inputs are given or known",
 }
 

@@ -31,7 +31,7 @@ def copy_whole(ranges: Ranges, path: str) -> None:
     Raises RemoteError where it cannot be read, FormatError where it is too long; OSError where it
     cannot be written.
     """
-    tail = _sound_tail(ranges)
+    tail = _sound_tail(ranges, _TAIL_BYTES)
     rest = tail.size - len(tail.data)
     memory = memoryview(bytearray(min(_COPIED_BYTES, rest)))
     with open(path, "wb") as copy:
@@ -52,8 +52,9 @@ class RangedSource(Source):
 
     def __init__(self, ranges: Ranges) -> None:
         """Take ownership of ``ranges``."""
+        self._limits = limits_in_force()
         try:
-            tail = _sound_tail(ranges)
+            tail = _sound_tail(ranges, self._limits.first_of(ranges.name, _TAIL_BYTES))
         except BaseException:
             ranges.close()
             raise
@@ -64,7 +65,6 @@ class RangedSource(Source):
         self._present = _Spans()
         self._lock = Lock()
         self._process = os.getpid()
-        self._limits = limits_in_force()
         self._traffic = Traffic(1, len(tail.data))
         self.is_elsewhere = self.is_sparing = len(tail.data) < tail.size
         self._put(tail.size - len(tail.data), tail.data)
@@ -187,9 +187,12 @@ class _Spans:
         return slice(first, last)
 
 
-def _sound_tail(ranges: Ranges) -> Tail:
-    """Return the end of a file. Raises RemoteError, and FormatError for files that are too long."""
-    tail = ranges.tail(_TAIL_BYTES)
+def _sound_tail(ranges: Ranges, count: int) -> Tail:
+    """Return so much of the end of a file.
+
+    Raises RemoteError, and FormatError for files that are too long.
+    """
+    tail = ranges.tail(count)
     if tail.size > caps.MAX_COPIED_BYTES:
         problem = f"{ranges.name} has {tail.size:,} bytes, which are not read into memory"
         raise FormatError(problem, limit=caps.MAX_COPIED_BYTES)

@@ -29,7 +29,8 @@ class RemoteLimits:
     """Bounds on what is asked of a server to look at one file; None for no bound.
 
     ``requests`` counts ranges, ``nbytes`` their bytes. What by its nature reads a whole file, as
-    loading and verifying do, is not bound: no byte is asked for twice. The default is far above
+    loading and verifying do, is not bound: no byte is asked for twice. Nor is what a server sends
+    that knows no ranges, which is all of the file at once. The default is far above
     what listing and reading code take of the largest models.
     """
 
@@ -44,6 +45,15 @@ class RemoteLimits:
             yield
         finally:
             _IN_FORCE.reset(token)
+
+    def first_of(self, name: str, wanted: int) -> int:
+        """Return how many bytes of ``wanted`` the first request may ask for.
+
+        Raises LimitError where these bounds allow none.
+        """
+        allowed = wanted if self.nbytes is None else min(wanted, self.nbytes)
+        self.require(name, Traffic(0, 0), Traffic(1, max(allowed, 1)))
+        return allowed
 
     def require(self, name: str, before: Traffic, more: Traffic) -> None:
         """Raise LimitError where a file would cost more than these bounds allow."""

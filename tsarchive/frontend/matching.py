@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from tsarchive.errors import UnknownOperatorError
 from tsarchive.ir.classes import ClassType
 from tsarchive.ir.constants import Device, EnumMember, is_device
-from tsarchive.ir.graph import Value
+from tsarchive.ir.graph import Node, Value
 from tsarchive.ir.names import NATIVE_PREFIX
 from tsarchive.ir.schema import Argument, FunctionSchema
 from tsarchive.ir.subtyping import (
@@ -129,6 +129,9 @@ _IMPLICIT: dict[Type, dict[Type, str]] = {
 }
 
 
+_NOWHERE: Final = Node("prim::Uninitialized")
+
+
 class Call:
     """The arguments of one call, as written: positional, by keyword, and ``self``.
 
@@ -158,8 +161,25 @@ class Call:
                 inner = type_.element if isinstance(type_, ListType | OptionalType) else type_
                 if type(inner) is not SimpleType:
                     return None
+        return self.types
+
+    @property
+    def types(self) -> Hashable:
+        """The types of all arguments, and how they are given."""
         types = [value[1:] for value in self.values]
         return (*types, len(self.positional), *self.keywords)
+
+    def of_types(self) -> Call:
+        """Return a call with values of the same types, which belong to no program."""
+        return self.with_values(
+            [value._replace(value=Value(_NOWHERE, value.type)) for value in self.values]
+        )
+
+    def with_values(self, given: Sequence[Typed]) -> Call:
+        """Return a call with other values in the places of these."""
+        count = len(self.positional)
+        keywords = dict(zip(self.keywords, given[count:], strict=False))
+        return Call(given[:count], keywords, None if self.target is None else given[-1])
 
     def select(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Match] | list[Mismatch]:
         """Return the first match: without implicit conversions if there is one, else with them.
@@ -183,11 +203,20 @@ class Call:
         return _Matcher(self, schema, convert).run()
 
 
+class Question(NamedTuple):
+    """A call of which was asked what it means in code of an archive version."""
+
+    kind: str
+    version: int | None
+    call: Call
+
+
 class Overloads:
     """The overloads of operators, and which of them calls mean.
 
     ``operators`` gives the overloads of an operator kind in the order of selection, ``age``
-    what of old and new archives they are chosen by.
+    what of old and new archives they are chosen by. ``asked`` keeps the calls that were asked for,
+    one for each kind, version and types, where it is a dict.
     """
 
     def __init__(
@@ -197,6 +226,7 @@ class Overloads:
     ) -> None:
         self._operators = operators
         self.age = age
+        self.asked: dict[Hashable, Question] | None = None
         self._candidates: dict[tuple[str, int | None], tuple[Candidate, ...]] = {}
         self._chosen: dict[Hashable, tuple[Candidate, Match]] = {}
         self._plans: dict[int | None, dict[Hashable, Plan | None]] = {}
@@ -223,6 +253,9 @@ class Overloads:
         return found
 
     def _select(self, kind: str, version: int | None, call: Call) -> tuple[Candidate, Match]:
+        if self.asked is not None:
+            question = Question(kind, version, call.of_types())
+            self.asked.setdefault((kind, version, question.call.types), question)
         key = kind, version
         known = self._candidates.get(key)
         if known is None:
@@ -269,11 +302,8 @@ def _select_by_tensors(known: Sequence[Candidate], call: Call) -> tuple[Candidat
     it. torch 2.13 refuses such code.
     """
     given = [value._replace(type=_as_tensor(value.type)) for value in call.values]
-    count = len(call.positional)
-    keywords = dict(zip(call.keywords, given[count:], strict=False))
-    target = None if call.target is None else given[-1]
     like = [_with_tensors(candidate) for candidate in known]
-    found = Call(given[:count], keywords, target).select(like)
+    found = call.with_values(given).select(like)
     if isinstance(found, list):
         return None
     return known[like.index(found[0])], found[1]

@@ -9,9 +9,9 @@ Outcome = Literal["equal", "close", "differs", "written", "fails", "untried"]
 """``equal``: results are the same numbers; ``close``: within the tolerance; ``differs``: they are
 not; ``written``: there were no results to compare; ``fails``: it cannot be made, or what was made
 cannot be run; ``untried``: something is missing here, which ``hint`` names."""
-InputsOrigin = Literal["given", "stored", "drawn", "none"]
+InputsOrigin = Literal["given", "stored", "drawn", "needless", "none"]
 """Where the arguments of the compared call come from: the caller; the file; random tensors of the
-shapes that the file has; none are known."""
+shapes that the file has; ``forward`` needs none; none are known."""
 
 CALL: Final = "INPUTS"
 """Stands in commands for the arguments of the call, where they are values of Python."""

@@ -6,6 +6,7 @@ The code of a decompiled package runs in a process of its own, since no policy h
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from tsarchive.archive import Archive
 from tsarchive.archive import open as opened
@@ -75,9 +77,10 @@ def leave(
 
     ``args`` and ``kwargs`` are the arguments of the call. Without them, example inputs of a PT2
     archive serve, or random tensors of the sizes that torch.jit.trace left in the file; integers
-    are below 10 there. Where there are none, ways that need a call are not tried. ``only`` names
-    the ways to try: ``decompile``, ``pt2``, ``torchscript``, ``onnx``, ``pte``, ``safetensors``.
-    The other arguments are those of :func:`tsarchive.convert`.
+    are below 10 there. A ``forward`` that needs none is called without. Where there are none, ways
+    that need a call are not tried. ``only`` names the ways to try: ``decompile``, ``pt2``,
+    ``torchscript``, ``onnx``, ``pte``, ``safetensors``. The other arguments are those of
+    :func:`tsarchive.convert`.
 
     Raises CallError for an unknown way and for arguments that ``forward`` does not take; what
     :func:`tsarchive.load` raises for the file.
@@ -120,6 +123,11 @@ class _Call:
     kwargs: Mapping[str, Any]
     expected: Sequence[Any]
 
+    @property
+    def integers(self) -> _Call:
+        """The call with integers in the place of quantized tensors."""
+        return _Call(*map(_as_integers, (self.args, self.kwargs, self.expected)))
+
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
@@ -148,7 +156,7 @@ class _Subject:
         if args is not None or kwargs is not None:
             return "given", self._run(tuple(args or ()), dict(kwargs or {})), None
         sources: tuple[tuple[InputsOrigin, Callable[[], _Arguments | None]], ...]
-        sources = ("stored", self._stored), ("drawn", self._drawn)
+        sources = ("stored", self._stored), ("drawn", self._drawn), ("needless", self._needless)
         for origin, known in sources:
             try:
                 found = known()
@@ -169,11 +177,19 @@ class _Subject:
         found = drawn_inputs(self.archive.container, generator)
         return None if found is None else (found, {})
 
+    def _needless(self) -> _Arguments | None:
+        if not self.has_code or _FORWARD not in self.methods:
+            return None
+        parameters = inspect.signature(self.loaded().forward).parameters.values()
+        return ((), {}) if all(each.default is not each.empty for each in parameters) else None
+
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Call:
-        loaded = load(
-            self.file, map_location=self.map_location, policy=self.policy, model=self.model
-        )
-        return _Call(args, kwargs, _outputs(loaded, args, kwargs, self.seed))
+        return _Call(args, kwargs, _outputs(self.loaded(), args, kwargs, self.seed))
+
+    def loaded(self, device: str | None = None) -> Any:
+        """Return the model of the file, on a device other than that asked for if one is given."""
+        place = device or self.map_location
+        return load(self.file, map_location=place, policy=self.policy, model=self.model)
 
     def losses(self, way: _Way) -> Iterator[str]:
         """Yield what this file has and the result of a way has not."""
@@ -217,6 +233,11 @@ class _Trial:
             problem = f"{', '.join(missing)} is not installed"
             return made("untried", problem=problem, hint=f'pip install "tsarchive[{way.extra}]"')
         if self.call is None and way.is_traced and not self.subject.has_programs:
+            if _FORWARD not in self.subject.methods:
+                return made(
+                    "fails", problem="there is no forward to trace",
+                    hint="Save a module whose forward calls the method that is wanted",
+                )  # fmt: skip
             problem = self.problem or "it takes a call"
             return made("untried", problem=problem, hint="Give the arguments of a call")
         begun = time.monotonic()
@@ -292,12 +313,12 @@ class _Trial:
             return None, self.converted(target), ()
         notes: list[Note] = []
         program = to_exported_program(
-            self.subject.file, call.args, call.kwargs, dynamic_shapes=self.dynamic_shapes,
-            policy=self.subject.policy, told=notes.append,
+            self.subject.loaded("cpu"), call.args, call.kwargs, told=notes.append,
+            dynamic_shapes=self.dynamic_shapes,
         )  # fmt: skip
         return (
-            self.compared(program.module()),
-            convert(program, target, **self._traced_arguments()),
+            self.compared_traced(program.module()),
+            convert(program, target, args=call.integers.args, kwargs=call.integers.kwargs),
             notes,
         )
 
@@ -306,6 +327,13 @@ class _Trial:
         call = self.call
         if call is None:
             return None
+        return self._comparison(run, call)
+
+    def compared_traced(self, run: Callable[..., Any]) -> Comparison | None:
+        """The same of what was traced, in which integers stand for quantized tensors."""
+        return None if self.call is None else self._comparison(run, self.call.integers)
+
+    def _comparison(self, run: Callable[..., Any], call: _Call) -> Comparison:
         found = _outputs(run, call.args, call.kwargs, self.subject.seed)
         return compare_outputs(found, call.expected, rtol=_RELATIVE, atol=_ABSOLUTE)
 
@@ -325,7 +353,7 @@ def _as_package(trial: _Trial, target: Path) -> _Made:
 
 def _as_program(trial: _Trial, target: Path) -> _Made:
     done = trial.converted(target)
-    return _Made(trial.compared(torch.export.load(target).module()), done.notes)
+    return _Made(trial.compared_traced(torch.export.load(target).module()), done.notes)
 
 
 def _as_torchscript(trial: _Trial, target: Path) -> _Made:
@@ -336,6 +364,9 @@ def _as_torchscript(trial: _Trial, target: Path) -> _Made:
 def _as_lowered(trial: _Trial, target: Path) -> _Made:
     """Convert; the conversion itself compares the results with those of the runtime."""
     traced, done, notes = trial.lowered(target)
+    for agreement in done.agreements:
+        if not getattr(agreement, "has_run", True):
+            raise UnsupportedError(agreement.problem or "it does not run")
     found = [] if traced is None else [traced]
     found += [Comparison(each.max_difference, each.problem) for each in done.agreements]
     notes = [*notes, *done.notes]
@@ -361,8 +392,8 @@ sys.path.insert(0, folder)
 model = importlib.import_module(name).load()
 args, kwargs = torch.load(given, weights_only=False)
 torch.manual_seed(int(seed))
-with torch.no_grad():
-    leaves = tree_leaves(model(*args, **kwargs))
+leaves = tree_leaves(model(*args, **kwargs))
+leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 plain = torch.Tensor, bool, int, float, complex, str, type(None)
 torch.save([leaf if isinstance(leaf, plain) else type(leaf).__name__ for leaf in leaves], results)
 """
@@ -429,9 +460,15 @@ def _outputs(
 ) -> list[Any]:
     """Return the leaves of a result, from a seed of random numbers; arguments stay as they are."""
     given, named = copy.deepcopy((list(args), dict(kwargs)))
-    with torch.random.fork_rng(), torch.no_grad():
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
         return outputs_of(run(*given, **named))
+
+
+def _as_integers(values: Any) -> Any:
+    return tree_map_only(
+        torch.Tensor, lambda value: value.int_repr() if value.is_quantized else value, values
+    )
 
 
 def _outcome(comparison: Comparison | None) -> Outcome:

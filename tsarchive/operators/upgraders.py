@@ -119,11 +119,23 @@ def of_version(
     for candidate in given:
         is_bumped = candidate.schema.name in _BUMPED
         entry = UPGRADERS.get(candidate.schema.full_name) if is_bumped else None
-        if entry is None or not version < entry.bumped_at <= age.newest:
+        if entry is None or not _is_old(entry, version, age):
             current.append(candidate)
         else:
             old.append(Candidate(parse_schema(entry.old_schema), entry.upgrader))
     return (*current, *old)
+
+
+def old_overloads(name: str, version: int | None, age: Age) -> tuple[str, ...]:
+    """Return the overloads that have an old meaning in code of an archive version."""
+    if version is None or name not in _BUMPED:
+        return ()
+    entries = (item for item in UPGRADERS.items() if item[0].partition(".")[0] == name)
+    return tuple(full_name for full_name, entry in entries if _is_old(entry, version, age))
+
+
+def _is_old(entry: Upgrader, version: int, age: Age) -> bool:
+    return version < entry.bumped_at <= age.newest
 
 
 _WITH_UNDERSCORE: Final = ("addmm", "addmm_", "argmax", "argmin", "cumprod", "cumsum")

@@ -132,6 +132,12 @@ def calling_place() -> str | None:
     return None if frame is None else place_of_frame(frame)
 
 
+def calling_origin() -> Location | None:
+    """The line of user source behind that call; None where nothing tells."""
+    frame = _calling_frame()
+    return None if frame is None else origin_of(frame, frame.f_lineno)
+
+
 def place_of_error(error: BaseException) -> str | None:
     """The place of the innermost line of archive code that an error passed; None without one."""
     for entry in reversed([*_entries(error.__traceback__)]):
@@ -150,6 +156,14 @@ def _calling_frame() -> FrameType | None:
 def _place(namespace: Mapping[str, Any], line: int) -> Placed | None:
     places: Sequence[Placed | None] = namespace.get(PLACES, ())
     return places[line - 1] if 0 < line <= len(places) else None
+
+
+def origin_of_error(error: BaseException) -> Location | None:
+    """The line of user source behind that innermost line; None where nothing tells."""
+    for entry in reversed([*_entries(error.__traceback__)]):
+        if PLACES in entry.tb_frame.f_globals:
+            return origin_of(entry.tb_frame, entry.tb_lineno)
+    return None
 
 
 def place_of_frame(frame: FrameType, line: int | None = None) -> str:

@@ -96,18 +96,26 @@ class Dataset:
 
     def files(self) -> Iterator[FileRow]:
         """Yield the row of each file, in the order of roots and paths."""
-        return (each.file for each in self.surveyed())
+        return (each.file for each in self._merged(self._files_of))
 
     def findings(self) -> Iterator[FindingRow]:
         """Yield the rows of all findings, in the order of their files, each as verbs list them."""
+        if self.index.is_finished:  # no file is in two parts, and the parts are in order
+            for part in self.index.parts:
+                yield from (row_of(FindingRow, row) for row in self._rows("findings", part))
+            return
         for each in self.surveyed():
             yield from each.findings
 
     def surveyed(self) -> Iterator[Surveyed]:
         """Yield all rows by file, in the order of roots and paths."""
+        return self._merged(self._part)
+
+    def _merged(self, rows_of: Callable[[str], Iterator[Surveyed]]) -> Iterator[Surveyed]:
+        """Yield the latest rows of each file, of the parts as ``rows_of`` reads them."""
         parts, ordered = self.index.parts, self.index.ordered
-        first = chain.from_iterable(map(self._part, parts[:ordered]))
-        others = map(self._part, parts[ordered:])
+        first = chain.from_iterable(map(rows_of, parts[:ordered]))
+        others = map(rows_of, parts[ordered:])
         journal = sorted(self.journal(), key=_key)
         for _, same in groupby(heapq.merge(first, *others, journal, key=_key), _key):
             *_, latest = same
@@ -129,6 +137,10 @@ class Dataset:
 
     def _path(self, name: str, part: str) -> Path:
         return self.folder / name / f"{part}.{self.index.format}"
+
+    def _files_of(self, part: str) -> Iterator[Surveyed]:
+        """Yield the rows of the files of a part, without their findings."""
+        return (Surveyed(row_of(FileRow, row)) for row in self._rows("files", part))
 
     def _part(self, part: str) -> Iterator[Surveyed]:
         findings = groupby(self._rows("findings", part), lambda row: (row["root"], row["path"]))

@@ -143,16 +143,19 @@ class Survey:
         *,
         name: str | None = None,
         gate: GateReport | None = None,
+        summary: Summary | None = None,
         largest: int = LARGEST,
     ) -> Page:
         """Make one HTML page about the survey, and write it to ``out`` if given.
 
         It is headed by ``name``, else by that of the survey. With ``gate`` it shows what violates
-        that. ``largest`` is as in :meth:`summary`. Raises OSError where ``out`` cannot be written.
+        that. ``summary`` is that of the survey where it is known: otherwise all rows are read, and
+        ``largest`` is as in :meth:`summary`. Raises OSError where ``out`` cannot be written.
         """
         from .page import page
 
-        return page(self.summary(largest=largest), name or self.name, out, gate=gate)
+        found = self.summary(largest=largest) if summary is None else summary
+        return page(found, name or self.name, out, gate=gate)
 
     def _frame(self, table: Name) -> Any:
         _require(_DASK, "Frames")

@@ -226,6 +226,7 @@ def exported_records(
         found = schema.read_json(schema.ExportedProgram, text, f"{MODELS}{name}.json")
         make_stable(found.graph_module.graph, origins=debug, paths=source_paths)
         _check_objects(found, stored)
+        _check_results(found.graph_module.graph)
         records.append(
             NewRecord(f"{MODELS}{name}.json", schema.write_json(found, unknown_fields()))
         )
@@ -271,6 +272,8 @@ def _serialized(program: ExportedProgram) -> tuple[bytes, bytes]:
     """Return a program as JSON, and its example inputs as torch stores them."""
     from torch._export.serde.serialize import SerializeError, serialize
 
+    if not program.graph_signature.output_specs:
+        raise SaveError("torch writes no program without results")
     known = inspect.signature(serialize).parameters
     without = {name: False for name in ("serialize_state_dict", "serialize_constants")}
     options: Any = {name: value for name, value in without.items() if name in known}
@@ -297,6 +300,17 @@ def _check_objects(
             f"the object {lost[0]!r} is an argument in the graph, which PT2 archives do not store",
             hint="Make it an attribute of the module that is exported",
         )
+
+
+def _check_results(graph: schema.Graph) -> None:
+    """Raise SaveError for constants as results that torch.export.load does not read."""
+    for output in graph.outputs:
+        if output.tag == "as_string":
+            raise SaveError(
+                f"the program always gives the text {output.value!r}: torch.export writes such a "
+                "result, and does not read it",
+                hint="Leave it out of what forward returns",
+            )
 
 
 _NEWEST = schema.SchemaVersion(8, 20)

@@ -21,12 +21,12 @@ from tsarchive.formats.requests import Example, Note
 from tsarchive.run.exporting.affine import Affine, Floats, Form, Integers
 from tsarchive.run.exporting.branches import Branching
 from tsarchive.run.exporting.decisions import Recording, Replaying
-from tsarchive.run.exporting.packed import standing_for, standing_in
+from tsarchive.run.exporting.packed import standing_for, standing_in, unmarked
 from tsarchive.run.exporting.quantized import Quantization
 from tsarchive.run.exporting.state import watching
 from tsarchive.run.modules import ArchiveModule
 from tsarchive.run.operators import exporting
-from tsarchive.run.tracebacks import place_of_error, with_user_lines
+from tsarchive.run.tracebacks import origin_of_error, place_of_error, with_user_lines
 
 from .metadata import without_runner
 
@@ -73,7 +73,9 @@ def _traced(
         program = torch.export.export(
             module, given, named or None, dynamic_shapes=example.dynamic_shapes, strict=False
         )
+    program.example_inputs = unmarked(program.example_inputs)
     _check_text(module, program)
+    _drop_empty_regions(program.graph_module)
     _tell_user_lines(program)
     notes = [*_argument_notes(module, arguments, keywords, form)]
     notes += _quantized_notes(quantization, stand.results)
@@ -107,6 +109,21 @@ def _without_dump() -> Iterator[None]:
         raise
     finally:
         sys.stderr.write(written.getvalue().replace(dump, ""))
+
+
+def _drop_empty_regions(module: GraphModule) -> None:
+    """Drop regions with or without gradients in which nothing runs: torch.export.load fails on
+    them."""
+    for node in [*module.graph.nodes]:
+        if node.target is not torch.ops.higher_order.wrap_with_set_grad_enabled or node.users:
+            continue
+        region = node.args[1]
+        inner: Any = module.get_submodule(region.target)
+        if all(each.op in ("placeholder", "output") for each in inner.graph.nodes):
+            module.graph.erase_node(node)
+            module.graph.erase_node(region)
+            module.delete_submodule(region.target)
+    module.recompile()
 
 
 def _tell_user_lines(program: ExportedProgram) -> None:
@@ -212,10 +229,13 @@ def _refusal(module: ArchiveModule, error: Exception, *, is_specialized: bool) -
     told = _first_lines(error)
     place = place_of_error(error)
     where = "" if place is None else f" at {place}".removesuffix(":")
-    return UnsupportedError(
+    refusal = UnsupportedError(
         f"torch.export cannot export {type(module).__name__}{where}: {told}",
         hint=_hint(told, is_specialized=is_specialized),
     )
+    origin = origin_of_error(error)
+    refusal.origin = None if origin is None else str(origin)
+    return refusal
 
 
 def _hint(told: str, *, is_specialized: bool) -> str:

@@ -114,7 +114,10 @@ class Integers:
     """Quantized tensors as their integers."""
 
     word = "the integers"
-    accuracy = "each result can be one step of its scale from that of torch's kernel"
+    accuracy = (
+        "each result can be one step of its scale from that of torch's kernel, and NaN becomes "
+        "another integer"
+    )
 
     def stored(self, tensor: Tensor) -> Tensor:
         return tensor.int_repr()

@@ -29,7 +29,7 @@ from tsarchive.run.operators import (
     sym_not,
     without_modes,
 )
-from tsarchive.run.tracebacks import calling_place
+from tsarchive.run.tracebacks import calling_origin, calling_place
 
 from .blocks import Blocks, Tried, as_input, symbols_in, without_aliases, written_of
 from .joining import Joint, MisfitError, RaisesError
@@ -145,9 +145,12 @@ class Branching:
     def _refusal(self, message: str) -> UnsupportedError:
         place = calling_place()
         where = f" at {place}".removesuffix(":") if place else ""
-        return UnsupportedError(
+        refusal = UnsupportedError(
             f"torch.export cannot export {self._name}{where}: {message}", hint=_HINT
         )
+        origin = calling_origin()
+        refusal.origin = None if origin is None else str(origin)
+        return refusal
 
     def _known(self, condition: Any) -> Any:
         """A condition as a bool; a Truth or a symbol where only the program will know it."""

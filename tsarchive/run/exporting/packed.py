@@ -185,6 +185,15 @@ def standing_for(arguments: Any, form: Form) -> Any:
     return tree_map_only(Tensor, made, arguments)
 
 
+def unmarked(arguments: Any) -> Any:
+    """Those arguments as plain tensors, which archives can hold."""
+
+    def made(tensor: Tensor) -> Tensor:
+        return tensor if affine_of(tensor) is None else tensor.detach()
+
+    return tree_map_only(Tensor, made, arguments)
+
+
 @contextmanager
 def standing_in(module: nn.Module, form: Form, arguments: Any) -> Iterator[Stand]:
     """Let plain tensors stand for the quantized parts of a module.
