@@ -79,12 +79,10 @@ def _construct(translation: Translation, node: Node) -> None:
     arguments = translation.operands(node, range(1, len(node.inputs)))
     class_ = translation.program.reference(made.type)
     shown = syntax.call(class_, arguments)
-    translation.flush()
     if len(made.uses) == 1:
         translation.emit(ast.Expr(shown), node)
-        return
-    name = translation.define(made, translation.live_ranges.start(node))
-    translation.emit(syntax.assign([name], shown), node)
+    else:
+        translation.made(made, shown, node)
 
 
 def _if(translation: Translation, node: Node) -> None:

@@ -11,6 +11,7 @@ import builtins
 import copy
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
@@ -307,11 +308,15 @@ class Comments:
         path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]
         return f"{_printable(path)}:{line}"
 
-    def start(self, function: Function) -> None:
-        """Begin another function."""
+    @contextmanager
+    def of(self, function: Function) -> Iterator[None]:
+        """Make comments for another function inside; it may be met within one."""
+        outer = self._told, self._source, self._is_of_torch
         self._told = set()
         self._source = _source_of(function)
         self._is_of_torch = function.qualified_name.startswith(f"{ROOT}.torch.")
+        yield
+        self._told, self._source, self._is_of_torch = outer
 
     def _location(self, node: Node) -> Location | None:
         """Return the line of the function for a node: not that of a builtin which it calls, nor,

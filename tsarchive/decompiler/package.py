@@ -470,7 +470,13 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
-    program.comments.start(function)
+    with program.comments.of(function):
+        return _translated(program, function, name, definition)
+
+
+def _translated(
+    program: Program, function: Function, name: str, definition: Definition
+) -> ast.FunctionDef:
     translation = Translation(function, function.graph, program)
     graph = translation.graph
     arguments: list[ast.arg] = []

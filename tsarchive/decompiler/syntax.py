@@ -193,7 +193,7 @@ _PARAMETER = re.compile(r"\b_(\d+)\b")
 def parameters(text: str) -> list[int]:
     """Return the numbers of the arguments that a template uses, in the order of evaluation."""
     place, is_assigned, value = text.partition(" = ")
-    ordered = value + place if is_assigned else text
+    ordered = f"{value} {place}" if is_assigned else text
     return [int(number) for number in _PARAMETER.findall(ordered)]
 
 
