@@ -93,6 +93,7 @@ def _if(translation: Translation, node: Node) -> None:
     behind = translation.live_ranges.end(node)
     for index in used:
         targets.append(translation.choose(node.outputs[index], behind, targets))
+        translation.variables.reserve(targets[-1], node.outputs[index].type)
     branches = [_branch(translation, block, used, targets) for block in node.blocks]
     if len(used) == 1:
         shown = _as_expression(node.outputs[used[0]], condition, branches, targets[0])
@@ -368,6 +369,14 @@ def _filled(
             [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
         ) if syntax.is_atom(key):  # it is evaluated before the item there, behind it here
             parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
+        case (
+            ast.Assign([ast.Name(name)], ast.Dict([])),
+            [
+                ast.Assign([ast.Name(variable)], key),
+                ast.Assign([ast.Subscript(ast.Name(filled), ast.Name(used))], item),
+            ],
+        ) if used == variable not in names_in(item):
+            parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
         case _:
             return None
     is_read = any(name in names_in(part) for part in parts)
@@ -451,7 +460,7 @@ def _set_attr(translation: Translation, node: Node) -> None:
     members = members_of(owner)
     base, value = translation.operands(node)
     if node.kind == "prim::SetAttr":
-        place = members.reach(base, node.name)
+        place = members.place(base, node.name)
     else:
         place = syntax.attribute(base, members.methods[node.name])
     translation.emit(syntax.store(place, value), node)

@@ -256,9 +256,24 @@ def written(body: list[ast.stmt]) -> str:
     try:
         text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
         compile(text, "module", "exec", dont_inherit=True)
+        return _without_brackets(text)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
-    return text
+
+
+def _without_brackets(text: str) -> str:
+    """Return the text with tuples as people return and assign them: ``return a, b``."""
+    lines = text.encode().split(b"\n")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Return(ast.Tuple([_, _, *_]) as value) | ast.Assign(
+                _, ast.Tuple([_, _, *_]) as value
+            ) if value.lineno == value.end_lineno:
+                line, end = lines[value.lineno - 1], value.end_col_offset or 0
+                inner = line[value.col_offset + 1 : end - 1]
+                if line[value.col_offset : end] == b"(" + inner + b")":
+                    lines[value.lineno - 1] = line[: value.col_offset] + inner + line[end:]
+    return b"\n".join(lines).decode()
 
 
 _MARKER = "comment_number_"
@@ -289,6 +304,13 @@ class Comments:
         if comment in self._told:
             return None
         self._told.add(comment)
+        return self._marker(comment)
+
+    def ignored(self, error: str) -> ast.stmt:
+        """Return the marker that has mypy ignore an error of the line that follows."""
+        return self._marker(Comment("", f"type: ignore[{error}]"))
+
+    def _marker(self, comment: Comment) -> ast.stmt:
         self.all.append(comment)
         marker = ast.Name(_MARKER, ast.Load())
         setattr(marker, _NUMBER, len(self.all) - 1)
@@ -356,7 +378,10 @@ def _outside_of_torch(found: Range) -> Location | None:
 
 
 class Comment(NamedTuple):
-    """A line of the original program: ``file:line``, and its text."""
+    """A line of the original program: ``file:line``, and its text.
+
+    One without a place is for tools, and stands at the end of the line that follows.
+    """
 
     where: str
     text: str
@@ -394,7 +419,10 @@ def with_comments(text: str, comments: Sequence[Comment]) -> str:
             found.append(line)
             continue
         comment = comments[int(match[2])]
-        if not repeats(comment.text, lines[number + 1 :]):
+        if not comment.where:
+            following = next(i for i in range(number + 1, len(lines)) if lines[i])
+            lines[following] += f"  # {comment.text}"
+        elif not repeats(comment.text, lines[number + 1 :]):
             shown = f"{match[1]}{comment}"
             found.append(shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}...")
     return "\n".join(found)

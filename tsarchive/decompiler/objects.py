@@ -422,21 +422,28 @@ class Instances:
         """
         if _is_registered(class_, name, shown) or _is_open(class_.attributes[name].type):
             type_ = shown_type(self._program, class_.attributes[name].type)
-            yield ast.AnnAssign(ast.Name(name, ast.Store()), type_, None, 1)
+            shown_name = members_of(class_).slots[name]
+            yield ast.AnnAssign(ast.Name(shown_name, ast.Store()), type_, None, 1)
 
     def _assigned(self, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
         """Return the statement that fills a slot of ``self``."""
         members = members_of(class_)
         if _is_registered(class_, name, shown):
-            table = "buffer" if members.kind(name) is SlotKind.BUFFER else "parameter"
-            arguments = syntax.name("self"), syntax.literal(name), shown
-            return syntax.statement(f"_0.register_{table}(_1, _2)", *arguments)
-        stored = syntax.store(members.reach(syntax.name("self"), name), shown)
+            return _registered(members.kind(name), name, shown)
+        if not members.is_direct(name) and members.is_found(name):
+            return _registered(members.kind(name), name, shown)
+        stored = syntax.store(members.place(syntax.name("self"), name), shown)
         (place,) = stored.targets
         own = class_.attributes[name].type
         if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):
             return stored
         return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
+
+
+def _registered(kind: SlotKind, name: str, shown: ast.expr) -> ast.stmt:
+    """Return the call that puts a slot of ``self`` into the table that holds it."""
+    arguments = syntax.name("self"), syntax.literal(name), shown
+    return syntax.statement(f"_0.register_{kind.value[1:-1]}(_1, _2)", *arguments)
 
 
 _ZEROS = "Make tensors of zeros, which ``load`` or a state dict replaces."

@@ -432,6 +432,8 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
+        elif name in _COMPARISONS and not class_.is_module:
+            body.append(program.comments.ignored("override"))
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
@@ -439,6 +441,10 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
     return [_documented(class_definition, definition.origin), *_accessors(definition, class_)]
+
+
+_COMPARISONS = frozenset({"__eq__", "__ne__"})
+"""Methods that take any object, where torch.jit wants the class of the other one."""
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -497,7 +503,8 @@ def _translated(
     finish_function(translation, graph)
     variables = translation.variables
     types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
-    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
+    known = {each.arg for each in arguments}
+    declare(translation.statements, types, variables.mixed, known, program.comments.ignored)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)

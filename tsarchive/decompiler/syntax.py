@@ -100,6 +100,14 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
     return None
 
 
+def extended(values: ast.expr, more: ast.expr) -> ast.stmt | None:
+    """Return ``values += more`` for a list in a variable; None for one that is elsewhere."""
+    match values:
+        case ast.Name(variable):
+            return ast.AugAssign(ast.Name(variable, ast.Store()), ast.Add(), more)
+    return None
+
+
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]

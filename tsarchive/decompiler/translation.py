@@ -132,6 +132,8 @@ class Translation:
 
     def _assign(self, value: Value, shown: ast.expr) -> None:
         name = self.define(value)
+        if isinstance(shown, ast.Name) and shown.id == name:
+            return
         self.comment(value.node)
         self.statements.append(syntax.assign([name], shown))
 
@@ -192,7 +194,8 @@ class Translation:
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        statement = READABLE_STATEMENTS.get(node.operator) or form_of_method(node, is_statement=True)
+        statement = READABLE_STATEMENTS.get(node.operator)
+        statement = statement or form_of_method(node, is_statement=True)
         form = statement or READABLE_FORMS.get(node.operator) or form_of_method(node)
         numbers = syntax.parameters(form)
         if numbers != sorted(numbers):
@@ -200,7 +203,8 @@ class Translation:
         else:
             arguments = self.operands(node)
         if statement:
-            made = syntax.statement(form, *arguments)
+            made = syntax.extended(*arguments) if node.operator == _EXTENDING else None
+            made = made or syntax.statement(form, *arguments)
             self.emit(syntax.augmented(made) or made, node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
@@ -237,7 +241,8 @@ class Translation:
 
         ``uses`` are those of the value where others are part of the expression.
         """
-        if self._waits(value, value.uses if uses is None else uses) and getattr(shown, _DEPTH, 0) <= _DEEPEST:
+        waits = self._waits(value, value.uses if uses is None else uses)
+        if waits and getattr(shown, _DEPTH, 0) <= _DEEPEST:
             self.waiting.append((value, shown))
         else:
             self.flush()
@@ -626,6 +631,7 @@ def is_call_of_init(node: Node) -> bool:
     )
 
 
+_EXTENDING = "aten::add_.t"
 _FORMS = {
     "prim::Uninitialized": "None",
     "prim::ModuleContainerIndex": "_0._modules[str(_1)]",

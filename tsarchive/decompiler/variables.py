@@ -54,9 +54,15 @@ class Variables:
         self._holders[name] = value
         self.used.add(name)
         known = self.types.setdefault(name, value.type)
+        if _is_wider(value):
+            self.mixed.add(name)
         if known != value.type:
             self.mixed.add(name)
             self.types[name] = value.type if is_subtype(known, value.type) else known
+
+    def reserve(self, name: str, type_: Type) -> None:
+        """Keep a variable for values of a type, which one of its branches may assign first."""
+        self.types.setdefault(name, type_)
 
     def choose(
         self,
@@ -108,6 +114,15 @@ class Variables:
         outer = dict(self._holders)
         yield
         self._holders = outer
+
+
+def _is_wider(value: Value) -> bool:
+    """Return whether a value is declared as one of a type that has others, too."""
+    is_open = isinstance(value.type, OptionalType | UnionType)
+    return is_open and value.node.kind in _DECLARING
+
+
+_DECLARING = frozenset({"prim::DictConstruct", "prim::ListConstruct", "prim::unchecked_cast"})
 
 
 class Point(NamedTuple):
