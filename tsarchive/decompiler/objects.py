@@ -363,7 +363,8 @@ class Instances:
             return any_of([_type_of(one) for one in shown])
         kind = members_of(class_).kind(name)
         if kind in (SlotKind.MODULE, SlotKind.PARAMETER):
-            return _class_of(shown)
+            is_opened = any((module_type(m), name) in self._program.opened for m in modules)
+            return _class_of(shown, syntax.form("Any" if is_opened else "nn.Module"))
         return shown_type(self._program, class_.attributes[name].type)
 
     def _write(
@@ -435,6 +436,9 @@ class Instances:
         stored = syntax.store(members.place(syntax.name("self"), name), shown)
         (place,) = stored.targets
         own = class_.attributes[name].type
+        if isinstance(place, ast.Attribute) and self._program.has_opened_items(own):
+            # Type checkers do not know the classes of what a container holds.
+            return ast.AnnAssign(place, syntax.form("Any"), shown, 0)
         if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):
             return stored
         return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
@@ -486,11 +490,11 @@ def _shape(shown: ast.expr) -> tuple[int, ...]:
     return sizes
 
 
-def _class_of(made: Sequence[ast.expr]) -> ast.expr:
+def _class_of(made: Sequence[ast.expr], otherwise: ast.expr) -> ast.expr:
     """Return the one class of these modules or parameters, each None or a call that makes it."""
     nothing = [one for one in made if _is_none(one)]
     classes = {ast.dump(one.func): one.func for one in made if isinstance(one, ast.Call)}
-    found = list(classes.values()) if len(classes) == 1 else [syntax.form("nn.Module")]
+    found = list(classes.values()) if len(classes) == 1 else [otherwise]
     return any_of([*found, *nothing])
 
 

@@ -16,7 +16,7 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.graph import closure, walk
+from tsarchive.ir.graph import Value, closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
@@ -48,7 +48,7 @@ from . import syntax
 from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
 from .libraries import LibraryModules, of_library
-from .naming import ROOT, definition_name, module_path
+from .naming import ROOT, container_base, definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -77,9 +77,12 @@ class Program:
         self.identities = Identities()
         self.container_writes = ContainerWrites()
         # The attributes that code sets, by their classes.
-        nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
+        nodes = [*chain.from_iterable(walk(function.graph.nodes) for function in functions)]
         sets = [node for node in nodes if node.kind == "prim::SetAttr"]
         self.assigned = frozenset((node.inputs[0].type, node.name) for node in sets)
+        gets = [node for node in nodes if node.kind == "prim::GetAttr"]
+        # The attributes that code uses members of.
+        self.opened = frozenset((n.input.type, n.name) for n in gets if _is_opened(n.output))
         self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
@@ -135,6 +138,24 @@ class Program:
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
+
+    def has_opened_items(self, type_: Type) -> bool:
+        """Return whether code uses members of what a container of modules holds."""
+        if not isinstance(type_, ClassType) or container_base(type_) is None:
+            return False
+        return any((type_, name) in self.opened for name in type_.attributes)
+
+
+def _is_opened(value: Value) -> bool:
+    """Return whether code uses members of an object, and more of a module than to call it."""
+    return any(
+        user.inputs[0] is value
+        and (
+            user.kind in ("prim::GetAttr", "prim::SetAttr")
+            or (user.kind == "prim::CallMethod" and user.name != "forward")
+        )
+        for user, _ in value.uses
+    )
 
 
 def _about(qualified_name: str) -> str:

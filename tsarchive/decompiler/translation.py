@@ -82,7 +82,8 @@ class Translation:
         self._unchanged = made.unchanged
         self.live_ranges = LiveRanges(self.graph, self.movable)
         made_values = [output for node in nodes for output in node.outputs]
-        told = filter(None, map(told_name, made_values))
+        told = [*filter(None, map(told_name, made_values))]
+        told += [value.name for value in self.graph.params if value.name is not None]
         self.variables = Variables(self.live_ranges, _names(self.graph, nodes), told)
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []

@@ -7,7 +7,6 @@ ends; what only the other branch of an ``if`` uses does not count.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,7 +21,10 @@ from .flow import EXITS
 from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
-_NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
+
+def _before_digits(name: str) -> range:
+    """Return the lengths of a name without some of the digits at its end, longest first."""
+    return range(len(name) - 1, len(name.rstrip("0123456789")) - 1, -1)
 
 
 class Variables:
@@ -96,10 +98,17 @@ class Variables:
         return name
 
     def _base(self, candidate: str) -> str:
-        """Return the name before it was made unique: ``x1`` where there is an ``x``, too."""
-        match = _NUMBERED.fullmatch(candidate)
-        known = match is not None and match[1] in self._known and candidate not in self._told
-        return identifier(match[1] if match and known else candidate, private=False)
+        """Return the name before it was made unique: ``x1`` where there is an ``x``, too.
+
+        A name of the program may itself end with digits: ``x10`` is ``x1`` where that is one.
+        """
+        shown = candidate
+        if candidate not in self._told:
+            shorter = [candidate[:end] for end in _before_digits(candidate)]
+            told = (name for name in shorter if name in self._told)
+            known = (name for name in shorter[-1:] if name in self._known)
+            shown = next(told, next(known, candidate))
+        return identifier(shown, private=False)
 
     def _is_free(self, name: str, type_: Type, point: Point) -> bool:
         known = self.types.get(name, NONE)
