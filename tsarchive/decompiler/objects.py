@@ -384,7 +384,7 @@ class Instances:
             shown = self._initial(definition, name, passed)
             if name in class_.attributes:
                 common += self._declared(class_, name, shown)
-                body.append(self._assigned(class_, name, _spread(shown)))
+                body.append(self._assigned(definition, name, _spread(shown)))
             elif name in passed:
                 place = syntax.attribute(syntax.name("self"), name)
                 body.append(syntax.store(place, shown))
@@ -426,8 +426,10 @@ class Instances:
             shown_name = members_of(class_).slots[name]
             yield ast.AnnAssign(ast.Name(shown_name, ast.Store()), type_, None, 1)
 
-    def _assigned(self, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+    def _assigned(self, definition: Definition, name: str, shown: ast.expr) -> ast.stmt:
         """Return the statement that fills a slot of ``self``."""
+        classes = [module_type(module) for module in self._of[definition]]
+        class_ = classes[0]
         members = members_of(class_)
         if _is_registered(class_, name, shown):
             return _registered(members.kind(name), name, shown)
@@ -436,7 +438,8 @@ class Instances:
         stored = syntax.store(members.place(syntax.name("self"), name), shown)
         (place,) = stored.targets
         own = class_.attributes[name].type
-        if isinstance(place, ast.Attribute) and self._program.has_opened_items(own):
+        types = (each.attributes[name].type for each in classes)
+        if isinstance(place, ast.Attribute) and any(map(self._program.has_opened_items, types)):
             # Type checkers do not know the classes of what a container holds.
             return ast.AnnAssign(place, syntax.form("Any"), shown, 0)
         if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):

@@ -163,7 +163,7 @@ class Operators:
     ) -> dict[int, ast.expr] | None:
         """Return arguments that differ from defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
-        while count and _is_repeated_default(schema.arguments[count - 1], arguments[count - 1]):
+        while count and _is_default_list(schema.arguments[count - 1], arguments[count - 1]):
             count -= 1
         enums = enum_names(schema.full_name)
         kept: dict[int, ast.expr] = {}
@@ -475,12 +475,15 @@ def _as_called(
 ) -> Mapping[int, ast.expr]:
     """Return arguments with a number in the place of a list of it, which the schema takes.
 
-    Longer lists stay where there is a line that may have them.
+    A list that the line has stays, but for one of a single number.
     """
     found = dict(arguments)
     for offset, shown in arguments.items():
         item = _repeated(schema.arguments[offset], shown)
-        if item is not None and (schema.arguments[offset].repeat == 1 or not text):
+        if item is not None and (
+            schema.arguments[offset].repeat == 1
+            or re.search(rf"[\[(] *{re.escape(ast.unparse(item))} *,", text) is None
+        ):
             found[offset] = item
     return found
 
@@ -496,12 +499,10 @@ def _repeated(argument: Argument, shown: ast.expr) -> ast.expr | None:
     return None
 
 
-def _is_repeated_default(argument: Argument, shown: ast.expr) -> bool:
-    """Return whether a list holds nothing but the number that an argument has by default."""
-    item = _repeated(argument, shown)
-    if not isinstance(item, ast.Constant) or argument.kwarg_only:
-        return False
-    return type(item.value) is type(argument.default) and item.value == argument.default
+def _is_default_list(argument: Argument, shown: ast.expr) -> bool:
+    """Return whether an argument by position is the list that it is by default."""
+    is_list = isinstance(argument.default, list) and not argument.kwarg_only
+    return is_list and syntax.same(syntax.literal(argument.default), shown)
 
 
 _SIZED = frozenset({"empty", "ones", "rand", "randn", "zeros"})
