@@ -163,7 +163,7 @@ class Operators:
     ) -> dict[int, ast.expr] | None:
         """Return arguments that differ from defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
-        while count and _is_default_list(schema.arguments[count - 1], arguments[count - 1]):
+        while count and is_default_list(schema.arguments[count - 1], arguments[count - 1]):
             count -= 1
         enums = enum_names(schema.full_name)
         kept: dict[int, ast.expr] = {}
@@ -499,7 +499,7 @@ def _repeated(argument: Argument, shown: ast.expr) -> ast.expr | None:
     return None
 
 
-def _is_default_list(argument: Argument, shown: ast.expr) -> bool:
+def is_default_list(argument: Argument, shown: ast.expr) -> bool:
     """Return whether an argument by position is the list that it is by default."""
     is_list = isinstance(argument.default, list) and not argument.kwarg_only
     return is_list and syntax.same(syntax.literal(argument.default), shown)

@@ -30,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, by_call, is_index, known_number
+from .operators import Operators, by_call, is_default_list, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
@@ -392,7 +392,7 @@ class Translation:
         ):
             if not argument.has_default:
                 positional.append(shown)
-            elif not is_default(argument.default, value):
+            elif not (is_default(argument.default, value) or is_default_list(argument, shown)):
                 keywords[argument.name] = self.operators.dtype_argument(argument, value, shown)
         return syntax.call(callee, positional, keywords)
 
