@@ -95,6 +95,22 @@ class Held(nn.Module):
         return getattr(self, "0")(x) * getattr(self, "scale-of-x")
 
 
+def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x / 2, x * 2
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.state = torch.zeros(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, self.state = halves(x)
+        more, state = halves(self.state)
+        self.state = state + more
+        return out + self.state
+
+
 LINES = [
     (Objects, "row[0] = row[1] + len(row)"),
     (Objects, "long = row.joined(Row([3]))"),
@@ -111,6 +127,8 @@ LINES = [
     (Tables, "keys += [key]"),
     (Refined, "assert g1 is not None\n            x = x + g1"),
     (Refined, "g1 = x * 2\n"),
+    (Kept, "out, self.state = halves(x)"),
+    (Kept, "more, state = halves(self.state)\n"),
     (Held, 'self.register_module("0", nn.Sigmoid())'),
     (Held, 'return getattr(self, "0")(x) * getattr(self, "scale-of-x")'),
 ]
@@ -132,6 +150,7 @@ def test_lines_are_as_they_were(class_, line, written):  # noqa: F811
         ),
         (Refined, (torch.rand(3), torch.rand(3), True)),
         (Held, (torch.rand(3),)),
+        (Kept, (torch.rand(3),)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

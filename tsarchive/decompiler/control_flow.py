@@ -463,7 +463,10 @@ def _set_attr(translation: Translation, node: Node) -> None:
         place = members.place(base, node.name)
     else:
         place = syntax.attribute(base, members.methods[node.name])
-    translation.emit(syntax.store(place, value), node)
+    unpacked = translation.statements[-1] if translation.statements else None
+    is_only_stored = len(node.inputs[1].uses) == 1 and not translation.waiting
+    if not (is_only_stored and syntax.unpack_to(unpacked, value, place)):
+        translation.emit(syntax.store(place, value), node)
 
 
 def _store(translation: Translation, node: Node) -> None:

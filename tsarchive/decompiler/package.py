@@ -133,8 +133,9 @@ def decompile(
     value that a loop or an attribute carries and that grows in it by factors), and in those that
     get such values from them.
     ``int``, ``floor`` and ``ceil`` of a float, ``int`` of a tensor, and ``abs`` are Python's, and
-    raise or give larger ints for what 64 bits do not hold. Faults are Python's exceptions.
-    Arguments are not converted.
+    raise or give larger ints for what 64 bits do not hold. ``x[i] = number`` raises where a tensor
+    of ints does not hold the number, of which TorchScript keeps the low bits. Faults are Python's
+    exceptions. Arguments are not converted.
 
     Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
     Python form, CallError for a directory that is not empty or that no package can be in, and

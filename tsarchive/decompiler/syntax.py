@@ -114,6 +114,25 @@ def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     return ast.Assign([place], value)
 
 
+def unpack_to(unpacked: ast.stmt | None, variable: ast.expr, place: ast.expr) -> bool:
+    """Unpack to an attribute what ``unpacked`` gives a variable; return whether it does."""
+    match unpacked, variable, place:
+        case (
+            ast.Assign([ast.Tuple(targets)]),
+            ast.Name(stored),
+            ast.Attribute(base, attribute_name),
+        ) if is_atom(base):
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if names.count(stored) == 1 and not names_in(base) & {*names}:
+                made = ast.Attribute(base, attribute_name, ast.Store())
+                targets[:] = [
+                    made if isinstance(target, ast.Name) and target.id == stored else target
+                    for target in targets
+                ]
+                return True
+    return False
+
+
 def function(
     name: str,
     arguments: list[ast.arg],
