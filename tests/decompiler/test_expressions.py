@@ -111,6 +111,13 @@ class Kept(nn.Module):
         return out + self.state
 
 
+class Still(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x * 2
+        return y + x
+
+
 LINES = [
     (Objects, "row[0] = row[1] + len(row)"),
     (Objects, "long = row.joined(Row([3]))"),
@@ -129,6 +136,7 @@ LINES = [
     (Refined, "g1 = x * 2\n"),
     (Kept, "out, self.state = halves(x)"),
     (Kept, "more, state = halves(self.state)\n"),
+    (Still, "with torch.no_grad():\n"),
     (Held, 'self.register_module("0", nn.Sigmoid())'),
     (Held, 'return getattr(self, "0")(x) * getattr(self, "scale-of-x")'),
 ]
@@ -151,6 +159,7 @@ def test_lines_are_as_they_were(class_, line, written):  # noqa: F811
         (Refined, (torch.rand(3), torch.rand(3), True)),
         (Held, (torch.rand(3),)),
         (Kept, (torch.rand(3),)),
+        (Still, (torch.rand(3),)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -102,6 +102,8 @@ class Program:
             class_ = self.modules_of_libraries.class_(key)
             if class_ is not None:
                 return class_
+            if _is_no_grad(key):
+                return syntax.form("torch.no_grad")
         if isinstance(key, Function):
             name = recovered_function(key)
             if name is not None:
@@ -144,6 +146,33 @@ class Program:
         if not isinstance(type_, ClassType) or container_base(type_) is None:
             return False
         return any((type_, name) in self.opened for name in type_.attributes)
+
+
+_NO_GRAD = "torch.autograd.grad_mode.no_grad"
+_STEPS_OF_NO_GRAD = {
+    "__init__": ["prim::SetAttr False"],
+    "__enter__": ["prim::SetAttr aten::is_grad_enabled", "aten::set_grad_enabled False"],
+    "__exit__": ["aten::set_grad_enabled prim::GetAttr"],
+}
+
+
+_READING = ("prim::GetAttr", "aten::is_grad_enabled")
+
+
+def _is_no_grad(class_: ClassType) -> bool:
+    """Return whether a class is ``torch.no_grad`` by name, and by what its methods do."""
+    if unmangled(class_.qualified_name) != f"{ROOT}.{_NO_GRAD}" or len(class_.attributes) != 1:
+        return False
+    return {name: _steps(method) for name, method in class_.methods.items()} == _STEPS_OF_NO_GRAD
+
+
+def _steps(function: Function) -> list[str]:
+    """Return what is done but for reading, each with where its last operand comes from."""
+    nodes = [node for node in walk(function.graph.nodes) if not node.is_constant]
+    steps = [node for node in nodes if node.kind not in _READING]
+    origins = [node.inputs[-1].node for node in steps]
+    shown = [repr(o.output.constant) if o.is_constant else o.kind for o in origins]
+    return [f"{node.kind} {origin}" for node, origin in zip(steps, shown, strict=True)]
 
 
 def _is_opened(value: Value) -> bool:

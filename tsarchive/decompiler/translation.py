@@ -235,7 +235,9 @@ class Translation:
     def made(self, value: Value, shown: ast.expr, init: Node) -> None:
         """Keep the call of a class for the user of an object that ``init`` fills."""
         _note_depth(shown, shown.args if isinstance(shown, ast.Call) else ())
-        self.keep(value, shown, [use for use in value.uses if use.user is not init])
+        # What a ``with`` enters, it leaves.
+        users = [use for use in value.uses if use.user is not init and use.user.kind != _LEAVING]
+        self.keep(value, shown, users)
 
     def keep(self, value: Value, shown: ast.expr, uses: Sequence[Use] | None = None) -> None:
         """Let an expression wait for the user of its value, or assign it.
@@ -632,6 +634,7 @@ def is_call_of_init(node: Node) -> bool:
     )
 
 
+_LEAVING = "prim::Exit"
 _EXTENDING = "aten::add_.t"
 _FORMS = {
     "prim::Uninitialized": "None",
