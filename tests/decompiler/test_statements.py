@@ -65,7 +65,7 @@ def written(tmp_path_factory):
         'means["whole"] = x.abs().mean()',
         "counts[key] += 1",
         "counts[key] = counts.get(key, 0) + 1",
-        "return ({key: counts[key] for key in keys}, means)",
+        "return {key: counts[key] for key in keys}, means",
     ],
 )
 def test_stores_hold_what_they_store(line, written):
@@ -186,7 +186,7 @@ class Calls(nn.Module):
         "if len(word) == 0:",
         "for value in table.values():",
         "for key in table:",
-        "return (self.inner(x, mask), words)",
+        "return self.inner(x, mask), words",
     ],
 )
 def test_calls_have_the_form_that_lines_have(line, written):

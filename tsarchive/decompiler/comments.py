@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from textwrap import dedent
 from typing import Final
@@ -11,9 +12,28 @@ _MOST_LINES: Final = 24
 
 
 def repeats(original: str, following: Sequence[str]) -> bool:
-    """Return whether the statement that ``following`` lines begin with is the original one."""
+    """Return whether the statement that ``following`` lines begin with is the original one.
+
+    What the result is called, or that it is returned, does not count. Of an original statement
+    whose first line is known alone, that line counts.
+    """
     wanted = _normal(original)
-    return wanted is not None and wanted == _first_statement(following)
+    found = _first_statement(following)
+    if found is None:
+        return False
+    if wanted is not None:
+        return _result(wanted) == _result(found)
+    begun = _result(original.strip()).replace("'", '"')
+    return begun.endswith("(") and _result(found).replace("'", '"').startswith(begun)
+
+
+_GIVEN = re.compile(r"(?:return\b|(?:\w+, )*\w+(?:: [^=]+)? =(?!=)) *")
+
+
+def _result(statement: str) -> str:
+    """Return what a statement assigns to variables, or returns; all of another statement."""
+    match = _GIVEN.match(statement)
+    return statement[match.end() :] if match else statement
 
 
 def _first_statement(lines: Sequence[str]) -> str | None:

@@ -79,12 +79,10 @@ def _construct(translation: Translation, node: Node) -> None:
     arguments = translation.operands(node, range(1, len(node.inputs)))
     class_ = translation.program.reference(made.type)
     shown = syntax.call(class_, arguments)
-    translation.flush()
     if len(made.uses) == 1:
         translation.emit(ast.Expr(shown), node)
-        return
-    name = translation.define(made, translation.live_ranges.start(node))
-    translation.emit(syntax.assign([name], shown), node)
+    else:
+        translation.made(made, shown, node)
 
 
 def _if(translation: Translation, node: Node) -> None:
@@ -95,6 +93,7 @@ def _if(translation: Translation, node: Node) -> None:
     behind = translation.live_ranges.end(node)
     for index in used:
         targets.append(translation.choose(node.outputs[index], behind, targets))
+        translation.variables.reserve(targets[-1], node.outputs[index].type)
     branches = [_branch(translation, block, used, targets) for block in node.blocks]
     if len(used) == 1:
         shown = _as_expression(node.outputs[used[0]], condition, branches, targets[0])
@@ -370,6 +369,14 @@ def _filled(
             [ast.Assign([ast.Subscript(ast.Name(filled), key)], item)],
         ) if syntax.is_atom(key):  # it is evaluated before the item there, behind it here
             parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
+        case (
+            ast.Assign([ast.Name(name)], ast.Dict([])),
+            [
+                ast.Assign([ast.Name(variable)], key),
+                ast.Assign([ast.Subscript(ast.Name(filled), ast.Name(used))], item),
+            ],
+        ) if used == variable not in names_in(item):
+            parts, shown = [key, item, iterable], ast.DictComp(key, item, [rule])
         case _:
             return None
     is_read = any(name in names_in(part) for part in parts)
@@ -453,10 +460,13 @@ def _set_attr(translation: Translation, node: Node) -> None:
     members = members_of(owner)
     base, value = translation.operands(node)
     if node.kind == "prim::SetAttr":
-        place = members.reach(base, node.name)
+        place = members.place(base, node.name)
     else:
         place = syntax.attribute(base, members.methods[node.name])
-    translation.emit(syntax.store(place, value), node)
+    unpacked = translation.statements[-1] if translation.statements else None
+    is_only_stored = len(node.inputs[1].uses) == 1 and not translation.waiting
+    if not (is_only_stored and syntax.unpack_to(unpacked, value, place)):
+        translation.emit(syntax.store(place, value), node)
 
 
 def _store(translation: Translation, node: Node) -> None:

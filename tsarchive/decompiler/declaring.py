@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Mapping, MutableSequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+
+from .syntax import OBJECTS, reference_of
 
 
 def declare(
-    statements: MutableSequence[ast.stmt],
+    statements: list[ast.stmt],
     types: Mapping[str, ast.expr],
     mixed: Container[str],
     known: Iterable[str],
+    ignored: Callable[[str], ast.stmt],
 ) -> None:
     """Annotate first assignments of empty containers, of None, and of what ``tolist`` gives.
 
     torch.jit takes ``[]`` for a list of tensors, and type checkers ask what it is. ``types`` has
     the annotations of variables. Those that are ``mixed`` are annotated whatever they begin with,
-    and those that are ``known`` are not: the parameters.
+    unless another branch assigns None: both take that for a variable that may be None. Those that
+    are ``known`` are not: the parameters. ``ignored`` gives what stands before a line with an error
+    that mypy finds in it and that is none.
     """
-    _Declaring(types, mixed, known).block(statements)
+    _Declaring(types, mixed, known, ignored).block(statements)
 
 
 class _Declaring:
     """Goes through a function in the order of its text."""
 
     def __init__(
-        self, types: Mapping[str, ast.expr], mixed: Container[str], known: Iterable[str]
+        self,
+        types: Mapping[str, ast.expr],
+        mixed: Container[str],
+        known: Iterable[str],
+        ignored: Callable[[str], ast.stmt],
     ) -> None:
         self._types = types
         self._mixed = mixed
         self._known = {*known}
+        self._ignored = ignored
 
-    def block(self, statements: MutableSequence[ast.stmt]) -> None:
-        for place, statement in enumerate(statements):
-            statements[place] = self._declared(statement)
+    def block(self, statements: list[ast.stmt]) -> None:
+        body, statements[:] = [*statements], []
+        for statement in body:
+            if isinstance(statement, ast.If):
+                self._known |= _optional_by_branches(statement)
+            declared = self._declared(statement)
+            if _is_number_of_tensor(declared):
+                statements.append(self._ignored("assignment"))
+            statements.append(declared)
             self._known |= {name for part in _own_parts(statement) for name in _stored(part)}
             for inner in _blocks(statement):
                 self.block(inner)
@@ -53,7 +69,42 @@ def _is_vague(value: ast.expr) -> bool:
             return True
         case ast.Call(ast.Attribute(_, "tolist")):
             return True
+        case ast.Call(function):
+            reference = reference_of(function)
+            return reference is not None and (reference.home, reference.name) == _NEVER
     return False
+
+
+def _is_number_of_tensor(statement: ast.stmt) -> bool:
+    """Return whether ``tolist`` gives a number, which torch declares a list."""
+    match statement:
+        case ast.AnnAssign(_, annotation, ast.Call(ast.Attribute(_, "tolist"))):
+            return not isinstance(annotation, ast.Subscript)
+    return False
+
+
+_NEVER = (OBJECTS, "missing")
+"""The function that never returns."""
+
+
+def _optional_by_branches(statement: ast.If) -> set[str]:
+    """Return the variables that one branch assigns something to, and the other then None."""
+    first, second = statement.body, statement.orelse
+    if len(second) == 1 and isinstance(second[0], ast.If):
+        return set()
+    absent = {name for name, value in _assignments(second) if _is_none(value)}
+    return {name for name, value in _assignments(first) if not _is_none(value)} & absent
+
+
+def _assignments(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for statement in statements:
+        match statement:
+            case ast.Assign([ast.Name(name)], value):
+                yield name, value
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _blocks(statement: ast.stmt) -> Iterable[list[ast.stmt]]:

@@ -17,9 +17,10 @@ from ruff.__main__ import find_ruff_bin
 from tsarchive.errors import UnsupportedError
 
 _SETTINGS = ("--isolated", "--no-cache", "--quiet")
-# What TorchScript has no other form for: defaults that are lists, the classes of a ``with``;
-# and what operators mean of futures and of numbers that are nan.
-_MEANT = "B006,BLE001,FURB136,PYI034,PYI036"
+# What TorchScript has no other form for: defaults that are lists, the classes of a ``with``,
+# ``keys`` of objects; what operators mean of futures and of numbers that are nan; and what the
+# program chose an ``if`` for.
+_MEANT = "B006,BLE001,FURB136,PLR1730,PYI034,PYI036,SIM118,SIM401"
 _STEPS = (
     ("check", "--fix-only", "--select", "I,UP032,UP034"),
     ("format",),

@@ -11,6 +11,7 @@ import builtins
 import copy
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
@@ -255,9 +256,24 @@ def written(body: list[ast.stmt]) -> str:
     try:
         text = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
         compile(text, "module", "exec", dont_inherit=True)
+        return _without_brackets(text)
     except (SyntaxError, RecursionError) as error:
         raise UnsupportedError(f"a module has code that Python refuses: {error}") from error
-    return text
+
+
+def _without_brackets(text: str) -> str:
+    """Return the text with tuples as people return and assign them: ``return a, b``."""
+    lines = text.encode().split(b"\n")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Return(ast.Tuple([_, _, *_]) as value) | ast.Assign(
+                _, ast.Tuple([_, _, *_]) as value
+            ) if value.lineno == value.end_lineno:
+                line, end = lines[value.lineno - 1], value.end_col_offset or 0
+                inner = line[value.col_offset + 1 : end - 1]
+                if line[value.col_offset : end] == b"(" + inner + b")":
+                    lines[value.lineno - 1] = line[: value.col_offset] + inner + line[end:]
+    return b"\n".join(lines).decode()
 
 
 _MARKER = "comment_number_"
@@ -288,6 +304,13 @@ class Comments:
         if comment in self._told:
             return None
         self._told.add(comment)
+        return self._marker(comment)
+
+    def ignored(self, error: str) -> ast.stmt:
+        """Return the marker that has mypy ignore an error of the line that follows."""
+        return self._marker(Comment("", f"type: ignore[{error}]"))
+
+    def _marker(self, comment: Comment) -> ast.stmt:
         self.all.append(comment)
         marker = ast.Name(_MARKER, ast.Load())
         setattr(marker, _NUMBER, len(self.all) - 1)
@@ -307,11 +330,15 @@ class Comments:
         path = filename if self._full_paths else _SEPARATORS.split(filename)[-1]
         return f"{_printable(path)}:{line}"
 
-    def start(self, function: Function) -> None:
-        """Begin another function."""
+    @contextmanager
+    def of(self, function: Function) -> Iterator[None]:
+        """Make comments for another function inside; it may be met within one."""
+        outer = self._told, self._source, self._is_of_torch
         self._told = set()
         self._source = _source_of(function)
         self._is_of_torch = function.qualified_name.startswith(f"{ROOT}.torch.")
+        yield
+        self._told, self._source, self._is_of_torch = outer
 
     def _location(self, node: Node) -> Location | None:
         """Return the line of the function for a node: not that of a builtin which it calls, nor,
@@ -351,7 +378,10 @@ def _outside_of_torch(found: Range) -> Location | None:
 
 
 class Comment(NamedTuple):
-    """A line of the original program: ``file:line``, and its text."""
+    """A line of the original program: ``file:line``, and its text.
+
+    One without a place is for tools, and stands at the end of the line that follows.
+    """
 
     where: str
     text: str
@@ -389,7 +419,10 @@ def with_comments(text: str, comments: Sequence[Comment]) -> str:
             found.append(line)
             continue
         comment = comments[int(match[2])]
-        if not repeats(comment.text, lines[number + 1 :]):
+        if not comment.where:
+            following = next(i for i in range(number + 1, len(lines)) if lines[i])
+            lines[following] += f"  # {comment.text}"
+        elif not repeats(comment.text, lines[number + 1 :]):
             shown = f"{match[1]}{comment}"
             found.append(shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}...")
     return "\n".join(found)

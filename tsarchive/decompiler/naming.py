@@ -165,7 +165,20 @@ class Members:
             return syntax.subscript(base, syntax.literal(key))
         if self.is_direct(name):
             return syntax.attribute(base, self.slots[name])
+        if self.is_found(name):
+            return syntax.call(syntax.builtin("getattr"), [base, syntax.literal(name)])
         return syntax.subscript(syntax.attribute(base, kind.value), syntax.literal(name))
+
+    def is_found(self, name: str) -> bool:
+        """Return whether ``getattr`` finds an entry of a table, which hides no class attribute."""
+        taken = {*self._inherited, *self.methods.values(), *self.constants()}
+        return bool(name) and "." not in name and name not in taken
+
+    def place(self, base: ast.expr, name: str) -> ast.expr:
+        """Return what the slot ``name`` of the object ``base`` is assigned to by."""
+        if self.is_direct(name) or not self.is_found(name):
+            return self.reach(base, name)
+        return syntax.subscript(syntax.attribute(base, self.kind(name).value), syntax.literal(name))
 
 
 def _properties(
@@ -247,7 +260,8 @@ def container_base(class_: ClassType) -> str | None:
         return None
     if is_dict:
         return "ModuleDict"
-    return "Sequential" if methods else "ModuleList"
+    takes_one = methods and len(class_.methods["forward"].schema.arguments) == _SELF_AND_INPUT
+    return "Sequential" if takes_one else "ModuleList"
 
 
 _MODULE_DICT = f"{ROOT}.torch.nn.modules.container.ModuleDict"

@@ -363,7 +363,8 @@ class Instances:
             return any_of([_type_of(one) for one in shown])
         kind = members_of(class_).kind(name)
         if kind in (SlotKind.MODULE, SlotKind.PARAMETER):
-            return _class_of(shown)
+            is_opened = any((module_type(m), name) in self._program.opened for m in modules)
+            return _class_of(shown, syntax.form("Any" if is_opened else "nn.Module"))
         return shown_type(self._program, class_.attributes[name].type)
 
     def _write(
@@ -383,7 +384,7 @@ class Instances:
             shown = self._initial(definition, name, passed)
             if name in class_.attributes:
                 common += self._declared(class_, name, shown)
-                body.append(self._assigned(class_, name, _spread(shown)))
+                body.append(self._assigned(definition, name, _spread(shown)))
             elif name in passed:
                 place = syntax.attribute(syntax.name("self"), name)
                 body.append(syntax.store(place, shown))
@@ -422,21 +423,34 @@ class Instances:
         """
         if _is_registered(class_, name, shown) or _is_open(class_.attributes[name].type):
             type_ = shown_type(self._program, class_.attributes[name].type)
-            yield ast.AnnAssign(ast.Name(name, ast.Store()), type_, None, 1)
+            shown_name = members_of(class_).slots[name]
+            yield ast.AnnAssign(ast.Name(shown_name, ast.Store()), type_, None, 1)
 
-    def _assigned(self, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
+    def _assigned(self, definition: Definition, name: str, shown: ast.expr) -> ast.stmt:
         """Return the statement that fills a slot of ``self``."""
+        classes = [module_type(module) for module in self._of[definition]]
+        class_ = classes[0]
         members = members_of(class_)
         if _is_registered(class_, name, shown):
-            table = "buffer" if members.kind(name) is SlotKind.BUFFER else "parameter"
-            arguments = syntax.name("self"), syntax.literal(name), shown
-            return syntax.statement(f"_0.register_{table}(_1, _2)", *arguments)
-        stored = syntax.store(members.reach(syntax.name("self"), name), shown)
+            return _registered(members.kind(name), name, shown)
+        if not members.is_direct(name) and members.is_found(name):
+            return _registered(members.kind(name), name, shown)
+        stored = syntax.store(members.place(syntax.name("self"), name), shown)
         (place,) = stored.targets
         own = class_.attributes[name].type
+        types = (each.attributes[name].type for each in classes)
+        if isinstance(place, ast.Attribute) and any(map(self._program.has_opened_items, types)):
+            # Type checkers do not know the classes of what a container holds.
+            return ast.AnnAssign(place, syntax.form("Any"), shown, 0)
         if not isinstance(place, ast.Attribute) or not _is_vague(shown) or _is_open(own):
             return stored
         return ast.AnnAssign(place, shown_type(self._program, own), shown, 0)
+
+
+def _registered(kind: SlotKind, name: str, shown: ast.expr) -> ast.stmt:
+    """Return the call that puts a slot of ``self`` into the table that holds it."""
+    arguments = syntax.name("self"), syntax.literal(name), shown
+    return syntax.statement(f"_0.register_{kind.value[1:-1]}(_1, _2)", *arguments)
 
 
 _ZEROS = "Make tensors of zeros, which ``load`` or a state dict replaces."
@@ -479,11 +493,11 @@ def _shape(shown: ast.expr) -> tuple[int, ...]:
     return sizes
 
 
-def _class_of(made: Sequence[ast.expr]) -> ast.expr:
+def _class_of(made: Sequence[ast.expr], otherwise: ast.expr) -> ast.expr:
     """Return the one class of these modules or parameters, each None or a call that makes it."""
     nothing = [one for one in made if _is_none(one)]
     classes = {ast.dump(one.func): one.func for one in made if isinstance(one, ast.Call)}
-    found = list(classes.values()) if len(classes) == 1 else [syntax.form("nn.Module")]
+    found = list(classes.values()) if len(classes) == 1 else [otherwise]
     return any_of([*found, *nothing])
 
 

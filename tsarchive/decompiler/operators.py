@@ -73,6 +73,9 @@ class Operators:
         number = known_number(node)
         if number is not None:
             arguments = [arguments[0], syntax.literal(number), *arguments[2:]]
+        reflected = _reflected(node, arguments)
+        if reflected is not None:
+            return reflected
         special = _SPECIAL.get(schema.full_name)
         if special is not None:
             found = special(self, node, arguments)
@@ -125,7 +128,8 @@ class Operators:
             positional, keywords = _by_schema(schema, kept)
             found = callee(schema, len(positional), keywords)
             if found is not None:
-                called = _as_called(schema, _without_defaults(schema, kept, node.inputs, text))
+                called = _without_defaults(schema, kept, node.inputs, text)
+                called = _as_called(schema, called, text)
                 positional, keywords = _by_schema(schema, called, text)
             if found is not None and _is_called_as_method(schema, text):
                 found = METHOD
@@ -138,6 +142,8 @@ class Operators:
             elif schema.name.partition("::")[2] in _SIZED:
                 positional = _spread(schema, positional, (), text)
             if isinstance(found, ast.expr):
+                if _is_functional(found):
+                    positional = [_as_tuple(shown) for shown in positional]
                 return self._as_list(node, syntax.call(found, positional, keywords))
         count, outs = necessary_arguments(schema, node.inputs)
         total = len(arguments)
@@ -157,6 +163,8 @@ class Operators:
     ) -> dict[int, ast.expr] | None:
         """Return arguments that differ from defaults; None where a number stands for a dtype."""
         count, _ = necessary_arguments(schema, node.inputs)
+        while count and is_default_list(schema.arguments[count - 1], arguments[count - 1]):
+            count -= 1
         enums = enum_names(schema.full_name)
         kept: dict[int, ast.expr] = {}
         for offset, argument in enumerate(schema.arguments):
@@ -209,6 +217,11 @@ class Operators:
         if node.inputs[2].constant != 1:
             return None
         return syntax.form(_SUMS[node.kind], *arguments)
+
+    def _subtracted_from(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+        """Return ``1 - x``, unless x is multiplied by a factor."""
+        is_plain = node.inputs[2].constant == 1 and syntax.is_atom(arguments[1])
+        return syntax.form("_1 - _0", *arguments) if is_plain else None
 
     def _size(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
         form = "_0.shape" if is_only_read(node.output) else "list(_0.shape)"
@@ -457,14 +470,39 @@ def _first_by_name(schema: FunctionSchema, arguments: Mapping[int, ast.expr], te
     return first
 
 
-def _as_called(schema: FunctionSchema, arguments: Mapping[int, ast.expr]) -> Mapping[int, ast.expr]:
-    """Return arguments with a number in the place of a list of one, which the schema takes."""
+def _as_called(
+    schema: FunctionSchema, arguments: Mapping[int, ast.expr], text: str
+) -> Mapping[int, ast.expr]:
+    """Return arguments with a number in the place of a list of it, which the schema takes.
+
+    A list that the line has stays, but for one of a single number.
+    """
     found = dict(arguments)
     for offset, shown in arguments.items():
-        match shown:
-            case ast.List([item]) if schema.arguments[offset].repeat == 1:
-                found[offset] = item
+        item = _repeated(schema.arguments[offset], shown)
+        if item is not None and (
+            schema.arguments[offset].repeat == 1
+            or re.search(rf"[\[(] *{re.escape(ast.unparse(item))} *,", text) is None
+        ):
+            found[offset] = item
     return found
+
+
+def _repeated(argument: Argument, shown: ast.expr) -> ast.expr | None:
+    """Return the number that stands for a list of as many as the argument takes."""
+    match shown:
+        case ast.List([item]) if argument.repeat == 1:
+            return item
+        case ast.List([ast.Constant() as item, *others]):
+            is_whole = len(others) + 1 == argument.repeat
+            return item if is_whole and all(syntax.same(item, one) for one in others) else None
+    return None
+
+
+def is_default_list(argument: Argument, shown: ast.expr) -> bool:
+    """Return whether an argument by position is the list that it is by default."""
+    is_list = isinstance(argument.default, list) and not argument.kwarg_only
+    return is_list and syntax.same(syntax.literal(argument.default), shown)
 
 
 _SIZED = frozenset({"empty", "ones", "rand", "randn", "zeros"})
@@ -482,8 +520,41 @@ def _spread(
     return arguments
 
 
+_REFLECTED: Mapping[str, str] = {
+    "return b + a": "_1 + _0", "return b * a": "_1 * _0",
+    "return torch.neg(b) + a": "_1 - _0", "return torch.reciprocal(b) * a": "_1 / _0",
+    "return b > a": "_1 < _0", "return b >= a": "_1 <= _0",
+    "return b < a": "_1 > _0", "return b <= a": "_1 >= _0",
+}  # fmt: skip
+"""Operators of a number a and a tensor b, by the lines of torch's own code that runs them."""
+_BUILTINS_FILE = "<string>"
+
+
+def _reflected(node: Node, arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """Return ``1 - x`` where the code has what torch.jit compiles that to; None elsewhere."""
+    form = _REFLECTED.get(text_of(node))
+    if form is None or len(node.inputs) < _OPERANDS or not syntax.is_atom(arguments[1]):
+        return None
+    assert node.range is not None
+    tensor = _operand(arguments[0]) if "torch." in text_of(node) else arguments[0]
+    if node.range.source.filename != _BUILTINS_FILE or tensor is None:
+        return None
+    return syntax.form(form, tensor, arguments[1])
+
+
+def _operand(shown: ast.expr) -> ast.expr | None:
+    """Return what is negated, or inverted, by an expression."""
+    match shown:
+        case ast.UnaryOp(ast.USub(), inner) | ast.Call(_, [inner], []):
+            return inner
+        case ast.Call(ast.Attribute(inner), [], []):
+            return inner
+    return None
+
+
 _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | None]] = {
     **dict.fromkeys(_ALPHA, Operators._sum),
+    "aten::rsub.Scalar": Operators._subtracted_from,
     "aten::size": Operators._size,
     "prim::shape.builtin": Operators._size,
     "prim::dtype": Operators._dtype,
@@ -504,6 +575,23 @@ _SPECIAL: dict[str, Callable[[Operators, Node, Sequence[ast.expr]], ast.expr | N
     "aten::tensor": Operators._tensor_of_list,
     "aten::as_tensor.list": Operators._tensor_of_list,
 }
+
+
+def _is_functional(callee: ast.expr) -> bool:
+    """Return whether a function is of torch.nn.functional, which declares tuples of sizes."""
+    match callee:
+        case ast.Attribute(module):
+            found = syntax.reference_of(module)
+            return found is not None and found.home == torch.nn.functional.__name__
+    return False
+
+
+def _as_tuple(shown: ast.expr) -> ast.expr:
+    """Return a tuple for a list of numbers."""
+    match shown:
+        case ast.List([_, _, *_] as items) if all(isinstance(i, ast.Constant) for i in items):
+            return ast.Tuple(items, ast.Load())
+    return shown
 
 
 METHOD = "method"
@@ -582,10 +670,14 @@ def _is_to(schema: FunctionSchema, count: int, keywords: Collection[str]) -> boo
 
 
 def _is_called_as_method(schema: FunctionSchema, text: str) -> bool:
-    """Return whether a line of the program calls the operator as a method, which there is."""
+    """Return whether there is such a method, and a line of the program does not call a function.
+
+    Without a line, what changes a tensor is a method of it, and nothing else is.
+    """
     name = schema.name.partition("::")[2]
     called = set(re.findall(rf"([\w\])]+)\.{re.escape(name)}\(", text))
-    return bool(called) and called.isdisjoint(_MODULES) and _is_method(schema, name)
+    is_called = bool(called) or schema.arguments[0].is_write
+    return is_called and called.isdisjoint(_MODULES) and _is_method(schema, name)
 
 
 def _is_method(schema: FunctionSchema, name: str) -> bool:
@@ -696,7 +788,7 @@ def _opened(base: ast.expr, most: int) -> tuple[ast.expr, Sequence[ast.expr]]:
     """Return what a subscript is taken of, and its slices, where they are at most so many."""
     items: Sequence[ast.expr] = getattr(base, _MARK, ())
     are_slices = all(isinstance(item, ast.Slice) for item in items)
-    if isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
+    if items and isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
         return base.value, items
     return base, ()
 

@@ -133,8 +133,9 @@ def decompile(
     value that a loop or an attribute carries and that grows in it by factors), and in those that
     get such values from them.
     ``int``, ``floor`` and ``ceil`` of a float, ``int`` of a tensor, and ``abs`` are Python's, and
-    raise or give larger ints for what 64 bits do not hold. Faults are Python's exceptions.
-    Arguments are not converted.
+    raise or give larger ints for what 64 bits do not hold. ``x[i] = number`` raises where a tensor
+    of ints does not hold the number, of which TorchScript keeps the low bits. Faults are Python's
+    exceptions. Arguments are not converted.
 
     Raises ArchiveError where the archive cannot be loaded, UnsupportedError for what has no
     Python form, CallError for a directory that is not empty or that no package can be in, and
@@ -432,6 +433,8 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
             made.decorator_list = [syntax.builtin("property")]
         elif function.name in members.setters:
             made.decorator_list = [syntax.attribute(syntax.name(name), "setter")]
+        elif name in _COMPARISONS and not class_.is_module:
+            body.append(program.comments.ignored("override"))
         body.append(_documented(made, program.comments.origin(function)))
     if "__eq__" in class_.methods and class_.is_module:
         body.append(syntax.assign(["__hash__"], syntax.form("object.__hash__")))
@@ -439,6 +442,10 @@ def _class_body(program: Program, class_: ClassType, definition: Definition) -> 
     bases = [syntax.form(base)] if class_.is_module else []
     class_definition = syntax.class_(definition.name, bases, body)
     return [_documented(class_definition, definition.origin), *_accessors(definition, class_)]
+
+
+_COMPARISONS = frozenset({"__eq__", "__ne__"})
+"""Methods that take any object, where torch.jit wants the class of the other one."""
 
 
 def _accessors(definition: Definition, class_: ClassType) -> Iterator[ast.stmt]:
@@ -470,7 +477,13 @@ def _methods(class_: ClassType, members: Members) -> Iterator[Function]:
 def _function(
     program: Program, function: Function, name: str, definition: Definition
 ) -> ast.FunctionDef:
-    program.comments.start(function)
+    with program.comments.of(function):
+        return _translated(program, function, name, definition)
+
+
+def _translated(
+    program: Program, function: Function, name: str, definition: Definition
+) -> ast.FunctionDef:
     translation = Translation(function, function.graph, program)
     graph = translation.graph
     arguments: list[ast.arg] = []
@@ -491,7 +504,8 @@ def _function(
     finish_function(translation, graph)
     variables = translation.variables
     types = {name: shown_type(program, type_) for name, type_ in variables.types.items()}
-    declare(translation.statements, types, variables.mixed, {each.arg for each in arguments})
+    known = {each.arg for each in arguments}
+    declare(translation.statements, types, variables.mixed, known, program.comments.ignored)
     definition.variables |= translation.variables.used
     returns = shown_type(program, function.schema.return_type)
     return syntax.function(name, arguments, defaults, translation.statements, returns)

@@ -16,7 +16,7 @@ import torch
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType
 from tsarchive.ir.constants import TableConstant
-from tsarchive.ir.graph import closure, walk
+from tsarchive.ir.graph import Value, closure, walk
 from tsarchive.ir.names import unmangled
 from tsarchive.ir.subtyping import flat_members
 from tsarchive.ir.types import (
@@ -48,7 +48,7 @@ from . import syntax
 from .iteration import ContainerWrites
 from .layout import Comments, Definition, Module
 from .libraries import LibraryModules, of_library
-from .naming import ROOT, definition_name, module_path
+from .naming import ROOT, container_base, definition_name, module_path
 from .overflow_analysis import functions_that_wrap
 
 CONSTANTS = "_constants"
@@ -77,9 +77,12 @@ class Program:
         self.identities = Identities()
         self.container_writes = ContainerWrites()
         # The attributes that code sets, by their classes.
-        nodes = chain.from_iterable(walk(function.graph.nodes) for function in functions)
+        nodes = [*chain.from_iterable(walk(function.graph.nodes) for function in functions)]
         sets = [node for node in nodes if node.kind == "prim::SetAttr"]
         self.assigned = frozenset((node.inputs[0].type, node.name) for node in sets)
+        gets = [node for node in nodes if node.kind == "prim::GetAttr"]
+        # The attributes that code uses members of.
+        self.opened = frozenset((n.input.type, n.name) for n in gets if _is_opened(n.output))
         self.wrapping = functions_that_wrap(functions)
         self.constants: dict[str, Any] = {}
         self._constant_names: dict[int, str] = {}
@@ -99,6 +102,8 @@ class Program:
             class_ = self.modules_of_libraries.class_(key)
             if class_ is not None:
                 return class_
+            if _is_no_grad(key):
+                return syntax.form("torch.no_grad")
         if isinstance(key, Function):
             name = recovered_function(key)
             if name is not None:
@@ -135,6 +140,51 @@ class Program:
     def enum_member(self, enum: EnumType, name: str) -> str:
         self.definition(enum)
         return self.enum_members[enum][name]
+
+    def has_opened_items(self, type_: Type) -> bool:
+        """Return whether code uses members of what a container of modules holds."""
+        if not isinstance(type_, ClassType) or container_base(type_) is None:
+            return False
+        return any((type_, name) in self.opened for name in type_.attributes)
+
+
+_NO_GRAD = "torch.autograd.grad_mode.no_grad"
+_STEPS_OF_NO_GRAD = {
+    "__init__": ["prim::SetAttr False"],
+    "__enter__": ["prim::SetAttr aten::is_grad_enabled", "aten::set_grad_enabled False"],
+    "__exit__": ["aten::set_grad_enabled prim::GetAttr"],
+}
+
+
+_READING = ("prim::GetAttr", "aten::is_grad_enabled")
+
+
+def _is_no_grad(class_: ClassType) -> bool:
+    """Return whether a class is ``torch.no_grad`` by name, and by what its methods do."""
+    if unmangled(class_.qualified_name) != f"{ROOT}.{_NO_GRAD}" or len(class_.attributes) != 1:
+        return False
+    return {name: _steps(method) for name, method in class_.methods.items()} == _STEPS_OF_NO_GRAD
+
+
+def _steps(function: Function) -> list[str]:
+    """Return what is done but for reading, each with where its last operand comes from."""
+    nodes = [node for node in walk(function.graph.nodes) if not node.is_constant]
+    steps = [node for node in nodes if node.kind not in _READING]
+    origins = [node.inputs[-1].node for node in steps]
+    shown = [repr(o.output.constant) if o.is_constant else o.kind for o in origins]
+    return [f"{node.kind} {origin}" for node, origin in zip(steps, shown, strict=True)]
+
+
+def _is_opened(value: Value) -> bool:
+    """Return whether code uses members of an object, and more of a module than to call it."""
+    return any(
+        user.inputs[0] is value
+        and (
+            user.kind in ("prim::GetAttr", "prim::SetAttr")
+            or (user.kind == "prim::CallMethod" and user.name != "forward")
+        )
+        for user, _ in value.uses
+    )
 
 
 def _about(qualified_name: str) -> str:

@@ -100,10 +100,37 @@ def augmented(statement: ast.stmt) -> ast.AugAssign | None:
     return None
 
 
+def extended(values: ast.expr, more: ast.expr) -> ast.stmt | None:
+    """Return ``values += more`` for a list in a variable; None for one that is elsewhere."""
+    match values:
+        case ast.Name(variable):
+            return ast.AugAssign(ast.Name(variable, ast.Store()), ast.Add(), more)
+    return None
+
+
 def store(place: ast.expr, value: ast.expr) -> ast.Assign:
     """Return ``place = value`` for an attribute or a subscript."""
     place.ctx = ast.Store()  # type: ignore[attr-defined]
     return ast.Assign([place], value)
+
+
+def unpack_to(unpacked: ast.stmt | None, variable: ast.expr, place: ast.expr) -> bool:
+    """Unpack to an attribute what ``unpacked`` gives a variable; return whether it does."""
+    match unpacked, variable, place:
+        case (
+            ast.Assign([ast.Tuple(targets)]),
+            ast.Name(stored),
+            ast.Attribute(base, attribute_name),
+        ) if is_atom(base):
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if names.count(stored) == 1 and not names_in(base) & {*names}:
+                made = ast.Attribute(base, attribute_name, ast.Store())
+                targets[:] = [
+                    made if isinstance(target, ast.Name) and target.id == stored else target
+                    for target in targets
+                ]
+                return True
+    return False
 
 
 def function(
@@ -193,7 +220,7 @@ _PARAMETER = re.compile(r"\b_(\d+)\b")
 def parameters(text: str) -> list[int]:
     """Return the numbers of the arguments that a template uses, in the order of evaluation."""
     place, is_assigned, value = text.partition(" = ")
-    ordered = value + place if is_assigned else text
+    ordered = f"{value} {place}" if is_assigned else text
     return [int(number) for number in _PARAMETER.findall(ordered)]
 
 

@@ -86,7 +86,8 @@ def tied(module: torch.nn.Module, tie: Tie, libraries: LibraryModules) -> ast.st
     owners = [module.get_submodule(path) for path in (source_path, path)]
     if _is_attribute(tie, source_path, path) and _are_alike(owners, libraries):
         value = _member(owners[0], _holder(module, source_path), source)
-        return syntax.store(_member(owners[1], _holder(module, path), name), value)
+        place = members_of(module_type(owners[1])).place(_holder(module, path), name)
+        return syntax.store(place, value)
     # Type checkers know what these give.
     getter = "get_submodule" if tie.kind == _MODULE else f"get_{tie.kind}"
     found = syntax.form(f"_0.{getter}(_1)", syntax.name("self"), syntax.literal(tie.first))

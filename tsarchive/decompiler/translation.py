@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tsarchive.errors import UnsupportedError
 from tsarchive.ir.classes import ClassType, Function, FunctionType, InterfaceType
 from tsarchive.ir.constants import Device, EnumMember, GeneratorSeed, ObjectValue, TableConstant
-from tsarchive.ir.graph import Block, Node, Value, carried_index, must_be_none
+from tsarchive.ir.graph import Block, Node, Use, Value, carried_index, must_be_none
 from tsarchive.ir.types import BOOL, FLOAT, INT, NONE, STRING, ListType, TupleType, Type
 from tsarchive.ir.values import is_default
 from tsarchive.operators.python_forms import READABLE_FORMS, READABLE_STATEMENTS
@@ -30,7 +30,7 @@ from . import syntax
 from .flow import text_of
 from .iteration import ELEMENT, ENUMERATE, ITEMS, RANGE, ZIP, Target, values_of
 from .naming import is_plain, members_of, method_name
-from .operators import Operators, by_call, is_index, known_number
+from .operators import Operators, by_call, is_default_list, is_index, known_number
 from .preparing import prepared
 from .program import Program, is_of_library, type_test
 from .variables import LiveRanges, Point, Variables, dtype_values, is_movable
@@ -82,7 +82,8 @@ class Translation:
         self._unchanged = made.unchanged
         self.live_ranges = LiveRanges(self.graph, self.movable)
         made_values = [output for node in nodes for output in node.outputs]
-        told = filter(None, map(told_name, made_values))
+        told = [*filter(None, map(told_name, made_values))]
+        told += [value.name for value in self.graph.params if value.name is not None]
         self.variables = Variables(self.live_ranges, _names(self.graph, nodes), told)
         self.statements: list[ast.stmt] = []
         self.waiting: list[tuple[Value, ast.expr]] = []
@@ -132,6 +133,8 @@ class Translation:
 
     def _assign(self, value: Value, shown: ast.expr) -> None:
         name = self.define(value)
+        if isinstance(shown, ast.Name) and shown.id == name:
+            return
         self.comment(value.node)
         self.statements.append(syntax.assign([name], shown))
 
@@ -192,14 +195,17 @@ class Translation:
 
     def simple(self, node: Node) -> None:
         """Translate a node without blocks of its own."""
-        form = READABLE_STATEMENTS.get(node.operator) or READABLE_FORMS.get(node.operator, "")
+        statement = READABLE_STATEMENTS.get(node.operator)
+        statement = statement or form_of_method(node, is_statement=True)
+        form = statement or READABLE_FORMS.get(node.operator) or form_of_method(node)
         numbers = syntax.parameters(form)
         if numbers != sorted(numbers):
             arguments = self.in_order(node, numbers)
         else:
             arguments = self.operands(node)
-        if node.operator in READABLE_STATEMENTS:
-            made = syntax.statement(form, *arguments)
+        if statement:
+            made = syntax.extended(*arguments) if node.operator == _EXTENDING else None
+            made = made or syntax.statement(form, *arguments)
             self.emit(syntax.augmented(made) or made, node)
             for output in node.outputs:  # the first operand
                 if self.is_live(output):
@@ -218,8 +224,7 @@ class Translation:
             self.unpack(node, shown)
             return
         if all(shown is not argument for argument in arguments):
-            depth = 1 + max((getattr(argument, _DEPTH, 0) for argument in arguments), default=0)
-            setattr(shown, _DEPTH, depth)
+            _note_depth(shown, arguments)
         if _is_augmented(node):
             syntax.may_augment(shown)
         if self.movable(node) and all(map(self._is_at_hand, node.inputs, arguments)):
@@ -227,9 +232,20 @@ class Translation:
         else:
             self.keep(node.output, shown)
 
-    def keep(self, value: Value, shown: ast.expr) -> None:
-        """Let an expression wait for the user of its value, or assign it."""
-        if self._waits(value) and getattr(shown, _DEPTH, 0) <= _DEEPEST:
+    def made(self, value: Value, shown: ast.expr, init: Node) -> None:
+        """Keep the call of a class for the user of an object that ``init`` fills."""
+        _note_depth(shown, shown.args if isinstance(shown, ast.Call) else ())
+        # What a ``with`` enters, it leaves.
+        users = [use for use in value.uses if use.user is not init and use.user.kind != _LEAVING]
+        self.keep(value, shown, users)
+
+    def keep(self, value: Value, shown: ast.expr, uses: Sequence[Use] | None = None) -> None:
+        """Let an expression wait for the user of its value, or assign it.
+
+        ``uses`` are those of the value where others are part of the expression.
+        """
+        waits = self._waits(value, value.uses if uses is None else uses)
+        if waits and getattr(shown, _DEPTH, 0) <= _DEEPEST:
             self.waiting.append((value, shown))
         else:
             self.flush()
@@ -238,9 +254,8 @@ class Translation:
     def _is_at_hand(self, value: Value, shown: ast.expr) -> bool:
         return value.node.is_constant or self.known.get(value) is shown
 
-    def _waits(self, value: Value) -> bool:
+    def _waits(self, value: Value, uses: Sequence[Use]) -> bool:
         """Return whether the only use of a value can take its expression."""
-        uses = value.uses
         if len(uses) != 1:
             return False
         if not self._can_take(*uses[0]):
@@ -379,7 +394,7 @@ class Translation:
         ):
             if not argument.has_default:
                 positional.append(shown)
-            elif not is_default(argument.default, value):
+            elif not (is_default(argument.default, value) or is_default_list(argument, shown)):
                 keywords[argument.name] = self.operators.dtype_argument(argument, value, shown)
         return syntax.call(callee, positional, keywords)
 
@@ -425,6 +440,9 @@ class Translation:
         return members_of(owner).reach(arguments[0], node.name)
 
     def _call_method(self, node: Node, arguments: Sequence[ast.expr]) -> ast.expr:
+        form = form_of_method(node)
+        if form:
+            return syntax.form(form, *arguments)
         receiver, *rest = arguments
         type_ = node.input.type
         keywords: dict[str, ast.expr] = {}
@@ -437,7 +455,8 @@ class Translation:
             type_.forward_hooks or type_.forward_pre_hooks
         )
         is_forward = node.name == "forward" or self._is_overload_of_library(node)
-        if is_forward and is_module and not has_hooks:
+        is_called = node.name == "__call__" and _is_plain_object(type_)
+        if (is_forward and is_module and not has_hooks) or is_called:
             return syntax.call(receiver, rest, keywords)
         if isinstance(type_, ClassType) and not type_.is_native:
             members = members_of(type_)
@@ -466,6 +485,11 @@ class Translation:
             ordered = arguments if must_be_none(second) else arguments[::-1]
             return syntax.form("_0 is not _1" if negated else "_0 is _1", *ordered)
         return self.operators.helper(node, arguments)
+
+
+def _note_depth(shown: ast.expr, parts: Sequence[ast.expr]) -> None:
+    """Note how deep an expression of these parts nests."""
+    setattr(shown, _DEPTH, 1 + max((getattr(part, _DEPTH, 0) for part in parts), default=0))
 
 
 def _names(graph: Block, nodes: Sequence[Node]) -> Iterator[str]:
@@ -542,6 +566,45 @@ def _is_augmented(node: Node) -> bool:
     return is_written and node.input.type == node.output.type
 
 
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "matmul": "@",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_METHOD_FORMS = {
+    **{f"__{name}__": f"_0 {sign} _1" for name, sign in _SIGNS.items()},
+    "__neg__": "-_0",
+    "__len__": "len(_0)",
+    "__contains__": "_1 in _0",
+    "__getitem__": "_0[_1]",
+}
+"""What Python calls these methods of objects for."""
+_METHOD_STATEMENTS = {"__setitem__": "_0[_1] = _2", "__delitem__": "del _0[_1]"}
+_METHOD_RESULTS = {"__contains__": BOOL, "__len__": INT}
+"""The results that Python wants of methods, whatever others give."""
+
+
+def form_of_method(node: Node, *, is_statement: bool = False) -> str:
+    """Return the expression or statement that calls a method of an object; "" where none does.
+
+    A line that names such a method keeps the call.
+    """
+    if node.kind != "prim::CallMethod" or not _is_plain_object(node.input.type):
+        return ""
+    form = (_METHOD_STATEMENTS if is_statement else _METHOD_FORMS).get(node.name, "")
+    called = called_function(node)
+    if called is None or len(syntax.parameters(form)) != len(node.inputs):
+        return ""
+    wanted = _METHOD_RESULTS.get(node.name)
+    is_given = wanted is None or called.schema.return_type == wanted
+    return form if is_given and node.name not in text_of(node) else ""
+
+
+def _is_plain_object(type_: Type) -> bool:
+    """Return whether values of a type are objects of classes that the package has."""
+    return isinstance(type_, ClassType) and not type_.is_module and not type_.is_native
+
+
 def _takes_dtype(user: Node, offset: int) -> bool:
     if user.schema is None or user.upgrader is not None:
         return False
@@ -571,6 +634,8 @@ def is_call_of_init(node: Node) -> bool:
     )
 
 
+_LEAVING = "prim::Exit"
+_EXTENDING = "aten::add_.t"
 _FORMS = {
     "prim::Uninitialized": "None",
     "prim::ModuleContainerIndex": "_0._modules[str(_1)]",

@@ -7,7 +7,6 @@ ends; what only the other branch of an ``if`` uses does not count.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,7 +21,10 @@ from .flow import EXITS
 from .iteration import values_of
 from .naming import GLOBAL_NAMES, identifier, numbered
 
-_NUMBERED = re.compile(r"(.*?[^0-9])[0-9]+")
+
+def _before_digits(name: str) -> range:
+    """Return the lengths of a name without some of the digits at its end, longest first."""
+    return range(len(name) - 1, len(name.rstrip("0123456789")) - 1, -1)
 
 
 class Variables:
@@ -54,9 +56,15 @@ class Variables:
         self._holders[name] = value
         self.used.add(name)
         known = self.types.setdefault(name, value.type)
+        if _is_wider(value):
+            self.mixed.add(name)
         if known != value.type:
             self.mixed.add(name)
             self.types[name] = value.type if is_subtype(known, value.type) else known
+
+    def reserve(self, name: str, type_: Type) -> None:
+        """Keep a variable for values of a type, which one of its branches may assign first."""
+        self.types.setdefault(name, type_)
 
     def choose(
         self,
@@ -90,10 +98,17 @@ class Variables:
         return name
 
     def _base(self, candidate: str) -> str:
-        """Return the name before it was made unique: ``x1`` where there is an ``x``, too."""
-        match = _NUMBERED.fullmatch(candidate)
-        known = match is not None and match[1] in self._known and candidate not in self._told
-        return identifier(match[1] if match and known else candidate, private=False)
+        """Return the name before it was made unique: ``x1`` where there is an ``x``, too.
+
+        A name of the program may itself end with digits: ``x10`` is ``x1`` where that is one.
+        """
+        shown = candidate
+        if candidate not in self._told:
+            shorter = [candidate[:end] for end in _before_digits(candidate)]
+            told = (name for name in shorter if name in self._told)
+            known = (name for name in shorter[-1:] if name in self._known)
+            shown = next(told, next(known, candidate))
+        return identifier(shown, private=False)
 
     def _is_free(self, name: str, type_: Type, point: Point) -> bool:
         known = self.types.get(name, NONE)
@@ -108,6 +123,15 @@ class Variables:
         outer = dict(self._holders)
         yield
         self._holders = outer
+
+
+def _is_wider(value: Value) -> bool:
+    """Return whether a value is declared as one of a type that has others, too."""
+    is_open = isinstance(value.type, OptionalType | UnionType)
+    return is_open and value.node.kind in _DECLARING
+
+
+_DECLARING = frozenset({"prim::DictConstruct", "prim::ListConstruct", "prim::unchecked_cast"})
 
 
 class Point(NamedTuple):
