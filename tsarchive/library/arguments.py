@@ -264,9 +264,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _is_like(value: Any, default: Any) -> bool:
     """Return whether a value is of a type that may stand for a default."""
+    if isinstance(default, bool):
+        return isinstance(value, bool)
     if default is None or value is None or callable(default):
         return True
-    if isinstance(default, (bool, str)) or isinstance(value, bool):
+    if isinstance(default, str) or isinstance(value, bool):
         return type(value) is type(default)
     return True  # the padding of a convolution is a number by default, and may be a word
 
