@@ -3,8 +3,9 @@
 Both get the same tensors, inputs and random numbers, in training and in evaluation. Their results,
 the order of these in memory, their buffers, what they write to their inputs, which of these they
 return and how many random numbers they draw must be equal to the bit, and gradients up to rounding.
-What the module of the archive takes, the object must take; it may take more, as traced code stands
-for the inputs of the trace alone.
+What the module of the archive takes, the object must take, but for what a check in Python refuses,
+which traced code does not have; it may take more, as traced code stands for the inputs of the trace
+alone.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class _Verdict(enum.Enum):
     """What came of the comparison of two calls; the text goes before the sizes of inputs."""
 
     SAME = "it does the same with"
+    CHECKED = "its class has a check in Python against"
     REFUSED = "its class refuses"
     OTHER = "in evaluation it does something else with"
     OTHER_IN_TRAINING = "in training it does something else with"
@@ -137,7 +139,7 @@ class Trial:
             if taken[rank] >= most or not self._effort.allows(sum(form.count for form in forms)):
                 continue
             since += 1
-            if self._takes(drawing.zeros(forms)) and self._takes(drawing.drawn(forms)):
+            if self._takes(drawing.zeros(forms)) and self._takes_drawn(drawing.drawn(forms)):
                 since = 0
                 taken[rank] += 1
                 yield forms
@@ -170,7 +172,7 @@ class Trial:
             if taken[name] >= _MOST_OPTIONAL or not self._takes(more):
                 continue
             verdict = self._verdict(more)
-            if verdict is _Verdict.REFUSED:
+            if verdict in (_Verdict.REFUSED, _Verdict.CHECKED):
                 refused.add(name)
             elif verdict is not _Verdict.SAME:
                 return f"it does something else when {name!r} is given"
@@ -182,7 +184,8 @@ class Trial:
     def _difference_for(self, given: Arguments, *, with_gradients: bool = True) -> str | None:
         verdict = self._verdict(given, with_gradients=with_gradients)
         sizes = [list(tensor.shape) for tensor in tensors_in(given)]
-        return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
+        is_fine = verdict in (_Verdict.SAME, _Verdict.CHECKED)
+        return None if is_fine else f"{verdict.value} inputs of sizes {sizes}"
 
     def _verdict(self, given: Arguments, *, with_gradients: bool = True) -> _Verdict:
         for is_training in (True, False):
@@ -191,10 +194,14 @@ class Trial:
             if not one.was_refused:
                 other, of_built = self._run(self._built, given, **modes)
                 if other.was_refused:
-                    return _Verdict.REFUSED
+                    return _Verdict.CHECKED if other.was_checked else _Verdict.REFUSED
                 if not (agree(one, other) and is_equal(buffers, of_built)):
                     return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
         return _Verdict.SAME
+
+    def _takes_drawn(self, given: Arguments) -> bool:
+        """Return whether the archive takes arguments that the class has no check against."""
+        return self._takes(given) and not called(self._built.eval(), given).was_checked
 
     def _takes(self, given: Arguments) -> bool:
         """Return whether the archive takes arguments."""
