@@ -422,7 +422,8 @@ class Instances:
         """
         if _is_registered(class_, name, shown) or _is_open(class_.attributes[name].type):
             type_ = shown_type(self._program, class_.attributes[name].type)
-            yield ast.AnnAssign(ast.Name(name, ast.Store()), type_, None, 1)
+            shown_name = members_of(class_).slots[name]
+            yield ast.AnnAssign(ast.Name(shown_name, ast.Store()), type_, None, 1)
 
     def _assigned(self, class_: ClassType, name: str, shown: ast.expr) -> ast.stmt:
         """Return the statement that fills a slot of ``self``."""

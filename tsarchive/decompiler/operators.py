@@ -696,7 +696,7 @@ def _opened(base: ast.expr, most: int) -> tuple[ast.expr, Sequence[ast.expr]]:
     """Return what a subscript is taken of, and its slices, where they are at most so many."""
     items: Sequence[ast.expr] = getattr(base, _MARK, ())
     are_slices = all(isinstance(item, ast.Slice) for item in items)
-    if isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
+    if items and isinstance(base, ast.Subscript) and are_slices and len(items) <= most:
         return base.value, items
     return base, ()
 
