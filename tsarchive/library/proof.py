@@ -38,7 +38,8 @@ _MOST_OPTIONAL_TRIES: Final = 160
 _PATIENCE: Final = 128
 _FEW_ELEMENTS: Final = 1 << 20
 _MOST_WORK: Final = 1 << 30
-_MOST_WORK_AT_ONCE: Final = _MOST_WORK >> 2
+_MOST_WORK_AT_ONCE: Final = _MOST_WORK >> 3
+_OF_NUMBER: Final = 16
 
 
 class _Verdict(enum.Enum):
@@ -57,12 +58,14 @@ REACHED_A_LIMIT: Final = "the proof reached a limit"
 class _Effort:
     """What the calls of a proof compute, by an estimate that no machine or clock changes.
 
-    The unit is a number that is read, or multiplied for a result by one of a weight.
+    The unit is a number that is multiplied by one of a weight; those that are made and compared
+    take ``_OF_NUMBER`` each.
     """
 
     def __init__(self, module: nn.Module) -> None:
         weights = [tensor for _, tensor in tensors_of(module) if tensor.dim() > 1]
-        self._of_result = max((math.prod(weight.shape[1:]) for weight in weights), default=1)
+        fan_in = max((math.prod(weight.shape[1:]) for weight in weights), default=0)
+        self._of_result = _OF_NUMBER + fan_in
         self._results = 1.0
         self._left = _MOST_WORK
         self.has_refused = False
@@ -72,7 +75,7 @@ class _Effort:
 
         That it gives as many for each of them as calls before it is assumed.
         """
-        work = count * (1 + self._results * self._of_result)
+        work = count * (_OF_NUMBER + self._results * self._of_result)
         is_allowed = self._left > 0 and work <= _MOST_WORK_AT_ONCE
         self.has_refused |= not is_allowed
         return is_allowed
@@ -81,7 +84,7 @@ class _Effort:
         """Note a call that was made."""
         count, made = _count(given), _count(result)
         self._results = max(self._results, made / max(count, 1))
-        self._left -= count + made * self._of_result + _count(gradients)
+        self._left -= count * _OF_NUMBER + made * self._of_result + _count(gradients)
 
 
 def _count(value: Any) -> int:

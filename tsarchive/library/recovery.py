@@ -100,15 +100,15 @@ def _proven(
     """Compare a module with what may be made of it, in brief first where its code is known."""
     proposals = Proposals(class_, evidence)
     difference = None
-    for proposal in proposals:
-        try:
+    try:
+        for proposal in proposals:
             for is_brief in (True, False)[not is_known :]:
                 found = Trial(module, proposal.built, evidence, is_brief=is_brief).difference()
                 if found is None:
                     return Proven(class_, proposals.simplified(proposal).arguments)
-        except LimitError as error:
-            return f"{REACHED_A_LIMIT}: {error}"
-        difference = difference or found
+            difference = difference or found
+    except LimitError as error:
+        return f"{REACHED_A_LIMIT}: {error}"
     return difference or proposals.misfit
 
 
