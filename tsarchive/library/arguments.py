@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import operator
 import re
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,8 +47,8 @@ _MOST_NUMBERS: Final = 48
 _MOST_STARTS: Final = 256
 _ENOUGH_STARTS: Final = 24
 _MOST_PROPOSALS: Final = 16
-_STEPS_OF_TENSOR: Final = 64
-_MOST_STEPS: Final = 1 << 16
+_CALLS_OF_TENSOR: Final = 64
+_MOST_CALLS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +59,38 @@ class Proposal:
     built: nn.Module
 
 
-class _Steps(TorchFunctionMode):
-    """Refuses more calls of torch than a number: a guess may ask for thousands of layers."""
+class _Constructing(TorchFunctionMode):
+    """What a constructor does with tensors that have no memory, at most so many calls of torch.
 
-    def __init__(self, most: int) -> None:
+    A guess may ask for thousands of layers. Random numbers are not drawn.
+    """
+
+    def __init__(self, most: float) -> None:
         super().__init__()
-        self.left = most
+        self.calls = 0
+        self._most = most
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
     ) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise LimitError("a constructor makes more than the archive has")
+        self.calls += 1
+        if self.calls > self._most:
+            raise LimitError("a constructor makes more than the archive has", limit=self._most)
+        if function in (torch.Tensor.normal_, torch.Tensor.uniform_):
+            return arguments[0]
         return function(*arguments, **(keywords or {}))
 
 
-def construct(
-    class_: type[nn.Module], arguments: Mapping[str, Any], steps: _Steps | None = None
-) -> nn.Module | None:
-    """Return an object without memory for its tensors; None where the class refuses.
+def construct(class_: type[nn.Module], arguments: Mapping[str, Any]) -> nn.Module | None:
+    """Return an object without memory for its tensors; None where the class refuses."""
+    return _constructed(class_, arguments, _Constructing(math.inf))
 
-    It is made with so many ``steps`` at most.
-    """
+
+def _constructed(
+    class_: type[nn.Module], arguments: Mapping[str, Any], mode: _Constructing
+) -> nn.Module | None:
     try:
-        with steps or nullcontext(), torch.device("meta"), torch.random.fork_rng(devices=()):
+        with mode, torch.device("meta"), torch.random.fork_rng(devices=()):
             return class_(**arguments)
     except Exception:  # whatever a constructor makes of arguments of another class
         return None
@@ -128,8 +135,8 @@ class Proposals:
         self._required = {each.name for each in parameters if each.default is each.empty}
         self._choices = {each.name: self._values(each) for each in parameters}
         self.misfit = f"no arguments of {class_.__name__} give its tensors and attributes"
-        self._steps_of_one = _STEPS_OF_TENSOR * (len(evidence.shapes) + _STEPS_OF_TENSOR)
-        self._left = _MOST_STEPS
+        self._most_of_one = _CALLS_OF_TENSOR * (len(evidence.shapes) + _CALLS_OF_TENSOR)
+        self._calls = 0
 
     def __iter__(self) -> Iterator[Proposal]:
         """Yield proposals. ``misfit`` says in words what stood against the best one."""
@@ -164,15 +171,15 @@ class Proposals:
         return proposal
 
     def _construct(self, arguments: Arguments) -> nn.Module | None:
-        """Make an object, if it takes about as many steps as the archive has tensors.
+        """Make an object, if that takes about as many calls of torch as the archive has tensors.
 
         Raises LimitError when all of them together have taken too many.
         """
-        steps = _Steps(self._steps_of_one)
-        built = construct(self._class, arguments, steps)
-        self._left -= self._steps_of_one - max(steps.left, 0)
-        if self._left < 0:
-            raise LimitError("the search for its arguments is long", limit=_MOST_STEPS)
+        mode = _Constructing(self._most_of_one)
+        built = _constructed(self._class, arguments, mode)
+        self._calls += mode.calls
+        if self._calls > _MOST_CALLS:
+            raise LimitError("the search for its arguments is long", limit=_MOST_CALLS)
         return built
 
     def _if_same(self, proposal: Proposal, changed: Arguments) -> Proposal:

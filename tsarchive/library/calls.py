@@ -145,8 +145,15 @@ def _gradients(result: Any, of: Sequence[torch.Tensor]) -> Sequence[torch.Tensor
     inputs = [tensor for tensor in of if tensor.requires_grad]
     if not outputs or not inputs:
         return ()
-    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
-    return torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
+    weighted: Any = sum(map(_weighted, outputs))
+    return torch.autograd.grad(weighted, inputs, allow_unused=True)
+
+
+def _weighted(output: torch.Tensor) -> torch.Tensor:
+    """Return a sum in which each number counts otherwise."""
+    weights = torch.linspace(1, 2, output.numel(), dtype=output.dtype).view(output.shape)
+    found = (output * weights).sum()
+    return found.real if found.is_complex() else found
 
 
 def _returned(outcome: Outcome) -> list[int]:
