@@ -94,7 +94,7 @@ def test_style(path, style):
     assert style(path) == []
 
 
-@pytest.mark.sample(4)
+@pytest.mark.long("test_style")
 @pytest.mark.parametrize("path", PATHS, ids=stem)
 def test_types(path, types):
     errors = types(path)

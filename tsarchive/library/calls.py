@@ -66,7 +66,7 @@ def called(
 
 
 def _repeatable(with_gradients: bool) -> AbstractContextManager[None]:
-    """Keep oneDNN from gradients: of the weights of some convolutions it gives what was in memory."""
+    """Keep oneDNN from gradients: those of some weights are what was in memory before."""
     if not with_gradients:
         return nullcontext()
     return torch.backends.mkldnn.flags(enabled=False)

@@ -248,15 +248,16 @@ def _show(origin: Location) -> None:
     process has imported, or can. Whoever asks for those gets what is in the file.
     """
     filename = origin.filename or _UNKNOWN
-    known = linecache.cache.get(filename)
-    is_ours = known is not None and known is _shown.get(filename)
-    if is_ours and known[2][origin.line - 1 : origin.line] == [f"{origin.text}\n"]:
+    known, ours = linecache.cache.get(filename), _shown.get(filename)
+    if known is not ours:
+        ours = None
+    if ours is not None and ours[2][origin.line - 1 : origin.line] == [f"{origin.text}\n"]:
         return
     if _is_imported(filename) or _is_importable(filename):
         return
-    if known is not None and not is_ours:
+    if known is not None and ours is None:
         return  # what others have recorded under this name stays
-    lines = [] if known is None else list(known[2])
+    lines = [] if ours is None else list(ours[2])
     lines += ["\n"] * (origin.line - len(lines))
     lines[origin.line - 1] = f"{origin.text}\n"
     entry = (sum(map(len, lines)), None, lines, filename)
