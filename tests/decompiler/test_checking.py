@@ -197,12 +197,14 @@ def test_a_method_that_differs_is_told_with_its_first_statement(calls):
     assert found == dict.fromkeys(("forward", "twice", "paired", "is_fast"), EQUAL)
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_a_constant_that_differs_is_told_as_the_constant(calls):
     file, check = calls
     edited(file, "3.0", "4.0")
     assert check()["forward"] == ("differs", "3.0", "4.0", "")
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_what_torch_does_not_compile_leaves_the_others_to_be_compared(calls):
     file, check = calls
     edited(file, "return self.mode == ", "return [*map(id, [])] == ")
@@ -213,6 +215,7 @@ def test_what_torch_does_not_compile_leaves_the_others_to_be_compared(calls):
     assert found == dict.fromkeys(("forward", "twice", "paired", "scaled"), EQUAL)
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_a_signature_that_does_not_compile_is_told_of_its_method_and_of_its_callers(calls):
     file, check = calls
     edited(file, "def twice(self, x: torch.Tensor)", "def twice(self, x: 'Unknown')")
@@ -235,6 +238,7 @@ def test_a_helper_that_does_not_compile_is_told_of_what_calls_it(calls):
     assert found == dict.fromkeys(("forward", "twice", "paired", "scaled"), EQUAL)
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_names_of_arguments_do_not_count(calls):
     file, check = calls
     edited(file, "def scaled(x: torch.Tensor, by: float", "def scaled(y: torch.Tensor, by: float")
@@ -242,6 +246,7 @@ def test_names_of_arguments_do_not_count(calls):
     assert {*check().values()} == {EQUAL}
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_the_package_runs_in_another_process_alone(calls):
     file, check = calls
     marker = file.with_name("ran")
@@ -253,6 +258,7 @@ def test_the_package_runs_in_another_process_alone(calls):
     assert not [name for name in {*sys.modules} - before if "package" in name]
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_a_package_that_fails_to_load_is_an_error(calls):
     file, check = calls
     file.write_text("raise RuntimeError('broken here')", encoding="utf-8")
@@ -290,6 +296,7 @@ def test_the_command_tells_what_differs(tmp_path):
     assert found["check"] is None
 
 
+@pytest.mark.long("test_the_command_tells_what_differs")
 def test_the_command_ends_with_1_where_code_does_not_come_back(tmp_path):
     shown = run("decompile", ARCHIVES / "frozen.pt", "-o", tmp_path / "package", "--check")
     assert shown.exit_code == 1

@@ -91,7 +91,7 @@ def test_style(path, style):
     assert style(path) == []
 
 
-@pytest.mark.sample(4)
+@pytest.mark.long("test_style")
 @pytest.mark.parametrize("path", PATHS, ids=stem)
 def test_types(path, types):
     assert types(path) == []

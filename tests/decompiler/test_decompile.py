@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 import tsarchive
-from tests.support.archives import CORPUS, case_archive
+from tests.support.archives import CORPUS, case_archive, torch_saved
 from tests.support.processes import torch_output_of
 
 BATCH = 24
@@ -75,6 +77,42 @@ def test_case(case, differences, tmp_path):
     archive.write_bytes(case_archive(case))
     with pytest.raises(tsarchive.UnsupportedError, match="isinstance"):
         tsarchive.decompile(archive, tmp_path / "package")
+
+
+class Indexed(torch.nn.Module):
+    """Indexes tensors that other subscripts give."""
+
+    def forward(
+        self, rows: dict[str, torch.Tensor], parts: list[torch.Tensor], at: torch.Tensor
+    ) -> torch.Tensor:
+        return rows["first"][at] + parts[1][at] + parts[0][:, at].sum()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """What imports the package that a scripted module becomes."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def of(scripted, name: str):
+        tsarchive.decompile(io.BytesIO(torch_saved(scripted)), tmp_path / name)
+        return importlib.import_module(name)
+
+    return of
+
+
+def test_tensors_that_subscripts_give_are_indexed(package):
+    scripted = torch.jit.script(Indexed())
+    x, y = torch.rand(3, 3), torch.rand(3, 3)
+    given = {"first": x, "second": y}, [x, y], torch.tensor([2, 0])
+    assert torch.equal(package(scripted, "indexed").load()(*given), scripted(*given))
+
+
+def test_slots_may_have_names_that_are_no_names_in_python(package):
+    """Passes of torch name packed weights like this."""
+    scripted = torch.jit.script(Indexed())
+    scripted._c._register_attribute("packed.numbers", torch._C.ListType.ofInts(), [3])
+    loaded = package(scripted, "dotted").load()
+    assert loaded.packed_numbers == [3]
 
 
 @pytest.fixture(scope="module")

@@ -255,6 +255,7 @@ def renamed(module: str, name: str) -> torch.nn.Module:
     return Claimed()
 
 
+@pytest.mark.sample(4, gaps="each name is a package of its own")
 @pytest.mark.parametrize(
     ("module", "name"),
     [

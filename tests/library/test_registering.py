@@ -27,6 +27,19 @@ class Scaled(nn.Module):
         return found if self.shift is None else found + self.shift
 
 
+class Deep(nn.Module):
+    """Makes as many layers as it is told."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(700, 1) for _ in range(depth)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
 @pytest.fixture(autouse=True)
 def _none_registered(monkeypatch):
     monkeypatch.setattr(known, "_registered", {})
@@ -60,6 +73,13 @@ def test_a_network_has_objects_of_a_registered_class():
     net, x = loaded(archive, modules="torch"), torch.rand(2, 4)
     assert type(net[0]) is Scaled
     assert torch.equal(net(x), loaded(archive)(x))
+
+
+def test_the_number_of_layers_is_told_by_their_names():
+    register(Deep)
+    found = recovered(loaded(saved(torch.jit.script(Deep(3)))))
+    assert found is not None
+    assert found.positional == (3,)
 
 
 def test_entry_points_register(monkeypatch):

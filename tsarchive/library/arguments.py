@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import operator
+import re
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,9 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from tsarchive.errors import LimitError
 
 from .evidence import Evidence, comparable, is_plain_value
 
@@ -42,6 +47,8 @@ _MOST_NUMBERS: Final = 48
 _MOST_STARTS: Final = 256
 _ENOUGH_STARTS: Final = 24
 _MOST_PROPOSALS: Final = 16
+_CALLS_OF_TENSOR: Final = 64
+_MOST_CALLS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,38 @@ class Proposal:
     built: nn.Module
 
 
+class _Constructing(TorchFunctionMode):
+    """What a constructor does with tensors that have no memory, at most so many calls of torch.
+
+    A guess may ask for thousands of layers. Random numbers are not drawn.
+    """
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self.calls = 0
+        self._most = most
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+    ) -> Any:
+        self.calls += 1
+        if self.calls > self._most:
+            raise LimitError("a constructor makes more than the archive has", limit=self._most)
+        if function in (torch.Tensor.normal_, torch.Tensor.uniform_):
+            return arguments[0]
+        return function(*arguments, **(keywords or {}))
+
+
 def construct(class_: type[nn.Module], arguments: Mapping[str, Any]) -> nn.Module | None:
     """Return an object without memory for its tensors; None where the class refuses."""
+    return _constructed(class_, arguments, _Constructing(math.inf))
+
+
+def _constructed(
+    class_: type[nn.Module], arguments: Mapping[str, Any], mode: _Constructing
+) -> nn.Module | None:
     try:
-        with torch.device("meta"), torch.random.fork_rng(devices=()):
+        with mode, torch.device("meta"), torch.random.fork_rng(devices=()):
             return class_(**arguments)
     except Exception:  # whatever a constructor makes of arguments of another class
         return None
@@ -100,6 +135,8 @@ class Proposals:
         self._required = {each.name for each in parameters if each.default is each.empty}
         self._choices = {each.name: self._values(each) for each in parameters}
         self.misfit = f"no arguments of {class_.__name__} give its tensors and attributes"
+        self._most_of_one = _CALLS_OF_TENSOR * (len(evidence.shapes) + _CALLS_OF_TENSOR)
+        self._calls = 0
 
     def __iter__(self) -> Iterator[Proposal]:
         """Yield proposals. ``misfit`` says in words what stood against the best one."""
@@ -116,7 +153,7 @@ class Proposals:
         ]
         for values in itertools.islice(likeliest_first(free), _MOST_PROPOSALS):
             arguments = dict(zip(first, values, strict=True))
-            built = construct(self._class, arguments)
+            built = self._construct(arguments)
             if built is not None and not self._misfits(built):
                 yield Proposal(arguments, built)
 
@@ -132,6 +169,18 @@ class Proposals:
             changed = {other: value for other, value in proposal.arguments.items() if other != name}
             proposal = self._if_same(proposal, changed)
         return proposal
+
+    def _construct(self, arguments: Arguments) -> nn.Module | None:
+        """Make an object, if that takes about as many calls of torch as the archive has tensors.
+
+        Raises LimitError when all of them together have taken too many.
+        """
+        mode = _Constructing(self._most_of_one)
+        built = _constructed(self._class, arguments, mode)
+        self._calls += mode.calls
+        if self._calls > _MOST_CALLS:
+            raise LimitError("the search for its arguments is long", limit=_MOST_CALLS)
+        return built
 
     def _if_same(self, proposal: Proposal, changed: Arguments) -> Proposal:
         built = construct(self._class, changed)
@@ -176,14 +225,27 @@ class Proposals:
 
     @property
     def _numbers(self) -> list[Any]:
-        """Sizes, parts of shapes, products of sizes and numbers in the code, and these numbers."""
+        """Sizes, parts of shapes, products of sizes and numbers in the code, and these numbers.
+
+        Before them, how many modules stand side by side under numbers.
+        """
         evidence = self._evidence
         sizes = self._sizes
         tails = [shape[at:] for shape in evidence.shapes.values() for at in range(len(shape))]
         numbers = [each for each in evidence.constants if type(each) is int and each > 1]
         products = [size * number for size in sizes for number in numbers]
         others = [each for each in evidence.constants if not isinstance(each, str)]
-        return _distinct([*sizes, *tails, *others, *products])[:_MOST_NUMBERS]
+        return _distinct([*self._counts(), *sizes, *tails, *others, *products])[:_MOST_NUMBERS]
+
+    def _counts(self) -> Iterator[int]:
+        """Yield how many modules have numbers for names, for each that holds such."""
+        paths = [*self._evidence.shapes, *self._evidence.inner_values]
+        found: dict[str, int] = {}
+        for path in paths:
+            for number in re.finditer(r"(?<=\.)\d+(?=\.)", path):
+                holder = path[: number.start()]
+                found[holder] = max(found.get(holder, 0), int(number[0]) + 1)
+        yield from found.values()
 
     def _descended(self) -> Arguments | None:
         """Return arguments that fit, found by changing one after the other; None without any."""
@@ -223,7 +285,7 @@ class Proposals:
 
     def _misfits_of(self, arguments: Arguments) -> list[str] | None:
         """The misfits of the object that arguments make; None where the class refuses them."""
-        built = construct(self._class, arguments)
+        built = self._construct(arguments)
         return None if built is None else self._misfits(built)
 
     def _misfits(self, built: nn.Module) -> list[str]:
@@ -264,9 +326,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _is_like(value: Any, default: Any) -> bool:
     """Return whether a value is of a type that may stand for a default."""
+    if isinstance(default, bool):
+        return isinstance(value, bool)
     if default is None or value is None or callable(default):
         return True
-    if isinstance(default, (bool, str)) or isinstance(value, bool):
+    if isinstance(default, str) or isinstance(value, bool):
         return type(value) is type(default)
     return True  # the padding of a convolution is a number by default, and may be a word
 

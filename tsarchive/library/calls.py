@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dis
 import itertools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +23,7 @@ _ROUNDING: Final = 1e-4
 class Outcome:
     """What a call did; nothing else counts where it ``was_refused``.
 
+    It ``was_checked`` where a ``raise`` or ``assert`` of Python refused it, not an operator.
     ``given`` are the arguments after the call, ``random`` the state of the generator. Gradients
     are those of the result with respect to the arguments and what else was asked for.
     """
@@ -29,6 +33,7 @@ class Outcome:
     given: Any
     random: torch.Tensor
     gradients: Sequence[torch.Tensor | None]
+    was_checked: bool = False
 
 
 def called(
@@ -47,17 +52,30 @@ def called(
     before = generator.get_state()
     generator.manual_seed(_SEED)
     try:
-        with torch.set_grad_enabled(with_gradients):
+        with torch.set_grad_enabled(with_gradients), _repeatable(with_gradients):
             result = function(**own) if isinstance(own, Mapping) else function(*own)
-        random = generator.get_state()
-        gradients = _gradients(result, [*leaves, *parameters]) if with_gradients else ()
+            random = generator.get_state()
+            gradients = _gradients(result, [*leaves, *parameters]) if with_gradients else ()
     except LimitError:
         raise
-    except Exception:
-        return Outcome(True, None, own, before, ())
+    except Exception as error:
+        return Outcome(True, None, own, before, (), _is_raised(error))
     finally:
         generator.set_state(before)
     return Outcome(False, result, own, random, gradients)
+
+
+def _repeatable(with_gradients: bool) -> AbstractContextManager[None]:
+    """Keep oneDNN from gradients: those of some weights are what was in memory before."""
+    if not with_gradients:
+        return nullcontext()
+    return torch.backends.mkldnn.flags(enabled=False)
+
+
+def _is_raised(error: Exception) -> bool:
+    """Return whether a statement of Python raised an error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def agree(one: Outcome, other: Outcome) -> bool:
@@ -127,8 +145,15 @@ def _gradients(result: Any, of: Sequence[torch.Tensor]) -> Sequence[torch.Tensor
     inputs = [tensor for tensor in of if tensor.requires_grad]
     if not outputs or not inputs:
         return ()
-    weights = [torch.linspace(1, 2, t.numel(), dtype=t.dtype).view(t.shape) for t in outputs]
-    return torch.autograd.grad(outputs, inputs, weights, allow_unused=True)
+    weighted: Any = sum(map(_weighted, outputs))
+    return torch.autograd.grad(weighted, inputs, allow_unused=True)
+
+
+def _weighted(output: torch.Tensor) -> torch.Tensor:
+    """Return a sum in which each number counts otherwise."""
+    weights = torch.linspace(1, 2, output.numel(), dtype=output.dtype).view(output.shape)
+    found = (output * weights).sum()
+    return found.real if found.is_complex() else found
 
 
 def _returned(outcome: Outcome) -> list[int]:

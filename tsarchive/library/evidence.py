@@ -46,6 +46,19 @@ class Evidence:
     compared: tuple[int, ...]
     shapes: Mapping[str, tuple[int, ...]]
 
+    def without_sizes(self) -> Any:
+        """Return what does not tell numbers above 1 apart in values and shapes."""
+        found = self.values, self.inner_values, self.arguments, self.constants, self.shapes
+        return _without_sizes(found)
+
+
+def _without_sizes(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_sizes(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_without_sizes, value))
+    return "n" if type(value) is int and value > 1 else value
+
 
 def evidence_of(module: ArchiveModule) -> Evidence:
     """Collect what a module and its code tell."""

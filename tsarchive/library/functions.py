@@ -165,7 +165,7 @@ class _Comparison:
     def _may_take(self, choice: Mapping[str, Any]) -> bool:
         """Ask the library without memory, which is quick."""
         given = {
-            name: value.without_memory(torch.float32) if isinstance(value, Form) else value
+            name: value.zeros(torch.float32, "meta") if isinstance(value, Form) else value
             for name, value in choice.items()
         }
         try:

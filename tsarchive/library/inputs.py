@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -48,6 +49,11 @@ class Form:
     shape: tuple[int, ...]
     content: str | int = "numbers"
 
+    @property
+    def count(self) -> int:
+        """How many numbers the tensor has."""
+        return math.prod(self.shape)
+
     def drawn(self, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         """Draw a tensor; ``dtype`` is that of numbers."""
         if isinstance(self.content, int):
@@ -66,11 +72,11 @@ class Form:
         found.view(-1)[: len(edges)] = edges
         return found
 
-    def without_memory(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor of this form on the device ``meta``."""
+    def zeros(self, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+        """Return zeros in the place of what would be drawn."""
         types = {"flags": torch.bool, "numbers": dtype, "probabilities": dtype}
         found = torch.int64 if isinstance(self.content, int) else types[self.content]
-        return torch.empty(self.shape, dtype=found, device="meta")
+        return torch.zeros(self.shape, dtype=found, device=device)
 
     def of_shape(self, *shape: int) -> Form:
         """Return the same for another shape."""
@@ -118,17 +124,18 @@ class Drawing:
                     if max(places) < len(others):
                         yield (form, *(others[place] for place in places))
 
-    def without_memory(self, forms: Sequence[Form]) -> Arguments | None:
-        """Return arguments of these forms on the device ``meta``; None where there are none."""
-        if any(argument.type != TENSOR for argument in self._required):
-            return None
-        return tuple(form.without_memory(self._dtype) for form in forms)
-
     def drawn(self, forms: Sequence[Form]) -> Arguments:
         """Draw arguments of these forms."""
         generator = torch.Generator().manual_seed(_SEED)
+        return self._made(forms, lambda form: form.drawn(self._dtype, generator))
+
+    def zeros(self, forms: Sequence[Form]) -> Arguments:
+        """Return arguments of these forms that hold zeros, which are soon made."""
+        return self._made(forms, lambda form: form.zeros(self._dtype))
+
+    def _made(self, forms: Sequence[Form], make: Callable[[Form], torch.Tensor]) -> Arguments:
         rows = zip(self._required, forms, strict=True)
-        return tuple(self._value(argument.type, form, generator) for argument, form in rows)
+        return tuple(_value(argument.type, partial(make, form)) for argument, form in rows)
 
     def unusual(self, forms: Sequence[Form]) -> Iterator[Arguments]:
         """Yield arguments like those of these forms that code may treat in a way of its own.
@@ -173,8 +180,9 @@ class Drawing:
         """Return shapes of a rank: the ends of known shapes, then each known size at each place."""
         if not rank:
             return [Form(())]
-        shapes = dict.fromkeys([*_smallest(self._ends(rank)), *_smallest(self._placed(rank))])
-        return [Form(shape) for shape in shapes]
+        ends = sorted(self._ends(rank), key=math.prod)
+        shapes = dict.fromkeys((*ends, *self._placed(rank)))
+        return [Form(shape) for shape in shapes if math.prod(shape) <= _MOST_ELEMENTS]
 
     def _ends(self, rank: int) -> Iterator[tuple[int, ...]]:
         for shape in self._shapes:
@@ -183,7 +191,7 @@ class Drawing:
                     yield (2, 3, 2, 3, 2)[: rank - len(shape) + start] + shape[start:]
 
     def _placed(self, rank: int) -> Iterator[tuple[int, ...]]:
-        for space, place, size in itertools.product(self._spaces(), range(rank), self._sizes):
+        for size, space, place in itertools.product(self._sizes, self._spaces(), range(rank)):
             beside = [2, *([space] * rank)][:rank]
             beside[place] = size
             yield tuple(beside)
@@ -195,7 +203,7 @@ class Drawing:
 
     def _spaces(self) -> list[int]:
         largest = max((n for n in self._numbers if n <= _MOST_SPACE), default=1)
-        return [*dict.fromkeys((largest + 2, 12, 5))]
+        return sorted({largest + 2, 12, 5})
 
     def _related(self, form: Form) -> list[Form]:
         """Return forms of further tensors beside the first one."""
@@ -208,11 +216,6 @@ class Drawing:
             found += [form.of_shape(*shape[:-1], size) for size in self._sizes]
         return found
 
-    def _value(self, type_: Type, form: Form, generator: torch.Generator) -> Any:
-        if is_packed_sequence(type_):
-            return _packed(form.drawn(self._dtype, generator))
-        return _nested(type_, lambda: form.drawn(self._dtype, generator))
-
     def _values(
         self, argument: Argument, given: Arguments, generator: torch.Generator
     ) -> Iterator[Any]:
@@ -222,7 +225,7 @@ class Drawing:
             yield from (value for value in plain[type_] if value != argument.default)
         elif is_drawn(type_) and not is_packed_sequence(type_):
             for form in self._forms_beside(given):
-                yield self._value(type_, form, generator)
+                yield _value(type_, partial(form.drawn, self._dtype, generator))
 
     def _forms_beside(self, given: Arguments) -> Iterator[Form]:
         """Yield forms for states and masks, whose sizes are among those of the inputs."""
@@ -248,6 +251,10 @@ def is_drawn(type_: Type) -> bool:
 
 def is_packed_sequence(type_: Type) -> bool:
     return isinstance(type_, TupleType) and type_.qualified_name == PACKED_SEQUENCE
+
+
+def _value(type_: Type, draw: Callable[[], torch.Tensor]) -> Any:
+    return _packed(draw()) if is_packed_sequence(type_) else _nested(type_, draw)
 
 
 def _packed(padded: torch.Tensor) -> Any:
@@ -303,11 +310,6 @@ def _with_extremes(tensor: torch.Tensor) -> torch.Tensor:
 def _within(sizes: Iterable[int]) -> list[int]:
     found = dict.fromkeys(size for size in sizes if 0 < size <= _MOST_ELEMENTS)
     return [*found][:_MOST_SIZES]
-
-
-def _smallest(shapes: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return shapes of few elements before larger ones; none that is too large."""
-    return sorted((s for s in shapes if math.prod(s) <= _MOST_ELEMENTS), key=math.prod)
 
 
 def _in_turns(rows: Iterable[Iterable[Form]]) -> Iterator[Form]:

@@ -3,8 +3,9 @@
 Both get the same tensors, inputs and random numbers, in training and in evaluation. Their results,
 the order of these in memory, their buffers, what they write to their inputs, which of these they
 return and how many random numbers they draw must be equal to the bit, and gradients up to rounding.
-What the module of the archive takes, the object must take; it may take more, as traced code stands
-for the inputs of the trace alone.
+What the module of the archive takes, the object must take, but for what a check in Python refuses,
+which traced code does not have; it may take more, as traced code stands for the inputs of the trace
+alone.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import copy
 import enum
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -30,34 +32,81 @@ from .inputs import Arguments, Drawing, Form, reordered
 _FEWEST: Final = 2
 _MOST_OF_RANK: Final = 3
 _MOST_TAKEN: Final = 12
-_MOST_TRIES: Final = 3000
-_MOST_UNLIKELY: Final = 6
-_MOST_REFUSED: Final = 200
+_MOST_TRIES: Final = 1500
 _MOST_OPTIONAL: Final = 4
 _MOST_OPTIONAL_TRIES: Final = 160
+_PATIENCE: Final = 128
 _FEW_ELEMENTS: Final = 1 << 20
+_MOST_WORK: Final = 1 << 30
+_MOST_WORK_AT_ONCE: Final = _MOST_WORK >> 3
+_OF_NUMBER: Final = 16
 
 
 class _Verdict(enum.Enum):
     """What came of the comparison of two calls; the text goes before the sizes of inputs."""
 
     SAME = "it does the same with"
+    CHECKED = "its class has a check in Python against"
     REFUSED = "its class refuses"
     OTHER = "in evaluation it does something else with"
     OTHER_IN_TRAINING = "in training it does something else with"
 
 
+REACHED_A_LIMIT: Final = "the proof reached a limit"
+
+
+class _Effort:
+    """What the calls of a proof compute, by an estimate that no machine or clock changes.
+
+    The unit is a number that is multiplied by one of a weight; those that are made and compared
+    take ``_OF_NUMBER`` each.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        weights = [tensor for _, tensor in tensors_of(module) if tensor.dim() > 1]
+        fan_in = max((math.prod(weight.shape[1:]) for weight in weights), default=0)
+        self._of_result = _OF_NUMBER + fan_in
+        self._results = 1.0
+        self._left = _MOST_WORK
+        self.has_refused = False
+
+    def allows(self, count: int) -> bool:
+        """Return whether a call may be made with so many numbers.
+
+        That it gives as many for each of them as calls before it is assumed.
+        """
+        work = count * (_OF_NUMBER + self._results * self._of_result)
+        is_allowed = self._left > 0 and work <= _MOST_WORK_AT_ONCE
+        self.has_refused |= not is_allowed
+        return is_allowed
+
+    def spend(self, given: Any, result: Any, gradients: Sequence[torch.Tensor]) -> None:
+        """Note a call that was made."""
+        count, made = _count(given), _count(result)
+        self._results = max(self._results, made / max(count, 1))
+        self._left -= count * _OF_NUMBER + made * self._of_result + _count(gradients)
+
+
+def _count(value: Any) -> int:
+    return sum(tensor.numel() for tensor in tensors_in(value))
+
+
 class Trial:
     """A module and an object that may stand for it, with tensors of their own.
 
-    ``built`` is an object of the library on the device ``meta``; it is left as it is.
+    ``built`` is an object of the library on the device ``meta``; it is left as it is. With
+    ``is_brief``, one form of each rank is compared, and nothing unusual: for modules whose code
+    was compared in full with other sizes.
     """
 
-    def __init__(self, module: ArchiveModule, built: nn.Module, evidence: Evidence) -> None:
+    def __init__(
+        self, module: ArchiveModule, built: nn.Module, evidence: Evidence, *, is_brief: bool = False
+    ) -> None:
         self._module = _copied(module)
-        self._shape_only = built
         self._built = with_tensors_of(copy.deepcopy(module), copy.deepcopy(built))
         self._evidence = evidence
+        self._is_brief = is_brief
+        self._effort = _Effort(module)
         self._buffers = {path: tensor.clone() for path, tensor in module.named_buffers()}
 
     def difference(self) -> str | None:
@@ -71,60 +120,48 @@ class Trial:
             return f"inputs like {drawing.unknown!r} are not drawn"
         taken: Counter[int] = Counter()
         for forms in self._accepted(drawing, taken):
-            found = self._difference_around(drawing, forms, is_first=taken[_rank(forms)] == 1)
+            is_thorough = taken[_rank(forms)] == 1 and not self._is_brief
+            found = self._difference_around(drawing, forms, is_thorough=is_thorough)
             if found is not None:
                 return found
-        enough = taken.total() >= min(_FEWEST, len(arguments))
-        return None if enough else "no inputs were found that it takes"
+        if taken.total() >= min(1 if self._is_brief else _FEWEST, len(arguments)):
+            return None
+        return REACHED_A_LIMIT if self._effort.has_refused else "no inputs were found that it takes"
 
     def _accepted(self, drawing: Drawing, taken: Counter[int]) -> Iterator[tuple[Form, ...]]:
         """Yield forms that the archive takes, few of each rank, and count them in ``taken``.
 
-        The archive's code is asked first, always: its operators check what kernels trust. Where
-        the object is sure to refuse, it is asked few times.
+        The archive's code is asked, as its operators check what kernels trust.
         """
-        unlikely = refused = 0
+        most, patience = (1, _PATIENCE // 4) if self._is_brief else (_MOST_OF_RANK, _PATIENCE)
+        since = 0
         for forms in itertools.islice(drawing.forms(), _MOST_TRIES):
-            if taken.total() >= _MOST_TAKEN or refused >= _MOST_REFUSED:
+            if taken.total() >= _MOST_TAKEN or (taken and since >= patience * len(forms)):
                 break
-            if taken[_rank(forms)] >= _MOST_OF_RANK:
+            rank = _rank(forms)
+            if taken[rank] >= most or not self._effort.allows(sum(form.count for form in forms)):
                 continue
-            if not self._may_take(drawing, forms):
-                unlikely += 1
-                if unlikely > _MOST_UNLIKELY:
-                    continue
-            if self._is_refused(drawing.drawn(forms)):
-                refused += 1
-            else:
-                taken[_rank(forms)] += 1
+            since += 1
+            if self._takes(drawing.zeros(forms)) and self._takes_drawn(drawing.drawn(forms)):
+                since = 0
+                taken[rank] += 1
                 yield forms
 
     def _difference_around(
-        self, drawing: Drawing, forms: tuple[Form, ...], *, is_first: bool
+        self, drawing: Drawing, forms: tuple[Form, ...], *, is_thorough: bool
     ) -> str | None:
-        """Compare at one form; at the first of a rank, unusual and optional arguments as well."""
+        """Compare at one form, and if asked at unusual and optional arguments as well."""
         given = drawing.drawn(forms)
         difference = self._difference_for(given)
-        unusual = drawing.unusual(forms) if is_first else ()
+        if difference is not None or self._is_brief:
+            return difference
+        unusual = drawing.unusual(forms) if is_thorough else ()
         for others in (reordered(given), *unusual):
-            difference = difference or self._difference_for(others, with_gradients=False)
-        if difference is not None or not is_first:
+            if difference is None and self._effort.allows(_count(others)):
+                difference = self._difference_for(others, with_gradients=False)
+        if difference is not None or not is_thorough:
             return difference
         return self._difference_with_more(drawing, given)
-
-    def _may_take(self, drawing: Drawing, forms: Sequence[Form]) -> bool:
-        """Ask the object without memory, which is quick."""
-        given = drawing.without_memory(forms)
-        if given is None:
-            return True
-        try:
-            with torch.no_grad():
-                self._shape_only(*given)
-        except NotImplementedError:
-            return True
-        except Exception:  # kernels raise errors of any class
-            return False
-        return True
 
     def _difference_with_more(self, drawing: Drawing, given: Arguments) -> str | None:
         """Compare calls with arguments that may be left out.
@@ -135,10 +172,10 @@ class Trial:
         taken: Counter[str] = Counter()
         refused: set[str] = set()
         for name, more in itertools.islice(drawing.optional(given), _MOST_OPTIONAL_TRIES):
-            if taken[name] >= _MOST_OPTIONAL or self._is_refused(more):
+            if taken[name] >= _MOST_OPTIONAL or not self._takes(more):
                 continue
             verdict = self._verdict(more)
-            if verdict is _Verdict.REFUSED:
+            if verdict in (_Verdict.REFUSED, _Verdict.CHECKED):
                 refused.add(name)
             elif verdict is not _Verdict.SAME:
                 return f"it does something else when {name!r} is given"
@@ -150,7 +187,8 @@ class Trial:
     def _difference_for(self, given: Arguments, *, with_gradients: bool = True) -> str | None:
         verdict = self._verdict(given, with_gradients=with_gradients)
         sizes = [list(tensor.shape) for tensor in tensors_in(given)]
-        return None if verdict is _Verdict.SAME else f"{verdict.value} inputs of sizes {sizes}"
+        is_fine = verdict in (_Verdict.SAME, _Verdict.CHECKED)
+        return None if is_fine else f"{verdict.value} inputs of sizes {sizes}"
 
     def _verdict(self, given: Arguments, *, with_gradients: bool = True) -> _Verdict:
         for is_training in (True, False):
@@ -159,15 +197,20 @@ class Trial:
             if not one.was_refused:
                 other, of_built = self._run(self._built, given, **modes)
                 if other.was_refused:
-                    return _Verdict.REFUSED
+                    return _Verdict.CHECKED if other.was_checked else _Verdict.REFUSED
                 if not (agree(one, other) and is_equal(buffers, of_built)):
                     return _Verdict.OTHER_IN_TRAINING if is_training else _Verdict.OTHER
         return _Verdict.SAME
 
-    def _is_refused(self, given: Arguments) -> bool:
-        """Return whether the archive refuses arguments."""
-        run = self._run(self._module, given, is_training=False, with_gradients=False)
-        return run[0].was_refused
+    def _takes_drawn(self, given: Arguments) -> bool:
+        """Return whether the archive takes arguments that the class has no check against."""
+        return self._takes(given) and not called(self._built.eval(), given).was_checked
+
+    def _takes(self, given: Arguments) -> bool:
+        """Return whether the archive takes arguments."""
+        outcome = called(self._module.eval(), given)
+        self._effort.spend(given, outcome.result, ())
+        return not outcome.was_refused
 
     def _run(
         self, module: nn.Module, given: Arguments, *, is_training: bool, with_gradients: bool
@@ -176,7 +219,9 @@ class Trial:
         module.train(is_training)
         for path, tensor in module.named_buffers():
             tensor.copy_(self._buffers[path])
-        outcome = called(module, given, [*module.parameters()], with_gradients=with_gradients)
+        parameters = [*module.parameters()]
+        outcome = called(module, given, parameters, with_gradients=with_gradients)
+        self._effort.spend(given, outcome.result, parameters if with_gradients else ())
         return outcome, {path: tensor.clone() for path, tensor in module.named_buffers()}
 
 

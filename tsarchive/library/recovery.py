@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,7 @@ from tsarchive.run.modules import ArchiveModule, is_plain
 from .arguments import Arguments, Proposals, parameters_of
 from .evidence import Evidence, beyond_comparison, evidence_of, tensors_of
 from .known import class_named, importable_name
-from .proof import Trial
+from .proof import REACHED_A_LIMIT, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,19 @@ class Proven:
         return Recovered(importable_name(self.class_), positional, given)
 
 
-# What was found out about modules with the same code, values and shapes.
-_known: WeakKeyDictionary[Classes, dict[Any, Proven | str]] = WeakKeyDictionary()
+@dataclass(slots=True)
+class _Findings:
+    """What was found out about modules with the same code.
+
+    ``by_evidence`` holds it for modules with the same values and shapes; ``compared`` are those
+    that were proven in full, by what does not tell numbers above 1 in these apart.
+    """
+
+    by_evidence: dict[Any, Proven | str] = field(default_factory=dict)
+    compared: set[Any] = field(default_factory=set)
+
+
+_known: WeakKeyDictionary[Classes, _Findings] = WeakKeyDictionary()
 
 
 def recovered(module: ArchiveModule) -> Recovered | None:
@@ -70,26 +81,34 @@ def examined(module: ArchiveModule) -> Proven | str:
     if obstacle is not None:
         return obstacle
     evidence = evidence_of(module)
-    known = _known.setdefault(type(module).tsarchive_classes, {})
-    key = class_, _code_of(module), repr(evidence), _kinds_of_tensors(module)
-    if key not in known:
+    known = _known.setdefault(type(module).tsarchive_classes, _Findings())
+    code = class_, _code_of(module), _kinds_of_tensors(module)
+    key, likeness = (*code, repr(evidence)), (*code, repr(evidence.without_sizes()))
+    if key not in known.by_evidence:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of inputs that nobody has given
-            known[key] = _proven(module, class_, evidence)
-    return known[key]
+            is_known = likeness in known.compared
+            known.by_evidence[key] = _proven(module, class_, evidence, is_known=is_known)
+    if isinstance(known.by_evidence[key], Proven):
+        known.compared.add(likeness)
+    return known.by_evidence[key]
 
 
-def _proven(module: ArchiveModule, class_: type[nn.Module], evidence: Evidence) -> Proven | str:
+def _proven(
+    module: ArchiveModule, class_: type[nn.Module], evidence: Evidence, *, is_known: bool
+) -> Proven | str:
+    """Compare a module with what may be made of it, in brief first where its code is known."""
     proposals = Proposals(class_, evidence)
     difference = None
-    for proposal in proposals:
-        try:
-            found = Trial(module, proposal.built, evidence).difference()
-        except LimitError as error:
-            return f"the proof reached a limit: {error}"
-        if found is None:
-            return Proven(class_, proposals.simplified(proposal).arguments)
-        difference = difference or found
+    try:
+        for proposal in proposals:
+            for is_brief in (True, False)[not is_known :]:
+                found = Trial(module, proposal.built, evidence, is_brief=is_brief).difference()
+                if found is None:
+                    return Proven(class_, proposals.simplified(proposal).arguments)
+            difference = difference or found
+    except LimitError as error:
+        return f"{REACHED_A_LIMIT}: {error}"
     return difference or proposals.misfit
 
 

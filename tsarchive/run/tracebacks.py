@@ -13,7 +13,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType, TracebackType
+from functools import lru_cache
+from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -233,20 +234,25 @@ def _is_origin(frame: FrameType) -> bool:
 
 def _entry_at(origin: Location, function: str, after: TracebackType | None) -> TracebackType:
     _show(origin)
-    nowhere: dict[str, Any] = {
-        "lineno": origin.line, "end_lineno": origin.line, "col_offset": -1, "end_col_offset": -1,
-    }  # fmt: skip
-    # Code that raises on that line, without columns: the text of the line is not known.
-    error = ast.Name("Exception", ast.Load(), **nowhere)
-    module = ast.Module([ast.Raise(error, None, **nowhere)], [])
     filename = (origin.filename or _UNKNOWN).replace("\0", "\\0")
-    code = compile(module, filename, "exec").replace(co_name=function)
+    code = _raising(filename, origin.line, function)
     try:
         exec(code, {_IS_ORIGIN: origin, "Exception": Exception})
     except Exception as error:
         *_, raised = _entries(error.__traceback__)
     frame = raised.tb_frame
     return TracebackType(after, frame, frame.f_lasti, origin.line)
+
+
+@lru_cache(maxsize=256)
+def _raising(filename: str, line: int, function: str) -> CodeType:
+    """Code that raises on that line, without columns: the text of the line is not known."""
+    nowhere: dict[str, Any] = {
+        "lineno": line, "end_lineno": line, "col_offset": -1, "end_col_offset": -1,
+    }  # fmt: skip
+    error = ast.Name("Exception", ast.Load(), **nowhere)
+    module = ast.Module([ast.Raise(error, None, **nowhere)], [])
+    return compile(module, filename, "exec").replace(co_name=function)
 
 
 def _show(origin: Location) -> None:
@@ -256,12 +262,16 @@ def _show(origin: Location) -> None:
     process has imported, or can. Whoever asks for those gets what is in the file.
     """
     filename = origin.filename or _UNKNOWN
+    known, ours = linecache.cache.get(filename), _shown.get(filename)
+    if known is not ours:
+        ours = None
+    if ours is not None and ours[2][origin.line - 1 : origin.line] == [f"{origin.text}\n"]:
+        return
     if _is_imported(filename) or _is_importable(filename):
         return
-    known = linecache.cache.get(filename)
-    if known is not None and known is not _shown.get(filename):
+    if known is not None and ours is None:
         return  # what others have recorded under this name stays
-    lines = [] if known is None else list(known[2])
+    lines = [] if ours is None else list(ours[2])
     lines += ["\n"] * (origin.line - len(lines))
     lines[origin.line - 1] = f"{origin.text}\n"
     entry = (sum(map(len, lines)), None, lines, filename)
